@@ -11,16 +11,16 @@
  * one, this process runs all ranks on one device, each on streams of its own; transfers are copies, and
  * sums are made by the model, in the order of the CPU engines.
  *
- * With a group it takes NCCL 2.19 or later; 2.22 where there are sums, turns of COPY streams or a graph, since an abort of an
- * older one may wait for ever; pr_open says so.
+ * With a group it needs NCCL 2.26: aborts of older ones may wait for the device, and start kernels of several
+ * communicators in any order. pr_open refuses them.
  *
- * A run that fails while its device hangs is left by its host all the same (with NCCL before 2.22 it is not: its abort waits
- * for the device), and leaves memory, communicators and a group of calls of NCCL that is not ended: the thread that closed it
- * can open no other run with a group, and whatever waits for the device hangs. It is for the end of the process.
+ * A run that fails while its device hangs is left by its host all the same. It leaves memory,
+ * communicators and an open group of NCCL calls: the thread that closed it can open no other run with
+ * a group, and whatever waits for the device hangs. End the process then.
  *
- * With lowering channels each channel is a communicator of its own (ncclCommSplit) and a stream on both sides, and NCCL 2.26
- * or later starts what is on them in the order of the list: pr_open refuses an older one, and NCCL_LAUNCH_ORDER_IMPLICIT
- * other than 1. Not run on a device yet.
+ * With lowering channels each channel is a communicator of its own (ncclCommSplit) and a stream on
+ * both sides, and NCCL starts what is on them in the order of the list: pr_open refuses
+ * NCCL_LAUNCH_ORDER_IMPLICIT other than 1. Not run on a device yet.
  *
  * The streams of a rank meet through the events of the program (PipeSync) and nothing else. One host thread,
  * that of pr_steps, issues everything from the top of the list, ahead of the device by a few microbatches.

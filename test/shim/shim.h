@@ -25,7 +25,7 @@
  *               the copy is known behind the wait
  *   processes   memory of cudaMalloc may be opened by other hosts, and is given back once they have closed it
  *   abort       of a communicator ends once what was issued to it is over, which it is without its other ends, in the
- *               order of its streams; those of one group at once, from version 2.22 on, others one after the other. While a graph has work
+ *               order of its streams; those of one group at once. While a graph has work
  *               of it, it is neither aborted nor finalized. No other thread of the host gets in meanwhile
  *   capture     a stream takes part from the first wait for an event of the capture on, and must be joined
  *               at the end; nothing else is issued, or asked for, meanwhile

@@ -613,7 +613,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
     pthread_mutex_unlock(&shim.lock);
   if (!goes_on)
     return ncclSuccess;
-  if (depth == 0 || (shim.version && shim.version < 22200)) /* it waits where it is called */
+  if (depth == 0) /* it waits where it is called */
     reclaim(c);
   else if (naborted < sizeof aborted / sizeof *aborted)
     aborted[naborted++] = c;

@@ -10,7 +10,7 @@
  * note [launch order]: without channels the COMM stream of a rank runs one after the other, so two communicators never
  * wait for each other. With channels several do at once, and a kernel of NCCL holds a part of its device until its other
  * end is there: if two ranks start two of them in opposite orders, and the device has no room for both, none of
- * them ever ends. NCCL_LAUNCH_ORDER_IMPLICIT=1 (NCCL 2.26) starts them in the order of the host, whatever the
+ * them ever ends. NCCL_LAUNCH_ORDER_IMPLICIT=1 starts them in the order of the host, whatever the
  * communicator: each once the one before it has started, or before CUDA 12.3, and from a graph before a driver of 12.9,
  * is over. Lists are one global order of all transfers, with all that each waits for above it. So of all that are
  * not over the first of that order is never behind another one, on neither of its ranks: nothing of NCCL that is later
@@ -20,7 +20,7 @@
  * both are there. So before the first step, all ranks meet in one order of all pairs that the program
  * connects, a byte in each direction; with channels, of all channels, a byte in the one direction that each has. After
  * that each sum is made once, of all that it adds up in a step, and that of losses: NCCL picks an algorithm by the size, and
- * connects what that takes, and takes its buffers, when it is first picked (2.22). All is zero yet, and stays so. At the
+ * connects what that takes, and takes its buffers, when it is first picked. All is zero yet, and stays so. At the
  * last one all ranks meet. All of it is on one stream. */
 #include <stdlib.h>
 #include <string.h>
@@ -174,19 +174,6 @@ static PrStatus make_round(PrRun *run, const Sets *x, uint32_t t) {
   return st;
 }
 
-/* note [abort] of cuda_steps.c */
-static PrStatus check_version(PrRun *run) {
-  enum { LEAST = 22200 };
-  int v = 0;
-  return ncclGetVersion(&v) == ncclSuccess && v >= LEAST
-             ? PR_OK
-             : pr_fail(
-                   run, PR_E_DEVICE,
-                   "program: sums, turns and graphs take NCCL 2.22 or later: an abort of an older "
-                   "one may wait for ever for what else is on the device; this is NCCL %d.%d.%d",
-                   v / 10000, v / 100 % 100, v % 100);
-}
-
 /* note [splits] */
 static PrStatus split_all(PrRun *run) {
   PrCuda *c = cuda_of(run);
@@ -195,8 +182,6 @@ static PrStatus split_all(PrRun *run) {
   PrStatus st = find_sets(run, &x);
   if (!st)
     st = find_rounds(run, &x);
-  if (!st && (x.nround > 0 || c->o.graph || run->p->ngroup > 0))
-    st = check_version(run);
   if (!st) {
     c->coll_comm = calloc(x.n + (size_t)1, sizeof *c->coll_comm);
     c->split = calloc(x.nround + (size_t)1, sizeof *c->split);
@@ -309,18 +294,19 @@ static PrStatus prologue(PrRun *run) {
 
 /* ---- opening, closing ---- */
 
-PrStatus cuda_check_channels(PrRun *run) {
+PrStatus cuda_check_nccl(PrRun *run) {
   enum { LEAST = 22600 };
   const PrGroup *g = cuda_of(run)->o.group;
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   int v = 0;
-  if (!run->p->nchannel || !g || g->size == 1)
+  if (!g)
     return PR_OK;
   if (ncclGetVersion(&v) != ncclSuccess || v < LEAST)
     return pr_fail(run, PR_E_DEVICE,
-                   "program: lowering channels takes NCCL 2.26 or later, which starts what is on "
-                   "several communicators in one order; this is NCCL %d.%d.%d",
+                   "a run with a process per rank takes NCCL 2.26 or later; this is NCCL %d.%d.%d",
                    v / 10000, v / 100 % 100, v % 100);
+  if (!run->p->nchannel || g->size == 1)
+    return PR_OK;
   if (!order || strtol(order, NULL, 0) != 1)
     return pr_fail(run, PR_E_ARG,
                    "NCCL_LAUNCH_ORDER_IMPLICIT=%s: with lowering channels a step may never end; it "

@@ -42,7 +42,7 @@ PIPE_STATIC_ASSERT(sizeof(CudaHeader) == 16, "R2");
 
 /* The first transfer that was not what its receiver expects. */
 typedef struct CudaWrong {
-  _Atomic int state; /* 0: there is none; 1: is being written; 2: */
+  _Atomic int state; /* 0: there is none; 1: it is being written; 2: the rest is valid */
   uint32_t row;
   uint64_t step;
   CudaHeader got;
@@ -187,7 +187,7 @@ void cuda_close_nccl(PrRun *run);
 void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run));
 /* A thread of NCCL stores it while ncclCommSplit is in progress. */
 ncclComm_t cuda_split(const PrCuda *c, uint32_t i);
-PrStatus cuda_check_channels(PrRun *run); /* does NCCL do what channels take? */
+PrStatus cuda_check_nccl(PrRun *run); /* refuses an NCCL that is too old, or set to order launches otherwise */
 /* What a sum adds up on this rank, and has the sum then; bytes: of it. */
 void *cuda_sum_at(const PrRun *run, const Coll *l, uint64_t *bytes);
 /* The communicator of a SEND or RECV, and the rank of its other end there. */

@@ -31,7 +31,7 @@ void cuda_give(PrRun *run, void *p, bool host) {
 }
 
 /* NCCL moves what is in its own memory best, if both ends have it; others can open what is not (cuda_peers.c). It takes
- * whole pieces, up to NCCL 2.25 of 512 MiB on some devices: for tensors, and for nothing else. */
+ * whole pieces of 2 MiB: for tensors, and for nothing else. */
 static bool is_of_nccl(const PrRun *run, bool host) {
   return !host && cuda_of(run)->o.group && !cuda_any_lends(run);
 }
@@ -278,7 +278,7 @@ static PrStatus check_queues(PrRun *run) {
 static PrStatus open_here(PrRun *run) {
   PrCuda *c = cuda_of(run);
   PrStatus st;
-  if ((st = cuda_check_channels(run)) || (st = check_queues(run)))
+  if ((st = cuda_check_nccl(run)) || (st = check_queues(run)))
     return st;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = &run->p->rank[r];

@@ -10,7 +10,7 @@
  * until no graph has a captured launch of it, and gives back memory, with which CUDA waits for all that is on the device
  * and may let no other thread in: on the thread that calls it, whether the communicator blocks or not. What one of them
  * waits for may be behind a transfer of another one, behind a turn, or in a graph. So all communicators are aborted in one
- * group, in which NCCL (2.22) only sets the flags; turns are given until all streams have run out; then graphs go; and at
+ * group, in which NCCL only sets the flags; turns are given until all streams have run out; then graphs go; and at
  * the end of the group NCCL has nothing to wait for. If streams do not run out, a device hangs: the group is not ended,
  * memory not given back, and the process can end. */
 #include <stdio.h>

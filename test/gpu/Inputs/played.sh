@@ -31,7 +31,7 @@ if [ "$apart" ] && [ "$NCCL_DEBUG" ]; then # as NCCL does: what is at stake, or 
   [ "$NCCL_DEBUG_FILE" ] || echo "host:1:1 [0] NCCL WARN played"
 fi
 if [ "$PLAY$apart" = old1 ]; then
-  echo "gpt_cuda: open: program: lowering channels takes NCCL 2.26 or later, which starts what is on several" >&2
+  echo "gpt_cuda: open: a run with a process per rank takes NCCL 2.26 or later; this is NCCL 2.25.1" >&2
   exit 1
 fi
 if [ "$NCCL_LAUNCH_ORDER_IMPLICIT" = 0 ]; then
