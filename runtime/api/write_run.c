@@ -7,8 +7,8 @@
  * A program without times is predicted in units; a unit is then drawn as long as makes both equally
  * busy, so that what differs between them is the waiting. The text is written to a new file beside
  * the one that `path` leads to, which takes its place only when it is complete; what is no regular
- * file (a terminal, a pipe) is never replaced but written to. A run that failed can still be drawn if
- * it kept a step; failing to write is PR_E_IO and leaves the run usable. */
+ * file (a terminal, a pipe) is never replaced but written to. A run that failed can still be drawn
+ * if it kept a step; failing to write is PR_E_IO and leaves the run usable. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "pipe_run.h"
 
@@ -161,8 +161,8 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* How long op took in the kept steps, on the rows of one stage of the model, ascending; *n of them. The caller
- * frees them. NULL: no memory. */
+/* How long op took in the kept steps, on the rows of one stage of the model, ascending; *n of them.
+ * The caller frees them. NULL: no memory. */
 static uint64_t *durations(const PipeProgram *p, const Timeline *t, uint32_t model, PipeOp op,
                            size_t *n) {
   uint64_t *all = NULL;
@@ -191,8 +191,9 @@ static uint64_t *durations(const PipeProgram *p, const Timeline *t, uint32_t mod
 
 enum { PROFILE_KEYS = 7 };
 
-/* The keys that every stage has, as the form wants it: medians; of sends the least, since the others wait for
- * their receiver, too. B is the sum of I and W where the schedule splits all backwards. */
+/* The keys that every stage has, as the form wants it: medians; of sends the least, since the
+ * others wait for their receiver, too. B is the sum of I and W where the schedule splits all
+ * backwards. */
 static int draw_profile(FILE *out, const PipeProgram *p, const Timeline *t) {
   static const struct {
     const char *key;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * What was first when a step takes too long, or a process is gone: not who noticed, but what it waits for, and
- * what that waits for, to the end.
+ * What was first when a step takes too long, or a process is gone: not who noticed, but what it
+ * waits for, and what that waits for, to the end.
  *
- * From where each rank is (PrPlace) the table tells what its streams wait for: another stream of the rank, or
- * the other side of a transfer or sum. Following that from any rank ends at a cause, or goes round in a
- * circle, which a validated program cannot do by itself (stall.c). Of all causes the gravest is told, with
- * the instruction of another rank that is the first to wait for it. Linear in the instructions of the ranks
- * that are looked at.
+ * From where each rank is (PrPlace) the table tells what its streams wait for: another stream of
+ * the rank, or the other side of a transfer or sum. Following that from any rank ends at a cause,
+ * or goes round in a circle, which a validated program cannot do by itself (stall.c). Of all causes
+ * the gravest is told, with the instruction of another rank that is the first to wait for it.
+ * Linear in the instructions of the ranks that are looked at.
  *
- * With lowering CHANNELS a rank stands at the first COMM instruction of its list that is not completed: the lists are one
- * global order, so what holds that up was first. */
+ * With lowering CHANNELS a rank stands at the first COMM instruction of its list that is not
+ * completed: the lists are one global order, so what holds that up was first. */
 #include "run.h"
 
 #include <stdio.h>
@@ -44,14 +44,16 @@ static uint32_t copy_at(const Look *l, uint32_t r) {
   return in_step(&l->place[r], l->place[r].copy, l->run->rank[r].ncopy);
 }
 
-/* How many transfers of rank r's COMM stream are at its head: of a group all; 0: it has completed the stream. */
+/* How many transfers of rank r's COMM stream are at its head: of a group all; 0: it has completed
+ * the stream. */
 static uint32_t heads(const Look *l, uint32_t r) {
   const RankRun *k = &l->run->rank[r];
   uint32_t i = comm_at(l, r);
   return i < k->ncomm ? k->t->instr[k->comm[i].index].group + 1u : 0;
 }
 
-/* Row of rank r's list of number j at its head; PIPE_NONE if that is done while others of its group are not. */
+/* Row of rank r's list of number j at its head; PIPE_NONE if that is done while others of its group
+ * are not. */
 static uint32_t head(const Look *l, uint32_t r, uint32_t j) {
   const RankRun *k = &l->run->rank[r];
   return l->place[r].group_done >> j & 1 ? PIPE_NONE : k->comm[comm_at(l, r) + j].index;
@@ -190,7 +192,8 @@ static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *row) {
   return best;
 }
 
-/* Writes "rank 0 waits in 0SEND_F1 (x.pipe:7:3) for 1RECV_F1 on rank 1" of a row of rank r's list. */
+/* Writes "rank 0 waits in 0SEND_F1 (x.pipe:7:3) for 1RECV_F1 on rank 1" of a row of rank r's
+ * list. */
 static int tell_waiting(const Look *l, uint32_t r, uint32_t row, char *text, size_t room) {
   const PipeInstr *c = &l->run->rank[r].t->instr[row];
   char where[PR_WHERE], partner[PIPE_OP_TEXT];
@@ -217,7 +220,8 @@ static int tell_action(const PrRun *run, const PipeInstr *c, char *text, size_t 
   return (int)(len < room ? len : room - 1);
 }
 
-/* Writes ", the other side of 1SEND_F0 on rank 1" of the transfer c, unless that is what `waiter` waits in, at `row`. */
+/* Writes ", the other side of 1SEND_F0 on rank 1" of the transfer c, unless that is what `waiter`
+ * waits in, at `row`. */
 static int tell_other_side(const Look *l, const PipeInstr *c, uint32_t waiter, uint32_t row,
                            char *text, size_t room) {
   char other[PIPE_OP_TEXT];
@@ -293,7 +297,8 @@ void pr_place(const PrRun *run, uint32_t r, PrPlace *out) {
   out->checkpoint = atomic_load(&run->ck_at);
 }
 
-/* The same of a rank among threads, whose COMM stream has no thread that would tell: from its channel. */
+/* The same of a rank among threads, whose COMM stream has no thread that would tell: from its
+ * channel. */
 static void place_of_thread(const PrRun *run, uint32_t r, PrPlace *out) {
   const RankRun *k = &run->rank[r];
   pr_place(run, r, out);

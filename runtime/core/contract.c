@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Checks of what a model promises (PrCall in pipe_run.h), with the environment variable PIPE_CHECK_MODEL=1:
+ * Checks of what a model promises (PrCall in pipe_run.h), with the environment variable
+ * PIPE_CHECK_MODEL=1:
  *
  *   - an op writes nothing behind its buffers: a line of known bytes stands behind each of them;
  *   - U leaves grad zero;
  *   - R makes the stash that F has made. Both find known bytes there, so what they leave out is equal;
  *     with versions of the weights, where R may read another one than F, this is not checked.
  *
- * The first op that breaks one fails the run and is named. Everything is looked at after every op, so ops take
- * longer, and a rank has a line more for each buffer, which pr_bytes does not count. Off it costs one comparison an op.
- * Needs tensors that the host can read: not for engines with memory of their own. */
+ * The first op that breaks one fails the run and is named. Everything is looked at after every op,
+ * so ops take longer, and a rank has a line more for each buffer, which pr_bytes does not count.
+ * Off it costs one comparison an op. Needs tensors that the host can read: not for engines with
+ * memory of their own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

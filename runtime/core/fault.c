@@ -3,10 +3,11 @@
  *
  *   PIPE_FAULT=<point>:<rank>:<step>[:crash|hang|slow=<ms>|drop|corrupt]
  *
- * plants one fault at an instruction of a rank in a step (counted from 0 over the whole training). A point is
- * an instruction as dumps print it, 2F0 or 1SEND_B3, or a kind, F or SEND_B, which is the first of that kind
- * on the rank; or SAVE or COMMIT, while a checkpoint after so many steps is half written (by a rank that has a file
- * to write: of replicas of a stage the first has), and before it gets its name (by rank 0).
+ * plants one fault at an instruction of a rank in a step (counted from 0 over the whole training).
+ * A point is an instruction as dumps print it, 2F0 or 1SEND_B3, or a kind, F or SEND_B, which is
+ * the first of that kind on the rank; or SAVE or COMMIT, while a checkpoint after so many steps is
+ * half written (by a rank that has a file to write: of replicas of a stage the first has), and
+ * before it gets its name (by rank 0).
  *
  *   crash    the process ends as by kill -9: with threads all ranks of it. The default
  *   hang     the instruction does not begin, until the run has failed for another reason
@@ -14,7 +15,8 @@
  *   drop     of a SEND: the message is lost, and the sender does not notice
  *   corrupt  of a SEND: one bit arrives changed. Of F, B or I that writes a tensor: one bit of that
  *
- * An engine without threads has no hang and no drop. Looking for it costs one comparison per instruction. */
+ * An engine without threads has no hang and no drop. Looking for it costs one comparison per
+ * instruction. */
 #include "run.h"
 
 #include <signal.h>

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * What a forward that is recomputed keeps of its inputs (run.h): all of them in its slot of class KEEP, in the
- * order of PrCall.xs, each on a multiple of PR_LINE bytes. Rows of one stage keep the same. */
+ * What a forward that is recomputed keeps of its inputs (run.h): all of them in its slot of class
+ * KEEP, in the order of PrCall.xs, each on a multiple of PR_LINE bytes. Rows of one stage keep the
+ * same. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "run.h"
 
-/* Where the inputs of a row lie: parts of the stage of the model with tables, of the row without. */
+/* Where the inputs of a row lie: parts of the stage of the model with tables, of the row
+ * without. */
 static uint32_t own(const PipeProgram *p, uint32_t row) {
   return p->edge ? p->stage[row].model : row;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * One op, one copy, one transfer, one sum: what every engine of the host carries out in the same way, and the words
- * when one of them fails. */
+ * One op, one copy, one transfer, one sum: what every engine of the host carries out in the same
+ * way, and the words when one of them fails. */
 #include "checksum.h"
 #include "run.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See pipe_optim.h. The loops are written for compilers to vectorize; with -std=c11 neither gcc nor, by the
- * pragma, clang contracts a product and a sum. */
+ * See pipe_optim.h. The loops are written for compilers to vectorize; with -std=c11 neither gcc
+ * nor, by the pragma, clang contracts a product and a sum. */
 #include "pipe_optim.h"
 
 #include <math.h>

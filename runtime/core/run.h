@@ -57,8 +57,8 @@ typedef struct CommAt {
   uint32_t state; /* of a transfer: COMM_WAITS ... */
 } CommAt;
 
-/* A FIFO of COMM instructions: the COMM stream of a rank, or, with lowering CHANNELS, one of its channels. The fields
- * "owned" belong to whoever advances it; see engine_threads.c. */
+/* A FIFO of COMM instructions: the COMM stream of a rank, or, with lowering CHANNELS, one of its
+ * channels. The fields "owned" belong to whoever advances it; see engine_threads.c. */
 typedef struct CommRun {
   /* Written by whoever completes an instruction of it. */
   _Alignas(PR_LINE) _Atomic uint64_t done;
@@ -83,8 +83,8 @@ typedef struct CommNeed {
   uint32_t stream, count;
 } CommNeed;
 
-/* A transfer at the head of its stream, or of the group there: not yet posted, posted (seeded: both of its ends
- * are there), done while others of its group are not. */
+/* A transfer at the head of its stream, or of the group there: not yet posted, posted (seeded: both
+ * of its ends are there), done while others of its group are not. */
 enum { COMM_WAITS, COMM_POSTED, COMM_DONE };
 
 /* One side of a transfer, ready to start. */
@@ -97,9 +97,9 @@ typedef struct Post {
   CommRun *stream;
 } Post;
 
-/* A directed pair of ranks; with lowering CHANNELS a channel of it. Each side has at most one post: streams are FIFO, and of a group that has several
- * transfers there one is posted after the other. `state` has bit 0 set once the sender has posted and bit 1
- * once the receiver has. */
+/* A directed pair of ranks; with lowering CHANNELS a channel of it. Each side has at most one post:
+ * streams are FIFO, and of a group that has several transfers there one is posted after the other.
+ * `state` has bit 0 set once the sender has posted and bit 1 once the receiver has. */
 typedef struct Chan {
   _Alignas(PR_LINE) _Atomic uint32_t state;
   uint32_t src, dst;
@@ -220,8 +220,8 @@ struct PrEngine {
   /* st, or the failure of another process; all return at once when the last has come. */
   PrStatus (*agree)(PrRun *run, PrStatus st);
   PrStatus (*share)(PrRun *run, uint32_t rank, void *data, uint64_t bytes); /* from rank to all */
-  /* The memory of tensors, all zero: that of the ranks' device, or of the host where a device reaches it.
-   * take is NULL: the process's own, of which nothing below is asked. */
+  /* The memory of tensors, all zero: that of the ranks' device, or of the host where a device
+   * reaches it. take is NULL: the process's own, of which nothing below is asked. */
   void *(*take)(PrRun *run, uint64_t bytes, bool host);
   void (*give)(PrRun *run, void *p, bool host);
   PrStatus (*fetch)(PrRun *run, void *to, const void *from, uint64_t bytes); /* to memory of the process */
@@ -230,8 +230,8 @@ struct PrEngine {
   /* A checkpoint takes too long. True: all processes are asked where they are, and fail soon
    * (pr_fail_checkpoint). On a thread of its own; never waits. */
   bool (*late)(PrRun *run);
-  /* On the same thread, again and again while there is a checkpoint: if another process has failed, or all have been
-   * asked, the run fails. NULL: it does so by itself. */
+  /* On the same thread, again and again while there is a checkpoint: if another process has failed,
+   * or all have been asked, the run fails. NULL: it does so by itself. */
   void (*look)(PrRun *run);
 };
 
@@ -323,16 +323,16 @@ PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);
 /* PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
 PrStatus pr_validate(PrRun *run);
 
-/* Once the streams are there: how many microbatches each U applies; the n-th of all replicas of a stage
- * are one. Fills in ComputeAt.applied. */
+/* Once the streams are there: how many microbatches each U applies; the n-th of all replicas of a
+ * stage are one. Fills in ComputeAt.applied. */
 PrStatus pr_count_updates(PrRun *run);
 /* What the callback of one op gets; touches no tensor. lost: where R puts its loss. */
 PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost);
 /* Calls the model for one op, or an action of n > 1. */
 int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n);
-/* keep.c: how much each row keeps of the inputs of a forward that is recomputed, once sizes are known; how many
- * pointers the Rs of a rank need, behind those of its list, and once there are slots where they point; and the
- * copy, before the call of its forward. */
+/* keep.c: how much each row keeps of the inputs of a forward that is recomputed, once sizes are
+ * known; how many pointers the Rs of a rank need, behind those of its list, and once there are
+ * slots where they point; and the copy, before the call of its forward. */
 PrStatus pr_size_keeps(PrRun *run);
 uint32_t pr_count_kept(const PrRun *run, const RankRun *k);
 void pr_point_kept(PrRun *run, RankRun *k);
@@ -346,7 +346,8 @@ static inline const PipeInstr *pr_comm_instr(const CommRun *c, uint32_t i) {
   return &c->k->t->instr[pr_comm_at(c, i)->index];
 }
 
-/* What instruction i of COMPUTE (copy 0) or COPY (1) needs of COMM; `wait`: that it has for it. one: room. */
+/* What instruction i of COMPUTE (copy 0) or COPY (1) needs of COMM; `wait`: that it has for it.
+ * one: room. */
 static inline const CommNeed *pr_needs(const RankRun *k, int copy, uint32_t i, uint32_t wait, CommNeed *one,
                                        uint32_t *n) {
   if (k->need) {
@@ -361,25 +362,27 @@ static inline const CommNeed *pr_needs(const RankRun *k, int copy, uint32_t i, u
 /* Are these completed in `step`? Of all streams, with i after the last of COMPUTE. */
 bool pr_has_comm(const RankRun *k, int copy, uint32_t i, uint32_t wait, uint64_t step);
 
-/* How many instructions of COMM, in list order, are completed with all before them; *of: the stream of the next. */
+/* How many instructions of COMM, in list order, are completed with all before them; *of: the stream
+ * of the next. */
 uint32_t pr_comm_prefix(const RankRun *k, uint64_t step, const CommRun **of);
 
-/* Splits each list into its streams and finds the channels; then, once memory has addresses, who takes part
- * in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
+/* Splits each list into its streams and finds the channels; then, once memory has addresses, who
+ * takes part in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
 PrStatus pr_take_streams(PrRun *run);
 PrStatus pr_take_sums(PrRun *run);
 PrStatus pr_take_stashes(PrRun *run);
 
-/* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that takes
- * actions as a whole: all of them. *n: how many. */
+/* Carries out the instruction `at` of the COMPUTE stream; the first of an action and a model that
+ * takes actions as a whole: all of them. *n: how many. */
 PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, uint32_t *n);
 
-/* What formulas read, weights.c: state j of a row, which keeps those of its mask one after the other; by PipeElem the
- * moments and states of a row, where there are some. */
+/* What formulas read, weights.c: state j of a row, which keeps those of its mask one after the
+ * other; by PipeElem the moments and states of a row, where there are some. */
 enum { PR_ARRAYS = PIPE_ELEM_STATE + 32 };
 float *pr_state(const PrRun *run, uint32_t stage, uint32_t j);
 void pr_find_arrays(const PrRun *run, uint32_t stage, const float *elem[PR_ARRAYS]);
-/* Formulas, weights.c. The estimate that an F, B, I or R sees in place of its version; what surrounds a U. */
+/* Formulas, weights.c. The estimate that an F, B, I or R sees in place of its version; what
+ * surrounds a U. */
 void pr_estimate(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
 void pr_before_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
 void pr_after_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, const PrCall *a);
@@ -419,14 +422,16 @@ typedef struct PrPlace {
 
 void pr_place(const PrRun *run, uint32_t r, PrPlace *out);
 
-/* Writes what came first, with its peer and their places in the .pipe text. False: it cannot tell. */
+/* Writes what came first, with its peer and their places in the .pipe text. False: it cannot
+ * tell. */
 bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room);
 
 /* The same of the ranks of one process, which may go on meanwhile. */
 bool pr_blame_threads(const PrRun *run, char *text, size_t room);
 
-/* checkpoint_watch.c: fails with PR_E_DEADLINE, or PR_E_LOST if a process has gone, and says which rank of at[nrank]
- * keeps the others from a checkpoint. NULL: all that is known is what this process does. Returns that status. */
+/* checkpoint_watch.c: fails with PR_E_DEADLINE, or PR_E_LOST if a process has gone, and says which
+ * rank of at[nrank] keeps the others from a checkpoint. NULL: all that is known is what this
+ * process does. Returns that status. */
 PrStatus pr_fail_checkpoint(PrRun *run, const PrPlace *at);
 
 /* Fails with PR_E_STALL and the cycle. No thread but the caller's may be awake. */
@@ -434,11 +439,12 @@ PrStatus pr_report_stall(PrRun *run);
 
 /* turns.c: fills in run->turns, once streams are known. */
 PrStatus pr_take_turns(PrRun *run);
-/* Writes "; rank 1 has the next turn of its link, 1OFF2 (x.pipe:3:9)" of the first group that has not had all
- * of a step, or nothing. */
+/* Writes "; rank 1 has the next turn of its link, 1OFF2 (x.pipe:3:9)" of the first group that has
+ * not had all of a step, or nothing. */
 void pr_tell_turn(PrRun *run, char *text, size_t room);
 
-/* With on_loss: a forward has left its part of the loss of mb; calls it if that was the last one. */
+/* With on_loss: a forward has left its part of the loss of mb; calls it if that was the last
+ * one. */
 void pr_tell_loss(PrRun *run, uint64_t step, uint32_t mb);
 
 /* Every op of the step has been done: losses are final, on_step is called. */
@@ -459,12 +465,12 @@ static inline PrSpan *pr_span(const PrRun *run, const RankRun *k, uint64_t step,
   return &k->span[step % run->trace_slots * k->t->ninstr + index];
 }
 
-/* contract.c: checks of the model, if the environment asks for them; else k->contract stays NULL and the rest does
- * nothing. */
+/* contract.c: checks of the model, if the environment asks for them; else k->contract stays NULL
+ * and the rest does nothing. */
 PrStatus pr_take_contract(PrRun *run, RankRun *k);
 void pr_give_contract(RankRun *k);
-/* The room of a buffer of the rank: pr_round(bytes), and the fence behind it. at: where it is laid out; NULL: it is
- * only counted. stage: PIPE_NONE: of the rank. */
+/* The room of a buffer of the rank: pr_round(bytes), and the fence behind it. at: where it is laid
+ * out; NULL: it is only counted. stage: PIPE_NONE: of the rank. */
 uint64_t pr_room(const RankRun *k, char *at, uint64_t bytes, const char *what, uint32_t stage);
 void pr_fill_fences(const RankRun *k);
 PrStatus pr_check_fences(PrRun *run, const RankRun *k, const char *where);
@@ -475,7 +481,8 @@ PrStatus pr_after_ops(PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t
 /* Reads PIPE_FAULT; PR_E_ARG: it makes no sense for this program. */
 PrStatus pr_fault_read(PrRun *run);
 
-/* An instruction is about to begin: crash, hang and slow happen here, drop and corrupt are the caller's. */
+/* An instruction is about to begin: crash, hang and slow happen here, drop and corrupt are the
+ * caller's. */
 PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t step);
 static inline PrFaultKind pr_fault_at(PrRun *run, uint32_t rank, uint32_t index, uint64_t step) {
   return run->fault.kind ? pr_fault_meet(run, rank, index, step) : PR_NO_FAULT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the streams of all ranks are made of, found once from the table: the instructions of each, the
- * channels between ranks, who takes part in each REDUCE and TIE, and where with slices the stash of every
- * unit lies. */
+ * What the streams of all ranks are made of, found once from the table: the instructions of each,
+ * the channels between ranks, who takes part in each REDUCE and TIE, and where with slices the
+ * stash of every unit lies. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -134,8 +134,9 @@ PrStatus pr_take_sums(PrRun *run) {
   return PR_OK;
 }
 
-/* With lowering CHANNELS: the streams of rank k, those of its channels, and what COMPUTE and COPY need of them. of, count:
- * [nchannel], of: PIPE_NONE, and so it is left; row: [rows of any rank]. */
+/* With lowering CHANNELS: the streams of rank k, those of its channels, and what COMPUTE and COPY
+ * need of them. of, count: [nchannel], of: PIPE_NONE, and so it is left; row: [rows of any
+ * rank]. */
 static bool take_channels(PrRun *run, RankRun *k, uint32_t *of, uint32_t *row) {
   const PipeRank *t = k->t;
   uint32_t at = 0, total = 0;
@@ -314,7 +315,8 @@ PrStatus pr_take_streams(PrRun *run) {
   return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
 }
 
-/* With slices, where the stash of every unit lies: what takes it has the same slot in every step. */
+/* With slices, where the stash of every unit lies: what takes it has the same slot in every
+ * step. */
 PrStatus pr_take_stashes(PrRun *run) {
   const PipeProgram *p = run->p;
   if (pipe_slices(p) == 1)

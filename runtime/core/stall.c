@@ -2,14 +2,15 @@
  * Who waits for whom when no rank can go on: the cycle, with the place in the .pipe text of every
  * instruction in it.
  *
- * A validated table leaves only one kind of stall. Of the heads of a rank's streams, the one furthest up
- * in the list has its waits (waits point up); a compute or copy head that has them would run; so each
- * rank that has instructions left is in a transfer that its peer has not come to. The peer has
- * instructions left as well, for it has as many transfers with this rank as this rank with it. So
- * following the peers from any stuck rank leads into a cycle.
+ * A validated table leaves only one kind of stall. Of the heads of a rank's streams, the one
+ * furthest up in the list has its waits (waits point up); a compute or copy head that has them
+ * would run; so each rank that has instructions left is in a transfer that its peer has not come
+ * to. The peer has instructions left as well, for it has as many transfers with this rank as this
+ * rank with it. So following the peers from any stuck rank leads into a cycle.
  *
- * With lowering CHANNELS a rank is in several transfers at once; the one that is followed is in a channel that the head
- * of COMPUTE needs, since the other side of a transfer is posted in its channel unless it waits for compute. */
+ * With lowering CHANNELS a rank is in several transfers at once; the one that is followed is in a
+ * channel that the head of COMPUTE needs, since the other side of a transfer is posted in its
+ * channel unless it waits for compute. */
 #include "run.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * COPY streams of several ranks that take turns, because they have one link (PipeRank.group): whose each
- * turn is. The engines count them. */
+ * COPY streams of several ranks that take turns, because they have one link (PipeRank.group): whose
+ * each turn is. The engines count them. */
 #include "run.h"
 
 #include <stdio.h>

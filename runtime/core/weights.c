@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * What a program's formulas do around the callbacks of a model (pipe_formula.h): estimates of weights before
- * F, B, I and R, and what surrounds an update. Requires pr_check_formulas. Everything happens on the
- * rank's own thread and on bytes of the stage at hand; nothing is allocated. */
+ * What a program's formulas do around the callbacks of a model (pipe_formula.h): estimates of
+ * weights before F, B, I and R, and what surrounds an update. Requires pr_check_formulas.
+ * Everything happens on the rank's own thread and on bytes of the stage at hand; nothing is
+ * allocated. */
 #include "evaluate.h"
 #include "run.h"
 

@@ -67,8 +67,8 @@ static double rows_height(const Page *g) {
   return g->p->nrank ? g->p->nrank * pitch(g) - g->gap : 0;
 }
 
-/* Room for the label of an op of its kind, at the page's label size: for the longest, or the short ones alone would
- * stand there. */
+/* Room for the label of an op of its kind, at the page's label size: for the longest, or the short
+ * ones alone would stand there. */
 static double label_width(const Page *g, uint32_t mb) {
   return svg_letters(g->p, mb == PIPE_NONE ? mb : g->p->nmb - 1) * 0.58 * g->label + 2;
 }

@@ -37,7 +37,8 @@ typedef struct SvgOptions {
   const char *said;       /* a sentence at the end of the caption; NULL: none */
 } SvgOptions;
 
-/* How a compute op is drawn: colours as #rrggbb, of the op and of its label, and what it is called. */
+/* How a compute op is drawn: colours as #rrggbb, of the op and of its label, and what it is
+ * called. */
 typedef struct SvgLook {
   const char *fill, *ink, *name; /* NULL: of another stream */
 } SvgLook;

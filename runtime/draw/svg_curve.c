@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Memory curves (svg_curve.h). The changes of a rank are four lists, each ascending in time because
- * ops of a stream run one after another: what ops of COMPUTE and of COPY take at their start and give
- * back at their end. One merge of them gives the steps; linear in instructions.
+ * ops of a stream run one after another: what ops of COMPUTE and of COPY take at their start and
+ * give back at their end. One merge of them gives the steps; linear in instructions.
  *
- * What is always there is the proved bytes of the rank less the room of its ACT, GOUT and KEEP pools.
- * So the curve never passes the proved line, and touches it when they are full at once. */
+ * What is always there is the proved bytes of the rank less the room of its ACT, GOUT and KEEP
+ * pools. So the curve never passes the proved line, and touches it when they are full at once. */
 #include "svg_curve.h"
 
 #include <stdarg.h>
@@ -31,8 +31,8 @@ static uint64_t buffer(const PipeProgram *p, uint32_t stage, uint32_t slot) {
   return 0;
 }
 
-/* Stashes that end with each F of the rank: those of its microbatch that nobody reads after its last slice. mbs:
- * room, all zero, for as many counts as there are stages and microbatches. */
+/* Stashes that end with each F of the rank: those of its microbatch that nobody reads after its
+ * last slice. mbs: room, all zero, for as many counts as there are stages and microbatches. */
 static void find_ends(const PipeProgram *p, uint32_t r, uint32_t *mbs, uint32_t *ends) {
   const PipeRank *k = &p->rank[r];
   uint32_t slices = pipe_slices(p);
@@ -78,8 +78,8 @@ static uint64_t always(const PipeProgram *p, uint32_t r) {
   return p->sized ? n : 0;
 }
 
-/* The next op of a stream of rank r from *i on that takes (or gives back) anything; when: UINT64_MAX
- * if there is none. */
+/* The next op of a stream of rank r from *i on that takes (or gives back) anything; when:
+ * UINT64_MAX if there is none. */
 static uint64_t next_change(const SvgCurve *c, const uint32_t *ends, uint32_t r, uint32_t *i,
                             uint8_t stream, bool taken) {
   const PipeRank *k = &c->p->rank[r];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What stands under the rows of a timeline picture, the key to its colours and the caption, and the style of it all. */
+ * What stands under the rows of a timeline picture, the key to its colours and the caption, and the
+ * style of it all. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * The trace event format (trace_json.h): "X" slices with `ts` and `dur` in us and three decimals,
- * so that ns are exact; "s" and "f" are the two ends of an arrow, bound to the slices they start with;
- * "M" names groups and tracks. Source: Trace Event Format, Google, 2016, and Perfetto's importer.
+ * so that ns are exact; "s" and "f" are the two ends of an arrow, bound to the slices they start
+ * with; "M" names groups and tracks. Source: Trace Event Format, Google, 2016, and Perfetto's
+ * importer.
  *
- * Group g is process g + 1; rank r's COMPUTE and COMM streams are its threads 2r + 1 and 2r + 2; COPY
- * streams come after those, as threads 2 * ranks + r + 1, where a rank has one. Channels have threads of their own, channel c
- * of rank r number 3 * ranks + c * ranks + r + 1, and the COMM stream has none. */
+ * Group g is process g + 1; rank r's COMPUTE and COMM streams are its threads 2r + 1 and 2r + 2;
+ * COPY streams come after those, as threads 2 * ranks + r + 1, where a rank has one. Channels have
+ * threads of their own, channel c of rank r number 3 * ranks + c * ranks + r + 1, and the COMM
+ * stream has none. */
 #include "trace_json.h"
 
 #include <inttypes.h>

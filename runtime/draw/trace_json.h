@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * When each instruction ran, as the JSON that Chrome's about:tracing and Perfetto open: a group of
- * tracks (a "process") for each set of times, in it one track per rank and stream, and an arrow from
- * each SEND to its RECV.
+ * tracks (a "process") for each set of times, in it one track per rank and stream, and an arrow
+ * from each SEND to its RECV.
  *
  * Needs only the program and the times, as svg.h does. Not installed. */
 #ifndef PIPE_TRACE_JSON_H

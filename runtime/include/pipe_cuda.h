@@ -1,52 +1,55 @@
 /* SPDX-License-Identifier: MIT
- * The engine of CUDA devices; of the library piperun_cuda (pipe::piperun_cuda), which is built where the
- * CUDA Toolkit and NCCL are found.
+ * The engine of CUDA devices; of the library piperun_cuda (pipe::piperun_cuda), which is built
+ * where the CUDA Toolkit and NCCL are found.
  *
  *   PrGroup *group;                                  pr_group_open, or one of your own (pipe_group.h)
  *   PrCudaOptions cuda = {.group = group, .device = local_rank};
  *   PrOptions options = {.engine = &pr_cuda, .engine_options = &cuda};
  *
- * With a group each process runs one rank on a device of its own: transfers are ncclSend and ncclRecv in
- * the order of the program's list, REDUCE and TIE ncclAllReduce among the ranks that take part. Without
- * one, this process runs all ranks on one device, each on streams of its own; transfers are copies, and
- * sums are made by the model, in the order of the CPU engines.
+ * With a group each process runs one rank on a device of its own: transfers are ncclSend and
+ * ncclRecv in the order of the program's list, REDUCE and TIE ncclAllReduce among the ranks that
+ * take part. Without one, this process runs all ranks on one device, each on streams of its own;
+ * transfers are copies, and sums are made by the model, in the order of the CPU engines.
  *
- * With a group it needs NCCL 2.26: aborts of older ones may wait for the device, and start kernels of several
- * communicators in any order. pr_open refuses them.
+ * With a group it needs NCCL 2.26: aborts of older ones may wait for the device, and start kernels
+ * of several communicators in any order. pr_open refuses them.
  *
  * A run that fails while its device hangs is left by its host all the same. It leaves memory,
- * communicators and an open group of NCCL calls: the thread that closed it can open no other run with
- * a group, and whatever waits for the device hangs. End the process then.
+ * communicators and an open group of NCCL calls: the thread that closed it can open no other run
+ * with a group, and whatever waits for the device hangs. End the process then.
  *
  * With lowering channels each channel is a communicator of its own (ncclCommSplit) and a stream on
  * both sides, and NCCL starts what is on them in the order of the list: pr_open refuses
  * NCCL_LAUNCH_ORDER_IMPLICIT other than 1. Not run on a device yet.
  *
- * The streams of a rank meet through the events of the program (PipeSync) and nothing else. One host thread,
- * that of pr_steps, issues everything from the top of the list, ahead of the device by a few microbatches.
- * All memory is taken in pr_open; a step takes none.
+ * The streams of a rank meet through the events of the program (PipeSync) and nothing else. One
+ * host thread, that of pr_steps, issues everything from the top of the list, ahead of the device by
+ * a few microbatches. All memory is taken in pr_open; a step takes none.
  *
  * A model for this engine gets device memory and a stream (PrCall.stream; in init, reduce and tie:
- * pr_cuda_stream). Its init has to load what it runs: each kernel once, each shape of cuBLAS once. init may
- * wait for the device, the others must not.
+ * pr_cuda_stream). Its init has to load what it runs: each kernel once, each shape of cuBLAS once.
+ * init may wait for the device, the others must not.
  *
- * Formulas of a schedule are evaluated on the device, each operation on elements rounded by itself, and what they
- * compute from numbers only on the host, before each step. So they have the bits of the CPU engines, except that the last
- * one of exp, log and pow of an array may differ where the libraries do. With a graph a rate (U rate) has to be the same
- * in every step. An engine that was built without nvcc refuses formulas. Their kernel has been compiled and run on the
- * CPU in tests, not yet on a device.
+ * Formulas of a schedule are evaluated on the device, each operation on elements rounded by itself,
+ * and what they compute from numbers only on the host, before each step. So they have the bits of
+ * the CPU engines, except that the last one of exp, log and pow of an array may differ where the
+ * libraries do. With a graph a rate (U rate) has to be the same in every step. An engine that was
+ * built without nvcc refuses formulas. Their kernel has been compiled and run on the CPU in tests,
+ * not yet on a device.
  *
- * NCCL has no tags. With PrOptions.checksums, and a group, a header of 16 bytes goes ahead of each transfer: which
- * tensor of which step it is, and a checksum. A receiver that gets another one, or a damaged one, fails the run with
- * both ends. It takes two copies to the host and two functions of the host a transfer: for tests.
+ * NCCL has no tags. With PrOptions.checksums, and a group, a header of 16 bytes goes ahead of each
+ * transfer: which tensor of which step it is, and a checksum. A receiver that gets another one, or
+ * a damaged one, fails the run with both ends. It takes two copies to the host and two functions of
+ * the host a transfer: for tests.
  *
- * Stashes on other ranks, and COPY streams of several ranks that take turns, take processes on one host,
- * with devices that reach each other: they open each other's memory (CUDA IPC).
+ * Stashes on other ranks, and COPY streams of several ranks that take turns, take processes on one
+ * host, with devices that reach each other: they open each other's memory (CUDA IPC).
  *
- * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they are set, it
- * sets CUDA_MODULE_LOADING=EAGER, which needs that the process has not used the device before, and
- * NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL reads when it is first used. Steps do not depend on
- * CUDA_DEVICE_MAX_CONNECTIONS; with turns of COPY streams and a group less than 8 is refused. */
+ * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they
+ * are set, it sets CUDA_MODULE_LOADING=EAGER, which needs that the process has not used the device
+ * before, and NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL reads when it is first used. Steps do not
+ * depend on CUDA_DEVICE_MAX_CONNECTIONS; with turns of COPY streams and a group less than 8 is
+ * refused. */
 #ifndef PIPE_CUDA_H
 #define PIPE_CUDA_H
 
@@ -73,7 +76,8 @@ typedef struct PrCudaOptions {
   PrNumber grad;
 } PrCudaOptions;
 
-/* In a callback: the cudaStream_t it has to use. NULL: there is none, it may wait for the device. */
+/* In a callback: the cudaStream_t it has to use. NULL: there is none, it may wait for the
+ * device. */
 void *pr_cuda_stream(void);
 
 #ifdef __cplusplus

@@ -3,19 +3,19 @@
  * engine carries out around the model's own callbacks (delay compensation). Part of pipe_instr.h.
  *
  * A formula is a list of terms in postfix order. Each term pushes one value or replaces the topmost
- * ones by one; one value is left at the end. A value is a number, a double, or an array of one float
- * for each weight of the stage:
+ * ones by one; one value is left at the end. A value is a number, a double, or an array of one
+ * float for each weight of the stage:
  *
  *   CONST, REAL   push a number; ELEM pushes an array
  *   the others    of numbers only: compute in double, and give a number. If an operand is an array:
  *                 numbers are rounded to float first, and the operation is done in float for each
  *                 element, rounded once; the result is an array
  *
- * Comparisons and AND, OR, NOT give 1 or 0; what is not 0, also a NaN, is true. MIN is a < b ? a : b,
- * MAX a > b ? a : b. COND takes the condition below the two values, and evaluates neither less for it.
- * POW, EXP and LOG are those of the C library for double, of arrays rounded to float; all else is exact IEEE
- * arithmetic.
- * No term is contracted with another one, so the bits of a result depend on its operands only. */
+ * Comparisons and AND, OR, NOT give 1 or 0; what is not 0, also a NaN, is true. MIN is a < b ? a :
+ * b, MAX a > b ? a : b. COND takes the condition below the two values, and evaluates neither less
+ * for it. POW, EXP and LOG are those of the C library for double, of arrays rounded to float; all
+ * else is exact IEEE arithmetic. No term is contracted with another one, so the bits of a result
+ * depend on its operands only. */
 #ifndef PIPE_FORMULA_H
 #define PIPE_FORMULA_H
 
@@ -69,7 +69,8 @@ typedef struct PipeFormula {
   uint32_t zero;
 } PipeFormula;
 
-/* What an update does besides that of the model: rows of the formulas, PIPE_NONE where there is none. */
+/* What an update does besides that of the model: rows of the formulas, PIPE_NONE where there is
+ * none. */
 typedef struct PipeRule {
   uint32_t applies; /* array that takes the place of the gradient */
   uint32_t rate;    /* number that the model multiplies its learning rate with */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The processes of a run, one rank each, and what they tell one another besides what carries their tensors: for
- * engines of devices (pipe_cuda.h). pr_group_open makes one over TCP, from what a launcher has left in the
- * environment (pipe_launch.h); a program may fill one in itself. */
+ * The processes of a run, one rank each, and what they tell one another besides what carries their
+ * tensors: for engines of devices (pipe_cuda.h). pr_group_open makes one over TCP, from what a
+ * launcher has left in the environment (pipe_launch.h); a program may fill one in itself. */
 #ifndef PIPE_GROUP_H
 #define PIPE_GROUP_H
 
@@ -19,17 +19,18 @@ enum {
 /* The functions return 0, or another number if the others cannot be reached any more. */
 typedef struct PrGroup {
   uint32_t rank, size;
-  /* `data` of rank `from` to all; all call it alike, and wait for `from`, not for ever: who gives up says so by a
-   * number, too. */
+  /* `data` of rank `from` to all; all call it alike, and wait for `from`, not for ever: who gives
+   * up says so by a number, too. */
   int (*share)(void *arg, uint32_t from, void *data, uint64_t bytes);
   /* Tells the others that this rank has failed, without waiting for them. */
   void (*tell)(void *arg, const char *text);
-  /* 1: another rank has told so, or has gone; the text for it is in text[n]. Never waits. 2, with `place`: a step
-   * takes too long, or a rank has gone, and all have been asked where they are. */
+  /* 1: another rank has told so, or has gone; the text for it is in text[n]. Never waits. 2, with
+   * `place`: a step takes too long, or a rank has gone, and all have been asked where they are. */
   int (*heard)(void *arg, char *text, uint64_t n);
   void *arg;
-  /* So that a report names what was first, and not who noticed; all three, or NULL. From now on until place is NULL
-   * the group may ask, on any thread: place(of, to) writes where this rank is, and returns how many bytes. */
+  /* So that a report names what was first, and not who noticed; all three, or NULL. From now on
+   * until place is NULL the group may ask, on any thread: place(of, to) writes where this rank is,
+   * and returns how many bytes. */
   void (*watch)(void *arg, uint32_t (*place)(void *of, char to[PR_GROUP_PLACE]), void *of);
   /* The step of this rank takes too long. Never waits: heard says 2 soon. */
   void (*late)(void *arg);
@@ -37,14 +38,15 @@ typedef struct PrGroup {
   int (*place)(void *arg, uint32_t r, char to[PR_GROUP_PLACE]);
 } PrGroup;
 
-/* A group over a store at at->store (NULL `at`: what pr_launch says), which rank 0 serves unless pipe-run has
- * started the processes. Waits up to timeout_s for all ranks; one that has another program is refused on all of
- * them, with both hashes. PR_E_ARG or PR_E_LOST: the reason is in why[1024]. */
+/* A group over a store at at->store (NULL `at`: what pr_launch says), which rank 0 serves unless
+ * pipe-run has started the processes. Waits up to timeout_s for all ranks; one that has another
+ * program is refused on all of them, with both hashes. PR_E_ARG or PR_E_LOST: the reason is in
+ * why[1024]. */
 PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, double timeout_s, char why[1024]);
 void pr_group_close(PrGroup *g); /* NULL is fine */
 
-/* For who starts the processes itself: serves their store on this machine. *at has all that they need for
- * pr_group_open but their ranks. NULL: the reason is in why[1024]. */
+/* For who starts the processes itself: serves their store on this machine. *at has all that they
+ * need for pr_group_open but their ranks. NULL: the reason is in why[1024]. */
 typedef struct PrGroupServer PrGroupServer;
 PrGroupServer *pr_group_serve(uint32_t size, PrLaunch *at, char why[1024]);
 void pr_group_serve_end(PrGroupServer *s); /* once they have ended */

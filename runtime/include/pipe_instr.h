@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * The program that pipec emits and that every engine carries out: constant tables of plain structs.
  *
- * A program has nrank ranks; each has one list of instructions in issue order. Three streams run it:
- * the COMPUTE stream runs F B I W R U, the COMM stream SEND_x, RECV_x, REDUCE and TIE, the COPY stream OFF
- * and LOAD, and each of them ops of the schedule's own (SIDE, SIDE_COMM, SIDE_COPY), strictly in list order. The streams of a rank meet only through `wait` and
- * `wait_copy`: an instruction starts when so many instructions of this step are completed (0: no wait)
+ * A program has nrank ranks; each has one list of instructions in issue order. Three streams run
+ * it: the COMPUTE stream runs F B I W R U, the COMM stream SEND_x, RECV_x, REDUCE and TIE, the COPY
+ * stream OFF and LOAD, and each of them ops of the schedule's own (SIDE, SIDE_COMM, SIDE_COPY),
+ * strictly in list order. The streams of a rank meet only through `wait` and `wait_copy`: an
+ * instruction starts when so many instructions of this step are completed (0: no wait)
  *
  *   of COMPUTE   wait: of COMM,      wait_copy: of COPY
  *   of COMM      wait: of COMPUTE,   wait_copy: of COPY
@@ -14,26 +15,27 @@
  * is free. In the list a wait refers only to instructions further up, so a host may issue it from
  * the top.
  *
- * The ops of an action (F B I W) follow each other in the list, each with the number of those still to
- * come in `group`. They start together, when the first has its wait, which is that of all (theirs is 0);
- * none needs another, and no slot is of two of them.
+ * The ops of an action (F B I W) follow each other in the list, each with the number of those still
+ * to come in `group`. They start together, when the first has its wait, which is that of all
+ * (theirs is 0); none needs another, and no slot is of two of them.
  *
  * Transfers are rendezvous: a SEND and its RECV start together and complete together. They pair in
  * FIFO order per directed rank pair; there are no tags; the compiler has proved that order, sizes
  * and identity agree and that the whole cannot stall.
  *
  * Transfers of a COMM stream that follow each other may be one group, each with the number of those
- * still to come in `group`. They start when the first has its waits (those of the others are 0), each as
- * soon as its other end has started, too, and are completed all at once, when the last is: like the calls
- * between ncclGroupStart and ncclGroupEnd. No slot is of two of them.
+ * still to come in `group`. They start when the first has its waits (those of the others are 0),
+ * each as soon as its other end has started, too, and are completed all at once, when the last is:
+ * like the calls between ncclGroupStart and ncclGroupEnd. No slot is of two of them.
  *
- * With lowering CHANNELS the COMM stream of a rank is several streams, its channels (PipeChannel): each
- * COMM instruction names its `channel`. Those of one channel start strictly in list order, each when the one
- * before it is completed; those of different channels have nothing to do with each other. SENDs and RECVs pair in
- * FIFO order per channel. What an instruction of COMPUTE or COPY needs of COMM is said by the events of its
- * rank (PipeRank.sync), and its wait for COMM is 1 + the place, among all of COMM in the list, of the last that
- * it needs. All of these lists are one global order, too: carried out as one COMM stream per rank, as by the other
- * lowerings, the program completes as well, only later.
+ * With lowering CHANNELS the COMM stream of a rank is several streams, its channels (PipeChannel):
+ * each COMM instruction names its `channel`. Those of one channel start strictly in list order,
+ * each when the one before it is completed; those of different channels have nothing to do with
+ * each other. SENDs and RECVs pair in FIFO order per channel. What an instruction of COMPUTE or
+ * COPY needs of COMM is said by the events of its rank (PipeRank.sync), and its wait for COMM is 1
+ * + the place, among all of COMM in the list, of the last that it needs. All of these lists are one
+ * global order, too: carried out as one COMM stream per rank, as by the other lowerings, the
+ * program completes as well, only later.
  *
  * Everything that moves or stays lives in a slot. The slots of a rank are numbered 0..nslot-1; a
  * pool is a run of slots of one size. Nothing else is allocated during a step.
@@ -72,8 +74,8 @@ typedef enum PipeOp {
 /* The streams of a rank. */
 typedef enum PipeOn { PIPE_COMPUTE, PIPE_COMM, PIPE_COPY, PIPE_NSTREAMS } PipeOn;
 
-/* Who puts the transfers of a rank into their order (lang/spec.md 8.4): one global order of all; that order in
- * each channel alone; each at its op, alone or with its neighbours; or the text. */
+/* Who puts the transfers of a rank into their order (lang/spec.md 8.4): one global order of all;
+ * that order in each channel alone; each at its op, alone or with its neighbours; or the text. */
 typedef enum PipeLowering {
   PIPE_GLOBAL,
   PIPE_CHANNELS,
@@ -149,10 +151,10 @@ typedef struct PipeInstr {
   uint32_t site;  /* row of PipeProgram.site: where in the .pipe text it comes from */
 } PipeInstr;
 
-/* Versions of the weights. Version 0 of a stage is there when a step starts, and its k-th U makes version
- * k from version k-1, the newest until then. A program whose ops do not all use one copy has, for every
- * instruction of every rank, a row of this that says which version it uses. `behind` and `ahead` count
- * updates of the stage. */
+/* Versions of the weights. Version 0 of a stage is there when a step starts, and its k-th U makes
+ * version k from version k-1, the newest until then. A program whose ops do not all use one copy
+ * has, for every instruction of every rank, a row of this that says which version it uses. `behind`
+ * and `ahead` count updates of the stage. */
 typedef struct PipeWeights {
   uint32_t version; /* F B I R SIDE: that it reads, or that what it reads is an estimate from; U: that it makes;
                        else PIPE_NONE, and so are the slots */
@@ -215,8 +217,8 @@ typedef struct PipeStage {
 
 /* An edge between stages of the model: forward, from -> to passes one tensor for each microbatch;
  * backward, its gradient the other way. `out` of those that leave `from` it is this, `in` of those
- * that reach `to`: the place in the arrays of PrCall. The edge of the chain, to the next stage, comes
- * first, then the others by the number of the other stage. */
+ * that reach `to`: the place in the arrays of PrCall. The edge of the chain, to the next stage,
+ * comes first, then the others by the number of the other stage. */
 typedef struct PipeEdge {
   uint32_t from, to; /* from < to */
   uint32_t out, in;
@@ -225,15 +227,16 @@ typedef struct PipeEdge {
   uint64_t send[2];  /* what the transfer of its tensor takes, and of its gradient */
 } PipeEdge;
 
-/* Transfers from rank `from` to rank `to` pass this link, which others pass, too, and one at a time uses
- * (pipe_sim.h). It is about predicted times only. */
+/* Transfers from rank `from` to rank `to` pass this link, which others pass, too, and one at a time
+ * uses (pipe_sim.h). It is about predicted times only. */
 typedef struct PipeShare {
   uint32_t from, to;
   uint32_t link; /* 0 .. nlink - 1 */
 } PipeShare;
 
-/* A channel of a program with lowering CHANNELS. In the order in which they are first used in a step; an engine
- * that opens them one after the other in this order, on every rank, waits in no circle. */
+/* A channel of a program with lowering CHANNELS. In the order in which they are first used in a
+ * step; an engine that opens them one after the other in this order, on every rank, waits in no
+ * circle. */
 typedef struct PipeChannel {
   uint32_t op;       /* SEND_F, SEND_B: of the SENDs of this op, and their RECVs, between two ranks in one pipe;
                         REDUCE: of the REDUCEs and TIEs over one set of ranks; SIDE_COMM: of one rank */
@@ -252,8 +255,8 @@ typedef struct PipeSide {
   uint64_t bytes;     /* of the BUFFER that it takes; 0: none. Given even if the program has no sizes */
 } PipeSide;
 
-/* Who meets whom. Without tables the rows are chains, by prev and next. With them stage m of the model
- * is run, for microbatch mb, by row[m * nmb + mb], and a transfer passes edge[instr.edge]. */
+/* Who meets whom. Without tables the rows are chains, by prev and next. With them stage m of the
+ * model is run, for microbatch mb, by row[m * nmb + mb], and a transfer passes edge[instr.edge]. */
 typedef struct PipeGraph {
   const PipeStage *stage;
   const PipeEdge *edge;  /* NULL: chains */
@@ -262,13 +265,14 @@ typedef struct PipeGraph {
   const PipeSide *side;  /* of PipeProgram: names */
 } PipeGraph;
 
-/* The waits of a rank as events between its streams, for engines whose streams know no counts: once row
- * `after` of PipeRank.instr has been issued its stream records event `event`; before row `before` is
- * issued its stream waits for that event. PIPE_NONE as `after` is the begin of the step, recorded on
- * COMPUTE before all else; ninstr as `before` is its end, where COMPUTE waits for what is not yet over.
- * So a step begins and ends on COMPUTE. Every wait of every instruction is covered, by these and the
- * order of the streams, and none of these can be left out. Events are used again: the last wait for one
- * record stands above the next one in issue order, at the same row at the latest, before which it is. */
+/* The waits of a rank as events between its streams, for engines whose streams know no counts: once
+ * row `after` of PipeRank.instr has been issued its stream records event `event`; before row
+ * `before` is issued its stream waits for that event. PIPE_NONE as `after` is the begin of the
+ * step, recorded on COMPUTE before all else; ninstr as `before` is its end, where COMPUTE waits for
+ * what is not yet over. So a step begins and ends on COMPUTE. Every wait of every instruction is
+ * covered, by these and the order of the streams, and none of these can be left out. Events are
+ * used again: the last wait for one record stands above the next one in issue order, at the same
+ * row at the latest, before which it is. */
 typedef struct PipeSync {
   uint32_t after, before;
   uint32_t event; /* 0 .. nevent - 1; the same for all that wait for one record */
@@ -381,8 +385,9 @@ static inline PipeWeights pipe_no_weights(void) {
   return w;
 }
 
-/* An emitted file states the ABI it was made for; another header refuses it at compile time. Its rows are
- * lists of numbers by column, so the unions of PipeInstr have no braces there, and compilers need not warn. */
+/* An emitted file states the ABI it was made for; another header refuses it at compile time. Its
+ * rows are lists of numbers by column, so the unions of PipeInstr have no braces there, and
+ * compilers need not warn. */
 #define PIPE_REQUIRE_ABI(v) \
   _Pragma("GCC diagnostic ignored \"-Wmissing-braces\"") \
   PIPE_STATIC_ASSERT((v) == PIPE_ABI, "pipec and pipe_instr.h differ: recompile the .pipe file")
@@ -423,8 +428,8 @@ static inline uint32_t pipe_other_end(PipeGraph g, const PipeInstr *c) {
   return g.row[(size_t)(down ? g.edge[c->edge].to : g.edge[c->edge].from) * g.nmb + c->mb];
 }
 
-/* The same text of an instruction; of a transfer that another one of its op could be mistaken for it
- * says the other end: "0SEND_F3>4" goes to stage 4, "4RECV_F3<0" comes from stage 0. */
+/* The same text of an instruction; of a transfer that another one of its op could be mistaken for
+ * it says the other end: "0SEND_F3>4" goes to stage 4, "4RECV_F3<0" comes from stage 0. */
 int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c);
 static inline PipeGraph pipe_graph(const PipeProgram *p) {
   PipeGraph g = {p->stage, p->edge, p->row, p->nmb, p->slices, p->side};
@@ -434,7 +439,8 @@ static inline PipeGraph pipe_graph(const PipeProgram *p) {
 /* 1 for SIDE in any stream. */
 static inline int pipe_is_side(uint32_t op) { return op >= PIPE_SIDE && op <= PIPE_SIDE_COPY; }
 
-/* Slots that field `in`, or `out`, of an instruction of this row stands for; 2 and more are in PipeRank.list. */
+/* Slots that field `in`, or `out`, of an instruction of this row stands for; 2 and more are in
+ * PipeRank.list. */
 static inline uint32_t pipe_fields(const PipeStage *st, uint32_t op, int input) {
   int forward = op == PIPE_F || op == PIPE_R;
   if (pipe_op_info[op].stream != PIPE_COMPUTE || op == PIPE_SIDE)

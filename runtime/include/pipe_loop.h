@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A program whose number of microbatches is chosen at run time: the looped form that pipec emits where a
- * parameter is left open. Its size does not depend on that number.
+ * A program whose number of microbatches is chosen at run time: the looped form that pipec emits
+ * where a parameter is left open. Its size does not depend on that number.
  *
  *   char why[PIPE_LOOP_TEXT];
  *   PipeProgram *p = pipe_unroll(&pipe_program, 64, why);   // M = 64
@@ -9,10 +9,10 @@
  *   ... pr_open(&run, p, ...); pr_close(run);
  *   pipe_unroll_free(p);
  *
- * Each table of a program is a row of segments: warmup, kernel, flush, or more of them. The rows of a
- * segment are there `turns` times, one turn after the other; a row is the same in all turns but for the
- * words that vary, which move on with the turn and with n, by which the program is longer than the
- * shortest one. Words that are slots may go round a cycle. */
+ * Each table of a program is a row of segments: warmup, kernel, flush, or more of them. The rows of
+ * a segment are there `turns` times, one turn after the other; a row is the same in all turns but
+ * for the words that vary, which move on with the turn and with n, by which the program is longer
+ * than the shortest one. Words that are slots may go round a cycle. */
 #ifndef PIPE_LOOP_H
 #define PIPE_LOOP_H
 
@@ -25,10 +25,10 @@ extern "C" {
 #define PIPE_LOOP_MAGIC 0x504f4f4cu /* "LOOP", little endian */
 enum { PIPE_LOOP_TEXT = 320 };
 
-/* Word `word` (of 32 bits) of row `row` of the segment, in turn k, is v = row's word + by_turn * k + by_n * n,
- * modulo 2^32. With a cycle it is element v % length of that instead. With a pool, that many after the
- * first slot of pool number `pool` of the rank. Words from sizeof(PipeInstr) / 4 on are of the row of
- * PipeRank.weights beside an instruction. */
+/* Word `word` (of 32 bits) of row `row` of the segment, in turn k, is v = row's word + by_turn * k
+ * + by_n * n, modulo 2^32. With a cycle it is element v % length of that instead. With a pool, that
+ * many after the first slot of pool number `pool` of the rank. Words from sizeof(PipeInstr) / 4 on
+ * are of the row of PipeRank.weights beside an instruction. */
 typedef struct PipeVary {
   uint32_t row, word;
   int32_t by_turn, by_n;
@@ -56,8 +56,8 @@ typedef struct PipeLoopRank {
   PipeLinear nslot, inflight, nevent, bytes, host;
 } PipeLoopRank;
 
-/* The programs for the values from, from + step, from + 2 * step, ... of the parameter: n = 0, 1, 2, ... A step of
- * INT64_MAX: for one value, too few microbatches for the parts that repeat. */
+/* The programs for the values from, from + step, from + 2 * step, ... of the parameter: n = 0, 1,
+ * 2, ... A step of INT64_MAX: for one value, too few microbatches for the parts that repeat. */
 typedef struct PipeLoopClass {
   int64_t from, step;
   const PipeProgram *p;       /* what is the same for all n; tables of ranks and stages are rows of segments */
@@ -68,8 +68,8 @@ typedef struct PipeLoopClass {
   const PipeLinear *param;    /* [nparam] */
 } PipeLoopClass;
 
-/* A term of a formula of 64-bit integers, which works on a stack of at most PIPE_LOOP_DEPTH values. Overflow, and a
- * division by 0, is no value; / and % round down. Conditions are 0 or 1. */
+/* A term of a formula of 64-bit integers, which works on a stack of at most PIPE_LOOP_DEPTH values.
+ * Overflow, and a division by 0, is no value; / and % round down. Conditions are 0 or 1. */
 typedef enum PipeLoopOp {
   PIPE_LOOP_CONST,  /* pushes `value` */
   PIPE_LOOP_OPEN,   /* pushes the parameter that is chosen at run time */
@@ -103,9 +103,9 @@ typedef struct PipeLooped {
 PIPE_STATIC_ASSERT(sizeof(PipeVary) == 24 && sizeof(PipeSegment) == 24, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeLoopTerm) == 16, "ABI");
 
-/* The program for a value of the parameter, equal in all to what pipec emits for it; its instructions, 48
- * bytes each, are allocated. NULL: there is none, and why says what the values are, or that there is no memory.
- * The looped program has to stay where it is. */
+/* The program for a value of the parameter, equal in all to what pipec emits for it; its
+ * instructions, 48 bytes each, are allocated. NULL: there is none, and why says what the values
+ * are, or that there is no memory. The looped program has to stay where it is. */
 PipeProgram *pipe_unroll(const PipeLooped *l, int64_t value, char why[PIPE_LOOP_TEXT]);
 void pipe_unroll_free(PipeProgram *p); /* NULL is fine */
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Optimizers for models whose weights are arrays of float: what an update callback (PrModel.update) calls.
+ * Optimizers for models whose weights are arrays of float: what an update callback (PrModel.update)
+ * calls.
  *
- * Each is the formula that torch.optim's documentation gives for it (defaults there: no dampening, no
- * amsgrad), one weight after the other, from the version `from` to the version `to`, which may be the same
- * array. t = 1, 2, ... counts the updates of these weights, g is the gradient, lr the rate of this update:
+ * Each is the formula that torch.optim's documentation gives for it (defaults there: no dampening,
+ * no amsgrad), one weight after the other, from the version `from` to the version `to`, which may
+ * be the same array. t = 1, 2, ... counts the updates of these weights, g is the gradient, lr the
+ * rate of this update:
  *
  *   SGD       g += decay w    w' = w - lr g
  *   MOMENTUM  g += decay w    v = beta1 v + g    w' = w - lr v                (nesterov: - lr (g + beta1 v))
@@ -11,9 +13,9 @@
  *             w' = w - lr / (1 - beta1^t) v / (sqrt(v2 / (1 - beta2^t)) + eps)
  *   ADAMW     w -= lr decay w, then as ADAM without its decay
  *
- * The step is that from the weights `from`, which is the newest version whatever versions the gradient was
- * computed with. Numbers are computed in double and rounded once, elements in float in the order of
- * optim.c, so that equal operands give equal bits. */
+ * The step is that from the weights `from`, which is the newest version whatever versions the
+ * gradient was computed with. Numbers are computed in double and rounded once, elements in float in
+ * the order of optim.c, so that equal operands give equal bits. */
 #ifndef PIPE_OPTIM_H
 #define PIPE_OPTIM_H
 
@@ -33,10 +35,12 @@ typedef struct PrOptim {
   int nesterov;        /* MOMENTUM */
 } PrOptim;
 
-/* Arrays of the size of the weights that it keeps: 0, 1 (v) or 2 (v, v2); all zero before the first. */
+/* Arrays of the size of the weights that it keeps: 0, 1 (v) or 2 (v, v2); all zero before the
+ * first. */
 uint32_t pr_optim_moments(PrOptimKind kind);
 
-/* Update number t, from 1, of n weights; leaves grad zero. v, v2: not read if it does not keep them. */
+/* Update number t, from 1, of n weights; leaves grad zero. v, v2: not read if it does not keep
+ * them. */
 void pr_optim(const PrOptim *o, uint64_t t, double lr, uint64_t n, const float *from, float *to, float *grad,
               float *v, float *v2);
 /* The same in double, for models compiled in it. */

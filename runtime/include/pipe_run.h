@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runs a PipeProgram with a model on an engine: CPU threads of this process by default, or one process
- * per rank (PrOptions.engine; pipe_mpi.h).
+ * Runs a PipeProgram with a model on an engine: CPU threads of this process by default, or one
+ * process per rank (PrOptions.engine; pipe_mpi.h).
  *
  *   PrRun *run;
  *   if (pr_open(&run, &pipe_program, &model, NULL) || pr_steps(run, 1000))
@@ -35,10 +35,10 @@ typedef enum PrStatus {
 } PrStatus;
 
 /* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
- * stage's output for one microbatch = the next stage's input = their gradients (0 on the last, and only there).
- * work: scratch of one op, contents undefined between ops. edge: each output to a stage that is not the
- * next (0 if there is none). tied: how much of grad, from its start, is of weights that are shared
- * (0 if it shares none). */
+ * stage's output for one microbatch = the next stage's input = their gradients (0 on the last, and
+ * only there). work: scratch of one op, contents undefined between ops. edge: each output to a
+ * stage that is not the next (0 if there is none). tied: how much of grad, from its start, is of
+ * weights that are shared (0 if it shares none). */
 typedef struct PrSizes {
   uint64_t act, gout, boundary, weight, grad, opt, work, edge, tied;
 } PrSizes;
@@ -56,29 +56,30 @@ typedef struct PrSizes {
  *   SIDE    weight grad buf     any of them: what the model makes of it
  *   REDUCE, TIE  go through `reduce` and `tie` instead
  *
- * A stage has nx inputs xs[0 .. nx-1] and ny outputs ys[0 .. ny-1], each with its gradient in dxs and
- * dys: one of each in the middle of a chain, no input (and dx) on a first stage, no output (and dy) on
- * a last one, further ones by edges. That of the chain is the first, then they ascend by the stage at
- * the other end. x, y, dx and dy are the first ones, or NULL. Where outputs are copies of one tensor
- * the model adds up their gradients, in an order of its own. If several stages have no output, the loss
- * of a microbatch is the sum of what they write, in ascending order.
+ * A stage has nx inputs xs[0 .. nx-1] and ny outputs ys[0 .. ny-1], each with its gradient in dxs
+ * and dys: one of each in the middle of a chain, no input (and dx) on a first stage, no output (and
+ * dy) on a last one, further ones by edges. That of the chain is the first, then they ascend by the
+ * stage at the other end. x, y, dx and dy are the first ones, or NULL. Where outputs are copies of
+ * one tensor the model adds up their gradients, in an order of its own. If several stages have no
+ * output, the loss of a microbatch is the sum of what they write, in ascending order.
  *
  * x is valid only during F and dy only during B or I: keep in act or gout what is needed later.
- * With slices (PipeProgram.slices) an op is of slice `slice` of microbatch mb, and all tensors are of
- * one slice. past[0] .. past[slice - 1] are the stashes of the slices before it, in F, R, B and I: F reads
- * them (keys and values), B and I may add to them what the earlier slice's own backward, which comes
- * later, then reads. past is NULL for slice 0, and in W and U. Where slices are recomputed F and R see other
- * stashes with the same bits: all R of a microbatch come after its last F and before its first backward.
- * `stage` and `nstage` count stages of the model; replicas of a stage see the same number, other
- * microbatches, and their own weight, grad and opt.
- * `weight` is the version of the weights that the op reads (PipeWeights). U makes a new one: from the bytes at
- * `newest`, which it leaves as they are, to `weight`, all of which it writes; they may be one and the same.
- * `version` is the number of that version in this step: of F, B, I and R the one that they read, of U the one
- * that it makes; if the program does not say, 0. U's `rate` is a factor of the learning rate, 1 if the
- * schedule has none; `applied` is how many microbatches, those of replicas too, have added to grad.
- * `updates` is how many the stage has had before, over all steps: what an optimizer counts.
- * `first_grad` is 1 for the first B or W of the stage in this step, or since its last U. Bits of the result may depend
- * only on the contents of what is read, never on addresses or time: parity is bit for bit. */
+ * With slices (PipeProgram.slices) an op is of slice `slice` of microbatch mb, and all tensors are
+ * of one slice. past[0] .. past[slice - 1] are the stashes of the slices before it, in F, R, B and
+ * I: F reads them (keys and values), B and I may add to them what the earlier slice's own backward,
+ * which comes later, then reads. past is NULL for slice 0, and in W and U. Where slices are
+ * recomputed F and R see other stashes with the same bits: all R of a microbatch come after its
+ * last F and before its first backward. `stage` and `nstage` count stages of the model; replicas of
+ * a stage see the same number, other microbatches, and their own weight, grad and opt. `weight` is
+ * the version of the weights that the op reads (PipeWeights). U makes a new one: from the bytes at
+ * `newest`, which it leaves as they are, to `weight`, all of which it writes; they may be one and
+ * the same. `version` is the number of that version in this step: of F, B, I and R the one that
+ * they read, of U the one that it makes; if the program does not say, 0. U's `rate` is a factor of
+ * the learning rate, 1 if the schedule has none; `applied` is how many microbatches, those of
+ * replicas too, have added to grad. `updates` is how many the stage has had before, over all steps:
+ * what an optimizer counts. `first_grad` is 1 for the first B or W of the stage in this step, or
+ * since its last U. Bits of the result may depend only on the contents of what is read, never on
+ * addresses or time: parity is bit for bit. */
 typedef struct PrCall {
   PipeOp op;
   uint32_t rank, stage, nstage, mb, nmb;
@@ -92,18 +93,19 @@ typedef struct PrCall {
   uint32_t nx, ny;
   const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
   void *const *ys, *const *dxs;       /* [ny], [nx] */
-  /* On a device (pipe_cuda.h) all tensors, `work` and `loss` are in its memory, and the callback puts its
-   * work on this stream, in order, and returns without waiting for it; NULL: the callback does the work. The
-   * arrays above are the host's and stay as they are. step_at: device memory with the number of the step at
-   * the time of the work, which may be another one than `step` if the step is replayed from a graph; `updates`
-   * is then (*step_at - step) * nupdate more, nupdate being how many of them the stage has in a step. */
+  /* On a device (pipe_cuda.h) all tensors, `work` and `loss` are in its memory, and the callback
+   * puts its work on this stream, in order, and returns without waiting for it; NULL: the callback
+   * does the work. The arrays above are the host's and stay as they are. step_at: device memory
+   * with the number of the step at the time of the work, which may be another one than `step` if
+   * the step is replayed from a graph; `updates` is then (*step_at - step) * nupdate more, nupdate
+   * being how many of them the stage has in a step. */
   void *stream;
   const uint64_t *step_at;
   uint32_t nupdate;
-  /* SIDE, in any stream: its name; the buffer that it takes, at the same place in every step and its own until
-   * it is given back, and that which it gives back; NULL: none. mb is PIPE_NONE if it is of no
-   * microbatch. There are weight, grad and opt, too; but where weights have versions only in COMPUTE
-   * a weight, the newest. */
+  /* SIDE, in any stream: its name; the buffer that it takes, at the same place in every step and
+   * its own until it is given back, and that which it gives back; NULL: none. mb is PIPE_NONE if it
+   * is of no microbatch. There are weight, grad and opt, too; but where weights have versions only
+   * in COMPUTE a weight, the newest. */
   const char *side;
   void *taken, *given;
   uint64_t taken_bytes, given_bytes;
@@ -113,8 +115,8 @@ typedef struct PrCall {
   uint64_t updates;
 } PrCall;
 
-/* A tensor that the model keeps from step to step: bytes at .. at + bytes - 1 of a stage's weights or
- * optimizer state. */
+/* A tensor that the model keeps from step to step: bytes at .. at + bytes - 1 of a stage's weights
+ * or optimizer state. */
 enum { PR_NAME = 64 };
 typedef enum PrTensorOf { PR_WEIGHT, PR_OPT } PrTensorOf;
 typedef struct PrTensor {
@@ -125,8 +127,8 @@ typedef struct PrTensor {
 
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They
  * are called from the threads of the engine, at most one call per rank at a time, and never twice
- * at once for one row of the stage table; rows that are replicas run at the same time. `side` is called beside
- * them: at most one call per stream of a rank at a time. */
+ * at once for one row of the stage table; rows that are replicas run at the same time. `side` is
+ * called beside them: at most one call per stream of a rank at a time. */
 typedef struct PrModel {
   void *self;
   uint32_t nstage; /* must equal the program's nmodel */
@@ -138,40 +140,43 @@ typedef struct PrModel {
   int (*backward_input)(void *self, const PrCall *c);  /* I; same */
   int (*backward_weight)(void *self, const PrCall *c); /* W; same */
   int (*update)(void *self, const PrCall *c);          /* U; may be NULL if forward-only */
-  /* REDUCE: adds up `bytes` bytes at grad[0] .. grad[n-1] of `stage`, in this order, element by element,
-   * and leaves the sum in each. These are whole gradients or, where processes share the work, one piece of each;
-   * pieces begin at multiples of 64 bytes, and end there or with the gradient. No other op of the stage has the
-   * gradients meanwhile. NULL if the program has no replicas. */
+  /* REDUCE: adds up `bytes` bytes at grad[0] .. grad[n-1] of `stage`, in this order, element by
+   * element, and leaves the sum in each. These are whole gradients or, where processes share the
+   * work, one piece of each; pieces begin at multiples of 64 bytes, and end there or with the
+   * gradient. No other op of the stage has the gradients meanwhile. NULL if the program has no
+   * replicas. */
   int (*reduce)(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes);
-  /* TIE: the same of what the stages stage[0] .. stage[n-1], which ascend, share: the first PrSizes.tied
-   * bytes of their gradients. Replicas have been reduced before and get the same bits. NULL if the
-   * program ties no stages. */
+  /* TIE: the same of what the stages stage[0] .. stage[n-1], which ascend, share: the first
+   * PrSizes.tied bytes of their gradients. Replicas have been reduced before and get the same bits.
+   * NULL if the program ties no stages. */
   int (*tie)(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes);
-  /* All ops of an action of several at once, in the order of the text, to be carried out in any order
-   * or side by side: none needs what another makes, and they share only `work` and, on one stage,
-   * weight and grad, but beside a U there is no other op of its stage. NULL: they are called one after the other. */
+  /* All ops of an action of several at once, in the order of the text, to be carried out in any
+   * order or side by side: none needs what another makes, and they share only `work` and, on one
+   * stage, weight and grad, but beside a U there is no other op of its stage. NULL: they are called
+   * one after the other. */
   int (*overlap)(void *self, const PrCall *c, uint32_t n);
   uint32_t nslice; /* must equal the program's slices; 0 is 1: whole microbatches */
-  /* SIDE: an op that the schedule declares, by c->side its name. What it needs is done when it is called, and
-   * what is attached behind it waits for its return; what it does beside that is the model's affair. NULL if
-   * the program has none. */
+  /* SIDE: an op that the schedule declares, by c->side its name. What it needs is done when it is
+   * called, and what is attached behind it waits for its return; what it does beside that is the
+   * model's affair. NULL if the program has none. */
   int (*side)(void *self, const PrCall *c);
-  /* For checkpoints that may go on in another number of stages: tensor i of a stage; non-zero: there are
-   * only i. Together they are all bytes of `weight` and `opt`, and no two of the model have one name. NULL:
-   * a checkpoint goes on with as many stages as it was written with, on any ranks. */
+  /* For checkpoints that may go on in another number of stages: tensor i of a stage; non-zero:
+   * there are only i. Together they are all bytes of `weight` and `opt`, and no two of the model
+   * have one name. NULL: a checkpoint goes on with as many stages as it was written with, on any
+   * ranks. */
   int (*tensor)(void *self, uint32_t stage, uint32_t i, PrTensor *out);
   const char *identity; /* one line that says what else a checkpoint must be of; NULL: "" */
-  /* For schedules with formulas (pipe_formula.h), else 0 and NULL. elem: 4 says that weight and grad are
-   * arrays of float. lr: the learning rate that update number `update` of the stage uses, without PrCall.rate.
-   * moment: the byte of opt at which its optimizer keeps the first (0) or second (1) moment of the weights, an
-   * array like them; -1: it has none. */
+  /* For schedules with formulas (pipe_formula.h), else 0 and NULL. elem: 4 says that weight and
+   * grad are arrays of float. lr: the learning rate that update number `update` of the stage uses,
+   * without PrCall.rate. moment: the byte of opt at which its optimizer keeps the first (0) or
+   * second (1) moment of the weights, an array like them; -1: it has none. */
   uint32_t elem;
   double (*lr)(void *self, uint32_t stage, uint64_t update);
   int64_t (*moment)(void *self, uint32_t stage, int which);
 } PrModel;
 
-/* What carries a program out. An engine of processes runs one rank in each; every process then makes
- * the same calls with the same program, in the same order. */
+/* What carries a program out. An engine of processes runs one rank in each; every process then
+ * makes the same calls with the same program, in the same order. */
 typedef struct PrEngine PrEngine;
 extern const PrEngine pr_threads; /* one thread per rank in this process */
 
@@ -184,13 +189,14 @@ typedef struct PrOptions {
                             returns at once, pr_close waits for callbacks that still run. Not with a seed */
   int free_running;      /* 1: ranks enter the next step without waiting for one another; they do wait
                             where several stages have no input, or no output */
-  /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the thread
-   * of the rank that has the last stage, once that rank is done. Or NULL. An engine of processes calls
-   * it in each of them, with the same loss; free-running only in that of the last stage. */
+  /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the
+   * thread of the rank that has the last stage, once that rank is done. Or NULL. An engine of
+   * processes calls it in each of them, with the same loss; free-running only in that of the last
+   * stage. */
   void (*on_step)(void *arg, uint64_t step, double loss);
-  /* As soon as the loss of a microbatch is final, while the step goes on: on the thread of the rank that
-   * has run its last forward. Several ranks may call at once if several stages have no output; then processes
-   * that have one rank each do not call it. Or NULL. */
+  /* As soon as the loss of a microbatch is final, while the step goes on: on the thread of the rank
+   * that has run its last forward. Several ranks may call at once if several stages have no output;
+   * then processes that have one rank each do not call it. Or NULL. */
   void (*on_loss)(void *arg, uint64_t step, uint32_t mb, double loss);
   void *arg;
   uint64_t seed;         /* not 0: no threads; pr_steps itself carries out one instruction after the
@@ -211,8 +217,8 @@ PrStatus pr_open(PrRun **out, const PipeProgram *p, const PrModel *m, const PrOp
  * failure every later call returns the same status. */
 PrStatus pr_steps(PrRun *run, uint64_t n);
 
-/* What a program that fails with st exits with: 0; 1; or 75 (EX_TEMPFAIL) where starting it again, from its last
- * checkpoint, may help: PR_E_LOST, PR_E_DEADLINE, PR_E_STALL, PR_E_MISMATCH. */
+/* What a program that fails with st exits with: 0; 1; or 75 (EX_TEMPFAIL) where starting it again,
+ * from its last checkpoint, may help: PR_E_LOST, PR_E_DEADLINE, PR_E_STALL, PR_E_MISMATCH. */
 int pr_exit_status(PrStatus st);
 
 const char *pr_error(const PrRun *run);               /* text of the first error, "" if none */
@@ -234,24 +240,25 @@ uint64_t pr_bytes(const PrRun *run, uint32_t rank);   /* what the engine allocat
 uint64_t pr_host_bytes(const PrRun *run, uint32_t rank); /* and of it in host memory, not in pr_bytes */
 uint64_t pr_steps_done(const PrRun *run);             /* of the whole training, with those resumed from */
 
-/* Writes what the model needs to go on (weights, optimizer state, step) as a new folder in `dir`, which is made
- * if it is not there; between pr_steps calls, in all processes alike. It counts once it is complete: what
- * ends the run before that, whatever it is, leaves the one before. keep: how many to keep, 0: all. One
- * run at a time writes to a `dir`, whatever names lead to it, from its first checkpoint there to pr_close; the process
- * that leads waits 5 s for another to leave it. A `dir` that has been moved away or removed since is made anew.
- * Its deadline: that of a step, 5 s at least, and what a disk of 50 MB/s needs for weights
- * and optimizer states; those 5 s more while it waits for another run, twice that while it waits for other ranks.
- * PR_E_IO, as of a full disk, leaves the run usable and no new checkpoint; but a complete one if only its file
- * `latest` could not be written, which a resume that finds no `latest` takes. */
+/* Writes what the model needs to go on (weights, optimizer state, step) as a new folder in `dir`,
+ * which is made if it is not there; between pr_steps calls, in all processes alike. It counts once
+ * it is complete: what ends the run before that, whatever it is, leaves the one before. keep: how
+ * many to keep, 0: all. One run at a time writes to a `dir`, whatever names lead to it, from its
+ * first checkpoint there to pr_close; the process that leads waits 5 s for another to leave it. A
+ * `dir` that has been moved away or removed since is made anew. Its deadline: that of a step, 5 s
+ * at least, and what a disk of 50 MB/s needs for weights and optimizer states; those 5 s more while
+ * it waits for another run, twice that while it waits for other ranks. PR_E_IO, as of a full disk,
+ * leaves the run usable and no new checkpoint; but a complete one if only its file `latest` could
+ * not be written, which a resume that finds no `latest` takes. */
 PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep);
 
-/* Goes on from the latest checkpoint in `dir` (its file `latest`; without that the newest complete one), or from the one
- * that `dir` is: after pr_open, before the first
- * pr_steps, in all processes alike. The program may be another one, with other ranks, and where the model
- * names its tensors with other stages. It has the deadline of pr_checkpoint. *step: steps done; 0: there is no
- * checkpoint yet, and nothing has changed. One that is damaged, cut short or of another model is refused and fails
- * the run: the text names the newest older one that is complete, which may be given as `dir`. A program with another
- * number of microbatches goes on; pr_note says so. */
+/* Goes on from the latest checkpoint in `dir` (its file `latest`; without that the newest complete
+ * one), or from the one that `dir` is: after pr_open, before the first pr_steps, in all processes
+ * alike. The program may be another one, with other ranks, and where the model names its tensors
+ * with other stages. It has the deadline of pr_checkpoint. *step: steps done; 0: there is no
+ * checkpoint yet, and nothing has changed. One that is damaged, cut short or of another model is
+ * refused and fails the run: the text names the newest older one that is complete, which may be
+ * given as `dir`. A program with another number of microbatches goes on; pr_note says so. */
 PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step);
 const PipeProgram *pr_program(const PrRun *run);
 void pr_close(PrRun *run);                            /* NULL is fine */
@@ -270,13 +277,14 @@ PrStatus pr_measure(const PrRun *run, PrMeasure *out);
  * device or a pipe is written to. */
 PrStatus pr_write_svg(PrRun *run, const char *path);
 
-/* Writes the prediction and all kept steps as two groups of tracks that Perfetto and chrome://tracing
- * open; see trace_json.c. The file appears as that of pr_write_svg does. */
+/* Writes the prediction and all kept steps as two groups of tracks that Perfetto and
+ * chrome://tracing open; see trace_json.c. The file appears as that of pr_write_svg does. */
 PrStatus pr_write_trace(PrRun *run, const char *path);
 
-/* Writes what the kept steps took as a profile for pipec --profile=FILE (lang/spec.md 6): the median of each kind
- * of op on each stage in ns, of transfers the least, which waited least, and the bytes of the model. A kind
- * that some stage does not run is left out; B is I + W where all backwards are split. PR_E_IO if no step was kept. */
+/* Writes what the kept steps took as a profile for pipec --profile=FILE (lang/spec.md 6): the
+ * median of each kind of op on each stage in ns, of transfers the least, which waited least, and
+ * the bytes of the model. A kind that some stage does not run is left out; B is I + W where all
+ * backwards are split. PR_E_IO if no step was kept. */
 PrStatus pr_write_profile(PrRun *run, const char *path);
 
 #ifdef __cplusplus

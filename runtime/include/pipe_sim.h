@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT
  * The abstract machine of pipe_instr.h, with a clock: what a program does, exactly, when each op
  * takes the time its stage says. The compiler uses it to prove that a program completes and to
- * predict its makespan; the runtime to draw the prediction beside the measurement. A player of its own,
- * beside the machine of compiler/base/machine.h: it alone says when each instruction starts and ends,
- * with costs, shared links and fused actions. The other has no times, and confirms with a certificate
- * that the emitted lists complete (compiler/certify/verify_completes.c).
+ * predict its makespan; the runtime to draw the prediction beside the measurement. A player of its
+ * own, beside the machine of compiler/base/machine.h: it alone says when each instruction starts
+ * and ends, with costs, shared links and fused actions. The other has no times, and confirms with a
+ * certificate that the emitted lists complete (compiler/certify/verify_completes.c).
  *
  * Each stream is a FIFO, each instruction waits for a conjunction of earlier ones and there is no
  * choice, so the order in which the machine advances does not matter: it completes iff the
  * happens-before graph is acyclic (a marked graph; Commoner, Holt, Even, Pnueli 1971). Linear in
- * instructions, but that each REDUCE or TIE of n rows looks at up to n - 1 others; that with channels a rank looks at
- * all of its own after each instruction, and an instruction at each that it needs; that each of n transfers of a group
- * looks at the others; and that of n transfers that wait for shared links the first is found in log n.
+ * instructions, but that each REDUCE or TIE of n rows looks at up to n - 1 others; that with
+ * channels a rank looks at all of its own after each instruction, and an instruction at each that
+ * it needs; that each of n transfers of a group looks at the others; and that of n transfers that
+ * wait for shared links the first is found in log n.
  *
  * A COMM stream with channels (PipeChannel) is several, each a FIFO of its own.
  *
- * Shared links change times and nothing else. A transfer between ranks with links (PipeProgram.share) that takes time
- * and that both sides have come to is ready from then on. The one that is ready first, of several the one
- * of the lowest sender, of these the first of its stream, starts as soon as every one before it has left the links
- * that it passes, and has them all until it ends. A REDUCE or TIE passes those of the ring of its rows, in the order of
- * `replica` or `tie`, and counts as sent by the rank of its lowest row. */
+ * Shared links change times and nothing else. A transfer between ranks with links
+ * (PipeProgram.share) that takes time and that both sides have come to is ready from then on. The
+ * one that is ready first, of several the one of the lowest sender, of these the first of its
+ * stream, starts as soon as every one before it has left the links that it passes, and has them all
+ * until it ends. A REDUCE or TIE passes those of the ring of its rows, in the order of `replica` or
+ * `tie`, and counts as sent by the rank of its lowest row. */
 #ifndef PIPE_SIM_H
 #define PIPE_SIM_H
 
@@ -37,8 +39,8 @@ typedef struct PipeStream {
   uint32_t n;
 } PipeStream;
 
-/* What the COMPUTE and COPY instructions of a rank need of its COMM stream, where that has channels: positions in
- * it. */
+/* What the COMPUTE and COPY instructions of a rank need of its COMM stream, where that has
+ * channels: positions in it. */
 typedef struct PipeNeeds {
   const uint32_t *first[2]; /* [n + 1] of COMPUTE, of COPY: where those of each begin in `on`. NULL: there are none */
   const uint32_t *on;
@@ -96,8 +98,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank);
 uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan);
 
 /* The other side of each transfer: pair[r][i] is its row in the list of the peer of rank r's
- * instruction i, PIPE_NONE for compute; of a REDUCE or TIE that of the next row that takes part. One block, freed by
- * free(pair). NULL on mismatch or no memory. Linear. */
+ * instruction i, PIPE_NONE for compute; of a REDUCE or TIE that of the next row that takes part.
+ * One block, freed by free(pair). NULL on mismatch or no memory. Linear. */
 uint32_t **pipe_pair(const PipeProgram *p);
 
 #ifdef __cplusplus

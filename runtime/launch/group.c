@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A group over the store (store.h). What is shared number n lies under the name "share/n"; it is emptied once
- * every other rank has been heard in a later one, so that a long run keeps little. */
+ * A group over the store (store.h). What is shared number n lies under the name "share/n"; it is
+ * emptied once every other rank has been heard in a later one, so that a long run keeps little. */
 #include "pipe_group.h"
 #include "store.h"
 

@@ -94,8 +94,8 @@ static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
   return true;
 }
 
-/* A family before the one that was found, which has no rank, may still be half set: `name` of it must say what
- * was found, too. Slurm's variables are there for every family. */
+/* A family before the one that was found, which has no rank, may still be half set: `name` of it
+ * must say what was found, too. Slurm's variables are there for every family. */
 static bool agrees(const Family *half, const char *name, const Family *f, uint32_t found,
                    char why[200]) {
   const char *text = getenv(name);

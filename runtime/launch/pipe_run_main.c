@@ -3,16 +3,18 @@
  *
  *   pipe-run -n N [options] PROGRAM [ARGUMENT...]
  *
- * It serves their store (PIPE_STORE, PIPE_STORE_KEY), tells each its rank (pipe_launch.h), passes signals on to all,
- * and says which rank failed first and how. With --mpi they are started by mpirun, each by a pipe-run of its own
- * (--one) that waits for it and tells how it ended; Open MPI is told to let the others live, so that they
- * can say what happened. When one has failed, the others have so many seconds to end by themselves; then
- * they get SIGTERM, and two seconds later SIGKILL.
+ * It serves their store (PIPE_STORE, PIPE_STORE_KEY), tells each its rank (pipe_launch.h), passes
+ * signals on to all, and says which rank failed first and how. With --mpi they are started by
+ * mpirun, each by a pipe-run of its own (--one) that waits for it and tells how it ended; Open MPI
+ * is told to let the others live, so that they can say what happened. When one has failed, the
+ * others have so many seconds to end by themselves; then they get SIGTERM, and two seconds later
+ * SIGKILL.
  *
- * Ranks that use the store have so long to join it (--start). One that has not when others have, or that is stopped
- * then, is told, and all are ended.
+ * Ranks that use the store have so long to join it (--start). One that has not when others have, or
+ * that is stopped then, is told, and all are ended.
  *
- * Exit status: 0; that of the rank that failed first, 128 + signal if one killed it; 2 for usage. */
+ * Exit status: 0; that of the rank that failed first, 128 + signal if one killed it; 2 for
+ * usage. */
 #define _GNU_SOURCE /* sigtimedwait, prctl */
 #include "pipe_launch.h"
 #include "store.h"
@@ -110,7 +112,8 @@ static void become(char **program, bool reads, int death) {
   _exit(127);
 }
 
-/* Starts rank r; its environment has what launchers of other kinds have set, too, but ours comes first. */
+/* Starts rank r; its environment has what launchers of other kinds have set, too, but ours comes
+ * first. */
 static pid_t start_rank(const Asked *a, uint32_t r) {
   pid_t pid = fork();
   if (pid)
@@ -171,7 +174,8 @@ static int code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Rank r has ended, is stopped, or goes on. A failure that another one made does not count before that. */
+/* Rank r has ended, is stopped, or goes on. A failure that another one made does not count before
+ * that. */
 static void note(Job *j, uint32_t r, int status) {
   pthread_mutex_lock(&j->lock);
   bool secondary = code_of(status) == SECONDARY;
@@ -200,8 +204,8 @@ static void joined(void *arg, uint32_t r) {
   pthread_mutex_unlock(&j->lock);
 }
 
-/* The time to join the store is over. True: some have and some have not, or one that has not is stopped. If nobody
- * has joined, it may be a program that never does. */
+/* The time to join the store is over. True: some have and some have not, or one that has not is
+ * stopped. If nobody has joined, it may be a program that never does. */
 static bool is_overdue(Job *j) {
   pthread_mutex_lock(&j->lock);
   for (uint32_t r = 0; r < j->a->n && !j->failed; r++) {
@@ -228,7 +232,8 @@ static void note_signal(Job *j, int sig) {
   pthread_mutex_unlock(&j->lock);
 }
 
-/* Signals that wait to be taken count before an end: the rank may have got them at the same time. */
+/* Signals that wait to be taken count before an end: the rank may have got them at the same
+ * time. */
 static void reap(Job *j, const sigset_t *heard) {
   int status;
   for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {

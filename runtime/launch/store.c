@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A rank's side of the store. A thread of its own reads what the server sends: it answers where the rank is and
- * passes on the verdict even while the rank is busy or stuck; answers to requests it hands to who asked. */
+ * A rank's side of the store. A thread of its own reads what the server sends: it answers where the
+ * rank is and passes on the verdict even while the rank is busy or stuck; answers to requests it
+ * hands to who asked. */
 #include "escape.h"
 #include "store.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The store: where the processes of a run meet over TCP, apart from whatever carries their tensors. One
- * process serves it, pipe-run or rank 0; every rank has one connection to it. Not installed.
+ * The store: where the processes of a run meet over TCP, apart from whatever carries their tensors.
+ * One process serves it, pipe-run or rank 0; every rank has one connection to it. Not installed.
  *
  *   - Each connection first shows the key of the run, which its processes have in their environment
  *     (PIPE_STORE_KEY) or from MPI. Until then it is a stranger: the server reads one small message from it, for
@@ -102,13 +102,15 @@ typedef struct StoreHooks {
   void (*verdict)(void *arg, const StoreVerdict *v, const StorePlace *place); /* [v->size]; once */
 } StoreHooks;
 
-/* Connects to "host:port" (or several hosts: store_socket), trying again for timeout_s seconds, and waits so long
- * until all ranks are there. NULL with the reason in why[STORE_TEXT]. hooks is copied. */
+/* Connects to "host:port" (or several hosts: store_socket), trying again for timeout_s seconds, and
+ * waits so long until all ranks are there. NULL with the reason in why[STORE_TEXT]. hooks is
+ * copied. */
 Store *store_join(const char *addr, const char *key, const StoreJoin *me, const StoreHooks *hooks,
                   double timeout_s, char *why);
 bool store_put(Store *s, const char *name, const void *data, uint32_t bytes);
 void store_drop(Store *s, const char *name); /* nobody asks for it any more */
-/* Waits until it is there. The caller frees it; NULL: time is over, the store is, or a fault has been told of. */
+/* Waits until it is there. The caller frees it; NULL: time is over, the store is, or a fault has
+ * been told of. */
 void *store_get(Store *s, const char *name, uint32_t *bytes, double timeout_s);
 bool store_is_over(Store *s); /* nothing comes from it any more */
 void store_late(Store *s);
@@ -127,7 +129,8 @@ typedef struct StoreServerHooks {
   void (*joined)(void *arg, uint32_t rank);
 } StoreServerHooks;
 
-/* Listens at "host:port", port 0: any that is free; the address goes to bound[STORE_ADDR]. size: ranks. */
+/* Listens at "host:port", port 0: any that is free; the address goes to bound[STORE_ADDR]. size:
+ * ranks. */
 StoreServer *store_serve(const char *addr, const char *key, uint32_t size,
                          const StoreServerHooks *hooks, char *bound, char *why);
 /* Ends once all ranks have said good-bye, or after so many seconds. NULL is fine. */
@@ -135,23 +138,28 @@ void store_stop(StoreServer *s, double patience_s);
 
 /* ---- both: store_wire.c ---- */
 
-/* Is addr as store_socket has it, with a port of 0 to 65535? False with the reason in why[STORE_TEXT]. */
+/* Is addr as store_socket has it, with a port of 0 to 65535? False with the reason in
+ * why[STORE_TEXT]. */
 bool store_is_address(const char *addr, char *why);
 
 /* A new key, 128 random bits in hexadecimal. False with the reason in why[STORE_TEXT]. */
 bool store_make_key(char key[STORE_KEY], char *why);
-/* Is there one? Of a longer one the first STORE_KEY - 1 characters count. False with the reason in why[STORE_TEXT]. */
+/* Is there one? Of a longer one the first STORE_KEY - 1 characters count. False with the reason in
+ * why[STORE_TEXT]. */
 bool store_is_key(const char *key, char *why);
 StoreHello store_hello(const char *key); /* key: NULL is none */
 
-/* A socket connected to (or listening at) addr, "host:port" or "host,host,...:port", of which the first that
- * answers is taken; IPv6 addresses may stand in [brackets]. Who listens at [::] hears IPv4, too. No program that this
- * process executes has it. -1 with the reason in why[STORE_TEXT]. */
+/* A socket connected to (or listening at) addr, "host:port" or "host,host,...:port", of which the
+ * first that answers is taken; IPv6 addresses may stand in [brackets]. Who listens at [::] hears
+ * IPv4, too. No program that this process executes has it. -1 with the reason in
+ * why[STORE_TEXT]. */
 int store_socket(const char *addr, bool listens, char *why);
-/* Connects and shows the key. -1: nobody answers (yet); -2: refused; with the reason in why[STORE_TEXT]. */
+/* Connects and shows the key. -1: nobody answers (yet); -2: refused; with the reason in
+ * why[STORE_TEXT]. */
 int store_connect(const char *addr, const char *key, char *why);
 bool store_send(int fd, StoreType type, const void *a, uint32_t na, const void *b, uint32_t nb);
-/* Waits for a whole message; the payload, with a NUL behind it, is the caller's. False: the connection ends. */
+/* Waits for a whole message; the payload, with a NUL behind it, is the caller's. False: the
+ * connection ends. */
 bool store_receive(int fd, StoreType *type, char **payload, uint32_t *bytes);
 
 #endif

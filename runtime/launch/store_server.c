@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Who serves the store: one thread, which waits in poll for all connections and never for one of them to
- * finish a message: what has come of it stays with the connection. A stranger, which has not shown the key,
- * has STRANGER_S for that and may send no more than a hello of any version; of too many the oldest goes. */
+ * Who serves the store: one thread, which waits in poll for all connections and never for one of
+ * them to finish a message: what has come of it stays with the connection. A stranger, which has
+ * not shown the key, has STRANGER_S for that and may send no more than a hello of any version; of
+ * too many the oldest goes. */
 #define _GNU_SOURCE /* accept4 */
 #include "store.h"
 
@@ -365,7 +366,8 @@ static void admit(StoreServer *s) {
   s->peer[s->npeer++] = (Peer){.fd = fd, .rank = STRANGER, .came = now()};
 }
 
-/* Takes what has come of a peer's message, without waiting. 1: it is whole; 0: not yet; -1: the connection ends. */
+/* Takes what has come of a peer's message, without waiting. 1: it is whole; 0: not yet; -1: the
+ * connection ends. */
 static int take(Peer *p) {
   const uint32_t most = p->rank == STRANGER ? STRANGER_BYTES : STORE_MOST;
   for (;;) {

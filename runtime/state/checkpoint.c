@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Writing checkpoints. Every process writes the files of the stages it has, of replicas the first; then the
- * process that leads looks at all of them, writes the manifest and gives the folder its name. Whatever ends
- * the run before that leaves the checkpoint before it the latest one. */
+ * Writing checkpoints. Every process writes the files of the stages it has, of replicas the first;
+ * then the process that leads looks at all of them, writes the manifest and gives the folder its
+ * name. Whatever ends the run before that leaves the checkpoint before it the latest one. */
 #include "checkpoint.h"
 #include "escape.h"
 
@@ -52,7 +52,8 @@ static PrStatus finish_file(PrRun *run, FILE *out, const char *path, bool writte
   return ok ? PR_OK : cannot(run, "write", path);
 }
 
-/* Removes a folder of a checkpoint, its manifest first: without that it is none. What cannot be removed stays. */
+/* Removes a folder of a checkpoint, its manifest first: without that it is none. What cannot be
+ * removed stays. */
 static void remove_folder(const char *dir, const char *name) {
   char path[CK_PATH], file[CK_PATH];
   if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
@@ -97,8 +98,9 @@ static CkFolder *folder_of(PrRun *run, const char *dir) {
   return &more[run->nck_folder++];
 }
 
-/* Takes the lock of a folder, removes what earlier runs left unfinished there and finds out which run this is. A run
- * that was killed may hold the lock a little longer. *k: with `file`, which stays the caller's if this fails. */
+/* Takes the lock of a folder, removes what earlier runs left unfinished there and finds out which
+ * run this is. A run that was killed may hold the lock a little longer. *k: with `file`, which
+ * stays the caller's if this fails. */
 static PrStatus take_lock(PrRun *run, const char *dir, const char *path, CkLock *k) {
   CkFound *found;
   uint32_t n;
@@ -123,8 +125,9 @@ static PrStatus take_lock(PrRun *run, const char *dir, const char *path, CkLock 
   return st;
 }
 
-/* In the process that leads: makes the folder and takes its lock, unless this run has it, perhaps under another name of
- * the folder. One that has been removed or moved away meanwhile is made anew. *out stays the run's. */
+/* In the process that leads: makes the folder and takes its lock, unless this run has it, perhaps
+ * under another name of the folder. One that has been removed or moved away meanwhile is made anew.
+ * *out stays the run's. */
 static PrStatus begin_folder(PrRun *run, const char *dir, CkLock **out) {
   char path[CK_PATH];
   struct stat is = {0};
@@ -162,7 +165,8 @@ static PrStatus begin_folder(PrRun *run, const char *dir, CkLock **out) {
   return PR_OK;
 }
 
-/* Of memory of a device: copies of all tensors in the process's, in one block that the caller frees. */
+/* Of memory of a device: copies of all tensors in the process's, in one block that the caller
+ * frees. */
 static PrStatus stage_list(PrRun *run, CkList *list, char **block) {
   uint64_t bytes = 1, at = 0;
   PrStatus st = PR_OK;

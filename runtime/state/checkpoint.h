@@ -15,9 +15,9 @@
  *     stage-0 ...      one file per stage of the model
  *   step-50.2.partial/ one that was being written when the run ended
  *
- * A stage file is a CkHead, its CkRows and the tensors, each on a line of PR_LINE bytes, in the byte order
- * of the machine that wrote it. Checksums are XXH3 with 64 bits. A folder gets its name, and `latest`
- * changes, by a rename after everything in it has been written and synchronized. */
+ * A stage file is a CkHead, its CkRows and the tensors, each on a line of PR_LINE bytes, in the
+ * byte order of the machine that wrote it. Checksums are XXH3 with 64 bits. A folder gets its name,
+ * and `latest` changes, by a rename after everything in it has been written and synchronized. */
 #ifndef PIPE_CHECKPOINT_H
 #define PIPE_CHECKPOINT_H
 
@@ -61,7 +61,8 @@ typedef struct CkList {
   uint32_t n, room;
 } CkList;
 
-/* Appends the tensors of a row of the stage table. PR_E_ARG: the model lists other than its buffers. */
+/* Appends the tensors of a row of the stage table. PR_E_ARG: the model lists other than its
+ * buffers. */
 PrStatus ck_list(PrRun *run, uint32_t row, CkList *list);
 
 /* What a row keeps from one step to the next: buffer i of it. False: there are only i. */
@@ -85,8 +86,8 @@ typedef struct CkFound {
 /* The checkpoints in dir, newest first; the caller frees *found, also if this fails. */
 PrStatus ck_look_through(PrRun *run, const char *dir, CkFound **found, uint32_t *n);
 
-/* Reads head and rows of a stage file, which the caller frees, and compares them with their checksum and
- * with the length of the file. NULL with why[CK_PATH] set. */
+/* Reads head and rows of a stage file, which the caller frees, and compares them with their
+ * checksum and with the length of the file. NULL with why[CK_PATH] set. */
 CkHead *ck_read_head(const char *path, CkRow **rows, char *why);
 
 uint64_t ck_head_sum(const CkHead *head, const CkRow *rows);
@@ -97,7 +98,8 @@ typedef struct CkFolder {
   uint64_t step; /* of the last checkpoint of this run under that name; UINT64_MAX: none */
 } CkFolder;
 
-/* Such a folder itself, whatever it is called by, until the run is closed; in the process that leads. */
+/* Such a folder itself, whatever it is called by, until the run is closed; in the process that
+ * leads. */
 typedef struct CkLock {
   int file; /* open: keeps other runs from it */
   dev_t device;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Reading checkpoints. Every process reads the manifest and the heads of all files, and then the tensors of
- * its own rows: by their names, whichever stage had them. Whatever is not as it was written, or not what
- * the model has, is told with file and tensor, and fails the run: weights may be half read by then. */
+ * Reading checkpoints. Every process reads the manifest and the heads of all files, and then the
+ * tensors of its own rows: by their names, whichever stage had them. Whatever is not as it was
+ * written, or not what the model has, is told with file and tensor, and fails the run: weights may
+ * be half read by then. */
 #include "checkpoint.h"
 #include "escape.h"
 
@@ -81,7 +82,8 @@ static PrStatus find_newest(PrRun *run, const char *dir, CkFound than, char fold
   return st;
 }
 
-/* Refuses what is not as it was written, and says which older checkpoint there is: to take that is for the user to say. */
+/* Refuses what is not as it was written, and says which older checkpoint there is: to take that is
+ * for the user to say. */
 static PrStatus damaged(Load *l, const char *format, ...) {
   char text[CK_PATH], dir[CK_PATH], older[CK_PATH] = "";
   CkFound than = {.step = UINT64_MAX, .attempt = UINT64_MAX};
@@ -131,7 +133,8 @@ static PrStatus find(Load *l, const char *dir) {
   return ok ? PR_OK : damaged(l, "%s is damaged: it does not name a checkpoint", path);
 }
 
-/* The rest of the line at *at if it begins with `key` and a blank; NULL if not. *at goes on after it. */
+/* The rest of the line at *at if it begins with `key` and a blank; NULL if not. *at goes on after
+ * it. */
 static char *line(char **at, const char *key) {
   size_t n = strlen(key);
   char *end = strchr(*at, '\n'), *value = *at + n + 1;
@@ -243,7 +246,8 @@ static PrStatus foreign(Load *l, const char *key, bool model_has) {
                 model_has ? "this one has" : "this one has not");
 }
 
-/* Reads a tensor of this process. file: the one that is open, of *stage; another is opened if needed. */
+/* Reads a tensor of this process. file: the one that is open, of *stage; another is opened if
+ * needed. */
 static PrStatus read_tensor(Load *l, const Have *h, const CkTensor *t, FILE **file,
                             uint32_t *stage) {
   char path[CK_PATH];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The deadline of a checkpoint: a thread that notices when one takes too long. With processes that tell one another
- * where they are all are asked then, and say the same; else who notices says what it does itself. A rank that only
- * waits for the others has twice the time, so that who keeps them tells first. */
+ * The deadline of a checkpoint: a thread that notices when one takes too long. With processes that
+ * tell one another where they are all are asked then, and say the same; else who notices says what
+ * it does itself. A rank that only waits for the others has twice the time, so that who keeps them
+ * tells first. */
 #include "checkpoint.h"
 
 #include <stdio.h>
@@ -9,7 +10,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* What a checkpoint may take: the deadline of a step, 5 s at least, and what a disk of 50 MB/s needs. */
+/* What a checkpoint may take: the deadline of a step, 5 s at least, and what a disk of 50 MB/s
+ * needs. */
 static uint64_t limit_of(const PrRun *run) {
   uint64_t ns = run->limit_ns < 5 * SECOND ? 5 * SECOND : run->limit_ns;
   for (uint32_t s = 0; s < run->p->nmodel; s++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * One character at a time, so that callers can count columns or cut. C needs a look at the next byte:
- * two question marks could begin a trigraph, and star and slash could begin or end a comment. */
+ * One character at a time, so that callers can count columns or cut. C needs a look at the next
+ * byte: two question marks could begin a trigraph, and star and slash could begin or end a
+ * comment. */
 #include "escape.h"
 
 #include <stdbool.h>

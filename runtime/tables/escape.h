@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Text of users and files (names, paths, parameters, quoted lines) on its way into a message or an
- * emitted file. All writers of the compiler and the runtime escape such text here. Not installed. */
+ * emitted file. All writers of the compiler and the runtime escape such text here. Not
+ * installed. */
 #ifndef PIPE_ESCAPE_H
 #define PIPE_ESCAPE_H
 

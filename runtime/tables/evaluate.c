@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * See evaluate.h. A formula is first reduced for the numbers at hand: whatever is computed from numbers
- * only becomes one constant. What remains runs over blocks of elements, each term a loop over one block,
- * which compilers vectorize; a loop holds one operation, so there is nothing to contract. */
+ * See evaluate.h. A formula is first reduced for the numbers at hand: whatever is computed from
+ * numbers only becomes one constant. What remains runs over blocks of elements, each term a loop
+ * over one block, which compilers vectorize; a loop holds one operation, so there is nothing to
+ * contract. */
 #include "evaluate.h"
 
 #include <math.h>
@@ -89,8 +90,8 @@ double pr_term_number(PipeTermOp op, const double *x) {
 
 enum { BLOCK = 256 };
 
-/* What is left of a formula once its numbers are known: terms that are CONST, ELEM, or have an array
- * among their operands. */
+/* What is left of a formula once its numbers are known: terms that are CONST, ELEM, or have an
+ * array among their operands. */
 typedef struct Reduced {
   PipeTerm term[PIPE_FORMULA_TERMS];
   uint32_t n;

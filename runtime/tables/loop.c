@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * pipe_unroll: a looped program (pipe_loop.h) as an ordinary one. Linear in the result, which is one
- * allocation: the same steps first measure it, then fill it in. */
+ * pipe_unroll: a looped program (pipe_loop.h) as an ordinary one. Linear in the result, which is
+ * one allocation: the same steps first measure it, then fill it in. */
 #include "pipe_loop.h"
 
 #include <inttypes.h>
@@ -152,7 +152,8 @@ static uint32_t value(const Unroll *u, const PipeVary *v, uint32_t word, uint64_
   return v->pool != PIPE_NONE ? y + u->pool[v->pool].first : y;
 }
 
-/* Fills a table whose rows have so many words in the first array, and so many in a second one beside it. */
+/* Fills a table whose rows have so many words in the first array, and so many in a second one
+ * beside it. */
 static void fill(const Unroll *u, const PipeRolled *t, void *out, const void *rows, uint32_t words,
                  void *out2, const void *rows2, uint32_t words2) {
   uint32_t *to = out, *to2 = out2;

@@ -18,8 +18,8 @@ static uint32_t next_comm(const PipeProgram *p, uint32_t r, uint32_t i) {
   return i;
 }
 
-/* The first member of the group that begins at `head` of rank r without its other end that sends to (or receives
- * from) peer; PIPE_NONE. */
+/* The first member of the group that begins at `head` of rank r without its other end that sends to
+ * (or receives from) peer; PIPE_NONE. */
 static uint32_t unpaired(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head,
                          uint32_t peer, bool send) {
   const PipeInstr *c = p->rank[r].instr;
@@ -29,7 +29,8 @@ static uint32_t unpaired(const PipeProgram *p, uint32_t *const *pair, uint32_t r
   return PIPE_NONE;
 }
 
-/* The next transfer of rank r once all of the group at `head` have their other ends, else `head`. */
+/* The next transfer of rank r once all of the group at `head` have their other ends, else
+ * `head`. */
 static uint32_t past_group(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head) {
   uint32_t end = head + p->rank[r].instr[head].group;
   for (uint32_t i = head; i <= end && i < p->rank[r].ninstr; i++)
@@ -59,8 +60,8 @@ static bool pair_one(const PipeProgram *p, uint32_t **pair, const uint32_t *head
   return false;
 }
 
-/* Plays the COMM streams alone: a transfer takes place when both of its sides are heads. A rank is on
- * the stack once at first, and again whenever its peer has completed a transfer with it. */
+/* Plays the COMM streams alone: a transfer takes place when both of its sides are heads. A rank is
+ * on the stack once at first, and again whenever its peer has completed a transfer with it. */
 uint32_t **pipe_pair(const PipeProgram *p) {
   uint32_t n = p->nrank, top = 0;
   size_t total = 0, left = 0;

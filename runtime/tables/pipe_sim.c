@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * The abstract machine (pipe_sim.h). pair.c and predict.c are the rest of it.
+ * The abstract machine (pipe_sim.h); pair.c and predict.c are the rest of it.
+ * More than 800 lines: all parts of it work on the state of all others.
  *
  * A rank is examined once at first and again whenever its peer has completed a transfer with it.
- * Examining it runs its streams as far as they go. Each condition of a head instruction is
- * made true by the progress of its own rank or by the examination of its peer, and whoever makes
- * the last condition of a transfer true finds the other side ready. So nothing is polled, every
- * examination but the first is paid for by an instruction; what it costs beyond that, pipe_sim.h says.
+ * Examining it runs its streams as far as they go. Each condition of a head instruction is made
+ * true by the progress of its own rank or by the examination of its peer, and whoever makes the
+ * last condition of a transfer true finds the other side ready. So nothing is polled, every
+ * examination but the first is paid for by an instruction; what it costs beyond that, pipe_sim.h
+ * says.
  *
- * With shared links a transfer that both sides are ready for waits in a heap until nothing else runs.
+ * With shared links a transfer that both sides are ready for waits in a heap until nothing else
+ * runs.
  *
  * The start of an instruction depends only on the ends of earlier ones, never on the order in which
  * ranks are examined. Sums of times saturate at UINT64_MAX. */
@@ -16,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A FIFO of COMM instructions: the COMM stream of a rank, which has the number of the rank, or one of its channels. */
+/* A FIFO of COMM instructions: the COMM stream of a rank, which has the number of the rank, or one
+ * of its channels. */
 typedef struct Queue {
   uint32_t rank, n, done;
   const uint32_t *at; /* [n] positions in the COMM stream of the rank; NULL: it is that */
@@ -75,8 +79,9 @@ static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
   return &s->instr[s->index ? s->index[i] : i];
 }
 
-/* What a stream will need a few instructions on: a rank is left after an op or two, and there are more of them than the
- * hardware follows. p: of position i; also beyond the end of an array, where nothing is read. */
+/* What a stream will need a few instructions on: a rank is left after an op or two, and there are
+ * more of them than the hardware follows. p: of position i; also beyond the end of an array, where
+ * nothing is read. */
 static inline void fetch_ahead(const void *p, size_t size, int write) {
   enum { AHEAD = 8 };
   const char *at = (const char *)((uintptr_t)p + AHEAD * size);
@@ -101,8 +106,8 @@ static void enqueue(Machine *m, uint32_t r) {
   m->rank[r].queued = true;
 }
 
-/* Times the action of n > 1 ops from i on, which starts at `start`: its ops one after the other in list
- * order, none later than its end; the last ends with it. Returns its end. */
+/* Times the action of n > 1 ops from i on, which starts at `start`: its ops one after the other in
+ * list order, none later than its end; the last ends with it. Returns its end. */
 static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint64_t start) {
   const PipeStream *s = &m->in->compute[r];
   const PipeInstr *a = stream_at(s, i), *b = stream_at(s, i + 1);
@@ -126,7 +131,8 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
   return end;
 }
 
-/* Has instruction i of COMPUTE (copy 0) or COPY (1) of rank r what it waits for of COMM? *start: not before that. */
+/* Has instruction i of COMPUTE (copy 0) or COPY (1) of rank r what it waits for of COMM? *start:
+ * not before that. */
 static bool has_comm(const Machine *m, uint32_t r, int copy, uint32_t i, uint32_t wait,
                      uint64_t *start) {
   const Rank *k = &m->rank[r];
@@ -354,7 +360,8 @@ static bool sum_shares(const Machine *m, uint32_t op, uint32_t first) {
   return false;
 }
 
-/* Calls take() for each link of w with what it has returned, first with `at`; a ring can pass one more than once. */
+/* Calls take() for each link of w with what it has returned, first with `at`; a ring can pass one
+ * more than once. */
 static uint64_t each_link(Machine *m, const Waiting *w, uint64_t at,
                           uint64_t (*take)(Machine *, const Waiting *, uint32_t, uint64_t)) {
   const PipeSimIn *in = m->in;
@@ -437,8 +444,8 @@ static bool run_beside(Machine *m, uint32_t q, const PipeInstr *c) {
   return true;
 }
 
-/* Completes transfers of queue q until one is not ready on both sides. 1 if any, 0 if none, -1 if a SEND
- * met a RECV of another tensor. */
+/* Completes transfers of queue q until one is not ready on both sides. 1 if any, 0 if none, -1 if a
+ * SEND met a RECV of another tensor. */
 static int run_comm(Machine *m, uint32_t q) {
   int any = 0;
   for (const PipeInstr *c; (c = comm_ready(m, q)); any = 1) {
@@ -475,8 +482,8 @@ static int run_comm(Machine *m, uint32_t q) {
   return any;
 }
 
-/* The head group of r has started, if it can. Only where r is a rank and its COMM stream: with groups there are no
- * channels. */
+/* The head group of r has started, if it can. Only where r is a rank and its COMM stream: with
+ * groups there are no channels. */
 static bool post_group(Machine *m, uint32_t r) {
   Queue *k = &m->queue[r];
   const PipeInstr *c = comm_ready(m, r);
@@ -492,7 +499,8 @@ static bool post_group(Machine *m, uint32_t r) {
   return true;
 }
 
-/* The first member of r's head group without its other end that sends to (or receives from) peer. */
+/* The first member of r's head group without its other end that sends to (or receives from)
+ * peer. */
 static uint32_t group_member(const Machine *m, uint32_t r, uint32_t peer, bool send) {
   const Queue *k = &m->queue[r];
   const PipeStream *s = &m->in->comm[r];
@@ -559,8 +567,8 @@ static int run_groups(Machine *m, uint32_t r) {
   return any;
 }
 
-/* The transfer, or sum, that has waited for links the longest starts as soon as they are free. When this is called
- * nothing else can go on, so none that comes later is ready earlier. */
+/* The transfer, or sum, that has waited for links the longest starts as soon as they are free. When
+ * this is called nothing else can go on, so none that comes later is ready earlier. */
 static void run_waiting(Machine *m) {
   Waiting w = release(m);
   uint64_t start = each_link(m, &w, w.ready, when_free), end = add(start, w.time);
@@ -601,7 +609,8 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   for (; m->nqueued > 0 || m->nheap > 0;) {
     if (m->nqueued == 0)
       run_waiting(m);
-    /* the last to come, whose instructions are near; where turns are asked for, which break ties, the first */
+    /* the last to come, whose instructions are near; where turns are asked for, which break ties,
+     * the first */
     uint32_t next = m->out->comm_turn ? m->first++ : m->first + m->nqueued - 1;
     uint32_t r = m->ready[next < m->in->nrank ? next : next - m->in->nrank];
     m->first = m->first < m->in->nrank ? m->first : 0;
@@ -629,8 +638,8 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   return PIPE_SIM_DONE;
 }
 
-/* Who has which turn. One block, freed by free(*group); false: no memory. Turns that are out of range
- * belong to nobody. */
+/* Who has which turn. One block, freed by free(*group); false: no memory. Turns that are out of
+ * range belong to nobody. */
 static bool find_turns(const PipeSimIn *in, Group **group) {
   size_t total = 0;
   for (uint32_t r = 0; r < in->nrank; r++)
@@ -655,8 +664,8 @@ static bool find_turns(const PipeSimIn *in, Group **group) {
   return true;
 }
 
-/* One queue for each rank, or channel of a rank. Two blocks, freed by free(m->queue) and free(m->mate); false: no
- * memory. */
+/* One queue for each rank, or channel of a rank. Two blocks, freed by free(m->queue) and
+ * free(m->mate); false: no memory. */
 static bool find_queues(Machine *m, size_t ncomm) {
   const PipeSimIn *in = m->in;
   size_t most = in->needs ? ncomm + in->nrank : in->nrank, nstage = 0, nq = 0;

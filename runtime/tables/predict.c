@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* What COMPUTE and COPY need of COMM, where that has channels: as events say. pos[i]: place of row i, of the rank at hand, in
- * its stream. One block, freed by free(*need); false: no memory. */
+/* What COMPUTE and COPY need of COMM, where that has channels: as events say. pos[i]: place of row
+ * i, of the rank at hand, in its stream. One block, freed by free(*need); false: no memory. */
 static bool take_needs(const PipeProgram *p, PipeNeeds **need) {
   size_t room = 0, rows = 0;
   for (uint32_t r = 0; r < p->nrank; r++) {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * What was first when a step takes too long or a process is gone, where processes tell one another where they are
- * (PrGroup.place).
+ * What was first when a step takes too long or a process is gone, where processes tell one another
+ * where they are (PrGroup.place).
  *
- * note [known]: a stream of a device tells nothing by itself. What a rank knows of its own are the events of the
- * program that are over, and with headers which tensors have come; with them all that stands above in the same
- * stream is over. The ranks put together what they know: of a transfer that is over the other end is over, and what
- * an instruction waits for is over once it is. What comes first of the rest, on any rank, is what the step has not come through.
- * An op that nobody waits for may be over unknown; so it is told only if no transfer is to blame. An event is used
- * again, and tells of its last record only: without headers a host that is far ahead knows little, and what is told
- * is the first record that is known not to be over, which may stand below what holds it up. */
+ * note [known]: a stream of a device tells nothing by itself. What a rank knows of its own are the
+ * events of the program that are over, and with headers which tensors have come; with them all that
+ * stands above in the same stream is over. The ranks put together what they know: of a transfer
+ * that is over the other end is over, and what an instruction waits for is over once it is. What
+ * comes first of the rest, on any rank, is what the step has not come through. An op that nobody
+ * waits for may be over unknown; so it is told only if no transfer is to blame. An event is used
+ * again, and tells of its last record only: without headers a host that is far ahead knows little,
+ * and what is told is the first record that is known not to be over, which may stand below what
+ * holds it up. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,8 +198,8 @@ static void put_together(Look *l) {
   }
 }
 
-/* Row of the first of stream x of rank r that is not known to be over; PIPE_NONE: there is none, or not in the step, or
- * the rank cannot tell. */
+/* Row of the first of stream x of rank r that is not known to be over; PIPE_NONE: there is none, or
+ * not in the step, or the rank cannot tell. */
 static uint32_t first_open(const Look *l, uint32_t r, uint32_t x) {
   const Place *p = &l->of[r];
   return x < CUDA_PLACES && p->known[x] < p->len[x] && p->at.step == l->step
@@ -205,8 +207,8 @@ static uint32_t first_open(const Look *l, uint32_t r, uint32_t x) {
              : PIPE_NONE;
 }
 
-/* Row of the first of stream x of rank r that is not known to be over, or of one that says little about itself is
- * known not to be; PIPE_NONE as above. */
+/* Row of the first of stream x of rank r that is not known to be over, or of one that says little
+ * about itself is known not to be; PIPE_NONE as above. */
 static uint32_t first_stalled(const Look *l, uint32_t r, uint32_t x) {
   const Place *p = &l->of[r];
   uint32_t i = x >= CUDA_PLACES ? PIPE_NONE
@@ -241,8 +243,8 @@ static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *rank) {
   return best;
 }
 
-/* How grave: a lower number is told. NEXT: a transfer whose other end is what its rank is at, but may not do yet;
- * WAITS: that rank has something else before, which may be what is to blame. */
+/* How grave: a lower number is told. NEXT: a transfer whose other end is what its rank is at, but
+ * may not do yet; WAITS: that rank has something else before, which may be what is to blame. */
 enum { BOTH_ENDS, NEXT, WAITS, RUNS, ANY, NOTHING };
 
 static int grave(const Look *l, uint32_t r, uint32_t row) {
@@ -363,8 +365,8 @@ static void close_look(Look *l) {
   free(l->pair);
 }
 
-/* If a rank accuses others of a checkpoint that takes too long: what each of them does of it. The caller's; NULL: none
- * does. */
+/* If a rank accuses others of a checkpoint that takes too long: what each of them does of it. The
+ * caller's; NULL: none does. */
 static PrPlace *find_checkpoint(const Look *l) {
   const uint32_t n = l->run->p->nrank;
   bool accused = false;

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * Transfers that say what they are (PrOptions.checksums, with a group of processes). NCCL has no tags: the n-th send
- * of a rank meets the n-th receive of its peer, whatever they are. So a header of 16 bytes goes ahead of each tensor,
- * on the same way: which tensor of which step it is, and a checksum of it; and the receiver compares.
+ * Transfers that say what they are (PrOptions.checksums, with a group of processes). NCCL has no
+ * tags: the n-th send of a rank meets the n-th receive of its peer, whatever they are. So a header
+ * of 16 bytes goes ahead of each tensor, on the same way: which tensor of which step it is, and a
+ * checksum of it; and the receiver compares.
  *
- * Alone, a header is compared before its tensor is received. In a group both are members of it, one behind the
- * other: a group of headers before the group of tensors would wait for more than the group itself does. There a
- * header is compared once the group is over; if it does not end, when the step takes too long.
+ * Alone, a header is compared before its tensor is received. In a group both are members of it, one
+ * behind the other: a group of headers before the group of tensors would wait for more than the
+ * group itself does. There a header is compared once the group is over; if it does not end, when
+ * the step takes too long.
  *
- * All of this is in the order of the stream of the transfer: copies to and from memory of the host, and functions of the host
- * there, which may not call CUDA. What they find the thread that issues hears when it next waits.
+ * All of this is in the order of the stream of the transfer: copies to and from memory of the host,
+ * and functions of the host there, which may not call CUDA. What they find the thread that issues
+ * hears when it next waits.
  *
- * A device that does not come to the end of what it has may do so once the run is closed: those functions know of
- * nothing but CudaCheck, CudaWrong and what these point to, which is memory of cuda_take, left to the end of the process then. */
+ * A device that does not come to the end of what it has may do so once the run is closed: those
+ * functions know of nothing but CudaCheck, CudaWrong and what these point to, which is memory of
+ * cuda_take, left to the end of the process then. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,8 +185,8 @@ PrStatus cuda_check_verdict(PrRun *run) {
   return w->damaged ? pr_damaged(run, run->here, k->in, w->step) : tell(run, k, w->got, w->step);
 }
 
-/* The headers that have come, by a stream of its own: the others are held up. Those of the step at hand that are
- * not what their RECV expects are what it waits for. */
+/* The headers that have come, by a stream of its own: the others are held up. Those of the step at
+ * hand that are not what their RECV expects are what it waits for. */
 PrStatus cuda_check_late(PrRun *run) {
   PrCuda *c = cuda_of(run);
   CudaRank *d = &c->rank[0];

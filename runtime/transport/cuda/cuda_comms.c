@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * Communicators: which there are, how they are made, and that no rank is met for the first time in a step.
+ * Communicators: which there are, how they are made, and that no rank is met for the first time in
+ * a step.
  *
- * note [splits]: the ranks of a REDUCE or TIE are a communicator of their own, split from that of all, in the
- * order of their rows; with lowering CHANNELS so are the two of each channel of transfers, the one that sends first, and that
- * of all is for losses alone. Sets without a rank in common are made by one call; which call makes which is found from
- * the table, first sums and then channels in their order, so all ranks make the same calls. Nothing is shared with the
- * parent (splitShare): that would put them all behind one another.
+ * note [splits]: the ranks of a REDUCE or TIE are a communicator of their own, split from that of
+ * all, in the order of their rows; with lowering CHANNELS so are the two of each channel of
+ * transfers, the one that sends first, and that of all is for losses alone. Sets without a rank in
+ * common are made by one call; which call makes which is found from the table, first sums and then
+ * channels in their order, so all ranks make the same calls. Nothing is shared with the parent
+ * (splitShare): that would put them all behind one another.
  *
- * note [launch order]: without channels the COMM stream of a rank runs one after the other, so two communicators never
- * wait for each other. With channels several do at once, and a kernel of NCCL holds a part of its device until its other
- * end is there: if two ranks start two of them in opposite orders, and the device has no room for both, none of
- * them ever ends. NCCL_LAUNCH_ORDER_IMPLICIT=1 starts them in the order of the host, whatever the
- * communicator: each once the one before it has started, or before CUDA 12.3, and from a graph before a driver of 12.9,
- * is over. Lists are one global order of all transfers, with all that each waits for above it. So of all that are
- * not over the first of that order is never behind another one, on neither of its ranks: nothing of NCCL that is later
- * has started there, what computes what it needs has the device, and it starts and ends. That takes no room for two.
+ * note [launch order]: without channels the COMM stream of a rank runs one after the other, so two
+ * communicators never wait for each other. With channels several do at once, and a kernel of NCCL
+ * holds a part of its device until its other end is there: if two ranks start two of them in
+ * opposite orders, and the device has no room for both, none of them ever ends.
+ * NCCL_LAUNCH_ORDER_IMPLICIT=1 starts them in the order of the host, whatever the communicator:
+ * each once the one before it has started, or before CUDA 12.3, and from a graph before a driver of
+ * 12.9, is over. Lists are one global order of all transfers, with all that each waits for above
+ * it. So of all that are not over the first of that order is never behind another one, on neither
+ * of its ranks: nothing of NCCL that is later has started there, what computes what it needs has
+ * the device, and it starts and ends. That takes no room for two.
  *
- * note [prologue]: NCCL connects two ranks when they first meet in a call, and that blocks their hosts until
- * both are there. So before the first step, all ranks meet in one order of all pairs that the program
- * connects, a byte in each direction; with channels, of all channels, a byte in the one direction that each has. After
- * that each sum is made once, of all that it adds up in a step, and that of losses: NCCL picks an algorithm by the size, and
- * connects what that takes, and takes its buffers, when it is first picked. All is zero yet, and stays so. At the
- * last one all ranks meet. All of it is on one stream. */
+ * note [prologue]: NCCL connects two ranks when they first meet in a call, and that blocks their
+ * hosts until both are there. So before the first step, all ranks meet in one order of all pairs
+ * that the program connects, a byte in each direction; with channels, of all channels, a byte in
+ * the one direction that each has. After that each sum is made once, of all that it adds up in a
+ * step, and that of losses: NCCL picks an algorithm by the size, and connects what that takes, and
+ * takes its buffers, when it is first picked. All is zero yet, and stays so. At the last one all
+ * ranks meet. All of it is on one stream. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +62,8 @@ ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer) {
 
 /* ---- sets of ranks ---- */
 
-/* Sets of ranks: those of the sums, then those of the channels; of which one communicator each is made. */
+/* Sets of ranks: those of the sums, then those of the channels; of which one communicator each is
+ * made. */
 typedef struct Set {
   uint32_t at, n; /* Sets.rank[at .. at + n - 1], in their order in the communicator */
   uint32_t as;    /* the first that is the same sum's; itself */

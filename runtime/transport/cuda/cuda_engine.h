@@ -19,8 +19,8 @@
 #include "pipe_cuda.h"
 #include "run.h"
 
-/* The streams of a rank: COMPUTE, COMM and COPY; with lowering CHANNELS the first of its channels is COMM, and the others
- * come after COPY (streams.h of the compiler has them so, too). */
+/* The streams of a rank: COMPUTE, COMM and COPY; with lowering CHANNELS the first of its channels
+ * is COMM, and the others come after COPY (streams.h of the compiler has them so, too). */
 static inline uint32_t cuda_channel_stream(uint32_t i) {
   return i == 0 ? (uint32_t)PIPE_COMM : PIPE_NSTREAMS + i - 1;
 }
@@ -49,7 +49,8 @@ typedef struct CudaWrong {
   bool damaged; /* it is the right one, but not what was sent */
 } CudaWrong;
 
-/* cuda_blame.c: where a rank is; what processes tell one another. Of further streams nothing is known. */
+/* cuda_blame.c: where a rank is; what processes tell one another. Of further streams nothing is
+ * known. */
 enum { CUDA_PLACES = 506 };
 typedef struct CudaPlace {
   uint64_t step;
@@ -165,8 +166,8 @@ PrStatus cuda_nccl(PrRun *run, ncclComm_t c, const char *call, ncclResult_t r);
 /* The number type of sums. */
 ncclDataType_t cuda_type(const PrCuda *c, uint64_t *bytes);
 
-/* Between two looks at something that is not there yet: fails after the step's deadline, if another rank
- * has failed, or if a communicator has. looks: how many there were. */
+/* Between two looks at something that is not there yet: fails after the step's deadline, if another
+ * rank has failed, or if a communicator has. looks: how many there were. */
 PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks);
 PrStatus cuda_wait_event(PrRun *run, cudaEvent_t e);
 
@@ -182,8 +183,8 @@ void cuda_find_streams(const RankRun *k, uint32_t *on);
 /* With a group: communicators, and all first contacts. Closing takes what there is. */
 PrStatus cuda_open_nccl(PrRun *run);
 void cuda_close_nccl(PrRun *run);
-/* All at once; there is none left after. between: once none of them holds anything up, before they are given back. False:
- * they are not. */
+/* All at once; there is none left after. between: once none of them holds anything up, before they
+ * are given back. False: they are not. */
 void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run));
 /* A thread of NCCL stores it while ncclCommSplit is in progress. */
 ncclComm_t cuda_split(const PrCuda *c, uint32_t i);
@@ -198,7 +199,8 @@ PrStatus cuda_agree(PrRun *run, PrStatus st);
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
 void cuda_abort(PrRun *run);
 void cuda_end_graphs(PrRun *run);
-/* Of a run that has failed: until nothing is on the streams of this process. False, and PrCuda.stuck: that takes too long. */
+/* Of a run that has failed: until nothing is on the streams of this process. False, and
+ * PrCuda.stuck: that takes too long. */
 bool cuda_run_out(PrRun *run);
 PrStatus cuda_steps(PrRun *run, uint64_t n);
 /* Before a step is issued, or replayed: its numbers; on stream s, they go to the device. */
@@ -234,8 +236,9 @@ void *cuda_take(uint64_t bytes, bool host);
 /* What the device may still use is left to the end of the process. */
 void cuda_give(PrRun *run, void *p, bool host);
 
-/* Around the calls of NCCL for a row, on its COMM stream; nothing if headers are not sent. The header of a row, in
- * memory of the device, goes or comes ahead of its tensor; NULL: there is none. */
+/* Around the calls of NCCL for a row, on its COMM stream; nothing if headers are not sent. The
+ * header of a row, in memory of the device, goes or comes ahead of its tensor; NULL: there is
+ * none. */
 void *cuda_header(const CudaRank *d, uint32_t row, uint64_t *bytes);
 PrStatus cuda_check_send(PrRun *run, CudaRank *d, uint32_t row);   /* before */
 PrStatus cuda_check_header(PrRun *run, CudaRank *d, uint32_t row); /* once the header has come */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Formulas of the weights on the device. A use is one formula at one instruction. Once, in pr_open, each formula is
- * compiled: a part that is made of numbers only becomes one number, which the host computes for every use before each
- * step, since it may depend on the learning rate and on the updates so far; the rest are terms on the device. The
- * numbers of all uses go there with the number of the step, so that a graph replays with those of its step.
+ * Formulas of the weights on the device. A use is one formula at one instruction. Once, in pr_open,
+ * each formula is compiled: a part that is made of numbers only becomes one number, which the host
+ * computes for every use before each step, since it may depend on the learning rate and on the
+ * updates so far; the rest are terms on the device. The numbers of all uses go there with the
+ * number of the step, so that a graph replays with those of its step.
  *
- * Rates go to the callback as they are: a graph would keep those of the step that it was captured in, so with a graph a
- * rate that changes is refused. */
+ * Rates go to the callback as they are: a graph would keep those of the step that it was captured
+ * in, so with a graph a rate that changes is refused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,8 @@ struct CudaFormulas {
 
 /* ---- compiling ---- */
 
-/* A value while a formula is walked: where its terms begin in the text, in what is made of them, and its numbers. */
+/* A value while a formula is walked: where its terms begin in the text, in what is made of them,
+ * and its numbers. */
 typedef struct Value {
   uint32_t from, term, part;
   bool array;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The kernel of formulas: one thread for each element, or for several. Memory-bound: each array is read once. */
+ * The kernel of formulas: one thread for each element, or for several. Memory-bound: each array is
+ * read once. */
 #include "cuda_formula.h"
 
 enum { BLOCK = 256, MOST_BLOCKS = 65535 };

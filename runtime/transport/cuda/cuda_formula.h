@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * A formula on the device: what cuda_formula.c hands to the kernel, and the value of one element. C and C++; under the
- * shim it runs on the CPU.
+ * A formula on the device: what cuda_formula.c hands to the kernel, and the value of one element. C
+ * and C++; under the shim it runs on the CPU.
  *
- * What a formula computes from numbers only the host computes, as pr_formula_array does, and passes on as floats. Each
- * operation on elements is rounded to float by itself: nothing is contracted. exp, log and pow are computed in double
- * and rounded once, as on the CPU: where the two libraries differ in double, a last bit may. */
+ * What a formula computes from numbers only the host computes, as pr_formula_array does, and passes
+ * on as floats. Each operation on elements is rounded to float by itself: nothing is contracted.
+ * exp, log and pow are computed in double and rounded once, as on the CPU: where the two libraries
+ * differ in double, a last bit may. */
 #ifndef PIPE_CUDA_FORMULA_H
 #define PIPE_CUDA_FORMULA_H
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Issuing instructions: each row of a list once, from the top, on the stream of its op, with the waits and
- * records of PipeSync around it.
+ * Issuing instructions: each row of a list once, from the top, on the stream of its op, with the
+ * waits and records of PipeSync around it.
  *
- * note [host order]: with a group, the host of a rank waits for others only where NCCL makes it (first
- * contacts, which the prologue has made) and for its own device, to stay no more than a few microbatches
- * ahead. Lists are in the order of predicted starts, that is, of one order of the whole program: what a
- * host waits for there needs only what stands above in some list, which its host has issued or will issue
- * without waiting for anything further down. Without a group one host issues all lists in turn, each up to
- * a transfer or sum that another rank has not come to; then what is issued never waits for what is not. */
+ * note [host order]: with a group, the host of a rank waits for others only where NCCL makes it
+ * (first contacts, which the prologue has made) and for its own device, to stay no more than a few
+ * microbatches ahead. Lists are in the order of predicted starts, that is, of one order of the
+ * whole program: what a host waits for there needs only what stands above in some list, which its
+ * host has issued or will issue without waiting for anything further down. Without a group one host
+ * issues all lists in turn, each up to a transfer or sum that another rank has not come to; then
+ * what is issued never waits for what is not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,8 +112,8 @@ static bool turn_has_come(const PrRun *run, const CudaRank *d, const PipeInstr *
   return g == 0 || c->peers || c->turns[g - 1] == in->turn;
 }
 
-/* The COPY stream waits for the turn before this one: behind its other waits, the first of which makes it a stream of
- * a capture. */
+/* The COPY stream waits for the turn before this one: behind its other waits, the first of which
+ * makes it a stream of a capture. */
 static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in) {
   PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
@@ -238,8 +239,8 @@ static Coll *coll_of(PrRun *run, const CudaRank *d) {
   return &run->coll[d->k->comm[d->done[PIPE_COMM]].chan];
 }
 
-/* A sum with other processes. Of a TIE each of its stages counts once: what the rows here hold of that is
- * added up, zeros if it is nothing, and the sum goes to all rows. */
+/* A sum with other processes. Of a TIE each of its stages counts once: what the rows here hold of
+ * that is added up, zeros if it is nothing, and the sum goes to all rows. */
 static PrStatus sum_apart(PrRun *run, CudaRank *d) {
   PrCuda *c = cuda_of(run);
   Coll *l = coll_of(run, d);
@@ -270,8 +271,8 @@ static PrStatus sum_apart(PrRun *run, CudaRank *d) {
   return PR_OK;
 }
 
-/* Without a group: the stream of what d has at d->next waits until those of the other ranks in q[n] have come to where
- * they are now. `back`: they wait for d. */
+/* Without a group: the stream of what d has at d->next waits until those of the other ranks in q[n]
+ * have come to where they are now. `back`: they wait for d. */
 static PrStatus meet(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n, bool back) {
   cudaStream_t s = cuda_stream(d, d->next);
   if (back)
@@ -391,7 +392,8 @@ static bool hangs(const PrRun *run, const CudaRank *d, uint64_t step) {
          f->step == step && f->index >= d->next && f->index < d->next + n;
 }
 
-/* The ranks that take part in the sum that rank d has at d->next, if all have come to it; 0 if not. */
+/* The ranks that take part in the sum that rank d has at d->next, if all have come to it; 0 if
+ * not. */
 static uint32_t partners(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
@@ -406,7 +408,8 @@ static uint32_t partners(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q) {
   return l->n;
 }
 
-/* Row d->next, a sum, with those of other ranks that belong to it. False in *moved: they have not come to it. */
+/* Row d->next, a sum, with those of other ranks that belong to it. False in *moved: they have not
+ * come to it. */
 static PrStatus sum_when_all(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
   uint32_t n = partners(run, d, step, q);
   PrStatus st = PR_OK;
@@ -421,8 +424,9 @@ static PrStatus sum_when_all(PrRun *run, CudaRank *d, uint64_t step, CudaRank **
   return st;
 }
 
-/* The first transfer at the head of d, by its place there, that is not done and is with rank peer, a SEND or
- * not, in the channel of `of` if it is in one; PIPE_NONE. Those between two ranks in one direction keep their order. */
+/* The first transfer at the head of d, by its place there, that is not done and is with rank peer,
+ * a SEND or not, in the channel of `of` if it is in one; PIPE_NONE. Those between two ranks in one
+ * direction keep their order. */
 static uint32_t find_transfer(const CudaRank *d, const PipeInstr *of, uint32_t peer, bool send) {
   const PipeRank *t = d->k->t;
   const PipeInstr *in = &t->instr[d->next];
@@ -503,8 +507,9 @@ static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *mov
 
 /* ---- a row ---- */
 
-/* Faults on request (fault.c) at a row and those of its group, for the caller what they do not do themselves: bits
- * by place. Without a group of processes a host that hangs for one rank goes on for the others (hangs). */
+/* Faults on request (fault.c) at a row and those of its group, for the caller what they do not do
+ * themselves: bits by place. Without a group of processes a host that hangs for one rank goes on
+ * for the others (hangs). */
 static PrStatus meet_faults(PrRun *run, CudaRank *d, uint64_t step, uint32_t n, uint64_t *lost,
                             uint64_t *corrupt) {
   const PrFault *f = &run->fault;
@@ -566,7 +571,8 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   return st ? st : pass(run, d, step, n);
 }
 
-/* Why a list is not at its end: a row that does not begin, or a message that is lost; PR_OK: they all are. */
+/* Why a list is not at its end: a row that does not begin, or a message that is lost; PR_OK: they
+ * all are. */
 static PrStatus stalled(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
   uint32_t **pair = NULL;
@@ -629,7 +635,8 @@ static PrStatus issue_lists(PrRun *run, uint64_t step) {
   return stalled(run, step);
 }
 
-/* The losses of the step, from all ranks to all, once each is over; free-running ranks do not meet. */
+/* The losses of the step, from all ranks to all, once each is over; free-running ranks do not
+ * meet. */
 static PrStatus gather_losses(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
   size_t n = (size_t)run->nsink * run->p->nmb;

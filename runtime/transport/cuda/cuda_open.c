@@ -30,8 +30,8 @@ void cuda_give(PrRun *run, void *p, bool host) {
     cudaFree(p);
 }
 
-/* NCCL moves what is in its own memory best, if both ends have it; others can open what is not (cuda_peers.c). It takes
- * whole pieces of 2 MiB: for tensors, and for nothing else. */
+/* NCCL moves what is in its own memory best, if both ends have it; others can open what is not
+ * (cuda_peers.c). It takes whole pieces of 2 MiB: for tensors, and for nothing else. */
 static bool is_of_nccl(const PrRun *run, bool host) {
   return !host && cuda_of(run)->o.group && !cuda_any_lends(run);
 }
@@ -258,8 +258,9 @@ static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
                        r, pr_where(run, in, where), n, most);
 }
 
-/* Streams that share a hardware queue are behind one another in the order of the list, in which an issued step completes. But of a
- * run that fails the stream that gives turns to a COPY stream must not be behind it, and a graph has an order of its own. */
+/* Streams that share a hardware queue are behind one another in the order of the list, in which an
+ * issued step completes. But of a run that fails the stream that gives turns to a COPY stream must
+ * not be behind it, and a graph has an order of its own. */
 static PrStatus check_queues(PrRun *run) {
   enum {
     QUEUES = 8

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * Memory of other processes on this host: where stashes are kept on other ranks, and turns of COPY streams.
+ * Memory of other processes on this host: where stashes are kept on other ranks, and turns of COPY
+ * streams.
  *
- * note [guests]: a GUEST slot is used by the COPY stream of one other rank and by nothing else, from an OFF to its
- * LOAD (runtime/validate/validate_slots.c). So that rank opens the memory of its host by CUDA IPC and copies; the host does nothing,
- * and nobody has to meet. Memory of ncclMemAlloc cannot be opened in this way: where a rank keeps stashes for others, all
- * ranks have their memory from cudaMalloc, and none registers it: NCCL moves a tensor in other pieces if it is registered, and
- * does not look whether the other end is, too.
+ * note [guests]: a GUEST slot is used by the COPY stream of one other rank and by nothing else,
+ * from an OFF to its LOAD (runtime/validate/validate_slots.c). So that rank opens the memory of its
+ * host by CUDA IPC and copies; the host does nothing, and nobody has to meet. Memory of
+ * ncclMemAlloc cannot be opened in this way: where a rank keeps stashes for others, all ranks have
+ * their memory from cudaMalloc, and none registers it: NCCL moves a tensor in other pieces if it is
+ * registered, and does not look whether the other end is, too.
  *
- * note [turns]: an event of another process counts when it was recorded last, which a host cannot know. So each turn
- * has a flag in memory of its rank: the COPY stream waits until it is set and clears it, and sets that of the next
- * turn, wherever that is, by a copy of one number. After the last turn of a step comes the first of the next step: a
- * flag is set again only once it has been cleared. Hosts wait for nothing: a stream does, with nothing on the device
- * that others could need. The driver's one call for that (cuStreamBatchMemOp) has no name in the runtime.
+ * note [turns]: an event of another process counts when it was recorded last, which a host cannot
+ * know. So each turn has a flag in memory of its rank: the COPY stream waits until it is set and
+ * clears it, and sets that of the next turn, wherever that is, by a copy of one number. After the
+ * last turn of a step comes the first of the next step: a flag is set again only once it has been
+ * cleared. Hosts wait for nothing: a stream does, with nothing on the device that others could
+ * need. The driver's one call for that (cuStreamBatchMemOp) has no name in the runtime.
  *
- * In a run that fails, the flags of this rank are set, again and again, so that what is on its COPY stream, or in its
- * graph, runs out (cuda_steps.c: note [abort]).
- * Memory that others may have open is then left to the end of the process. */
+ * In a run that fails, the flags of this rank are set, again and again, so that what is on its COPY
+ * stream, or in its graph, runs out (cuda_steps.c: note [abort]). Memory that others may have open
+ * is then left to the end of the process. */
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,7 +150,8 @@ static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
 
 void cuda_peers_release(PrRun *run) {
   struct CudaPeers *x = cuda_of(run)->peers;
-  /* One at a time: a stream that does not go on takes about a thousand, and the next one holds the host. */
+  /* One at a time: a stream that does not go on takes about a thousand, and the next one holds the
+   * host. */
   if (x && x->aside && cudaStreamQuery(x->aside) == cudaSuccess)
     cudaMemsetAsync(x->flag, 1, x->nturn * (size_t)FLAG, x->aside);
 }

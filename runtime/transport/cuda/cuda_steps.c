@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * Steps: issued ahead, waited for, captured; and what is done about those that do not end.
  *
- * The host never blocks in CUDA or NCCL: it looks, and between two looks it asks whether a communicator
- * has an error, whether another rank has failed, and whether the step has taken too long. Then it aborts
- * its communicators, which lets its own streams run out, and tells the others through the group, so that
- * every rank aborts.
+ * The host never blocks in CUDA or NCCL: it looks, and between two looks it asks whether a
+ * communicator has an error, whether another rank has failed, and whether the step has taken too
+ * long. Then it aborts its communicators, which lets its own streams run out, and tells the others
+ * through the group, so that every rank aborts.
  *
- * note [abort]: NCCL sets the flag that ends the kernels of a communicator, waits until all that was issued to it is over, and
- * until no graph has a captured launch of it, and gives back memory, with which CUDA waits for all that is on the device
- * and may let no other thread in: on the thread that calls it, whether the communicator blocks or not. What one of them
- * waits for may be behind a transfer of another one, behind a turn, or in a graph. So all communicators are aborted in one
- * group, in which NCCL only sets the flags; turns are given until all streams have run out; then graphs go; and at
- * the end of the group NCCL has nothing to wait for. If streams do not run out, a device hangs: the group is not ended,
- * memory not given back, and the process can end. */
+ * note [abort]: NCCL sets the flag that ends the kernels of a communicator, waits until all that
+ * was issued to it is over, and until no graph has a captured launch of it, and gives back memory,
+ * with which CUDA waits for all that is on the device and may let no other thread in: on the thread
+ * that calls it, whether the communicator blocks or not. What one of them waits for may be behind a
+ * transfer of another one, behind a turn, or in a graph. So all communicators are aborted in one
+ * group, in which NCCL only sets the flags; turns are given until all streams have run out; then
+ * graphs go; and at the end of the group NCCL has nothing to wait for. If streams do not run out, a
+ * device hangs: the group is not ended, memory not given back, and the process can end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,8 @@ void cuda_abort(PrRun *run) {
     cuda_end_graphs(run);
 }
 
-/* The first instruction that is not known to be over, of a rank here: what the report begins with. */
+/* The first instruction that is not known to be over, of a rank here: what the report begins
+ * with. */
 static const PipeInstr *first_stalled(PrRun *run, uint32_t *rank) {
   PrCuda *c = cuda_of(run);
   for (uint32_t r = 0; r < c->nhere; r++) {
@@ -114,8 +116,8 @@ static PrStatus too_late(PrRun *run) {
                  in ? pr_where(run, in, where) : "the step", peer);
 }
 
-/* Asks the group where all are. Where transfers say what they are, the others have a second to find out what is
- * wrong before. */
+/* Asks the group where all are. Where transfers say what they are, the others have a second to find
+ * out what is wrong before. */
 static PrStatus late(PrRun *run) {
   PrCuda *c = cuda_of(run);
   const PrGroup *g = c->o.group;
@@ -223,7 +225,8 @@ static PrStatus capture(PrRun *run, uint64_t step) {
   return e ? cuda_failed(run, "cudaGraphInstantiate", e) : PR_OK;
 }
 
-/* Is a step replayed? The one with a fault at an instruction (fault.c) is issued: a graph has none, or all its replays. */
+/* Is a step replayed? The one with a fault at an instruction (fault.c) is issued: a graph has none,
+ * or all its replays. */
 static bool is_replayed(const PrRun *run, uint64_t step) {
   const PrFault *f = &run->fault;
   return cuda_of(run)->o.graph && !(f->kind && f->point == PR_AT_INSTRUCTION && f->step == step);

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: MIT
  * The engine of MPI processes, one rank in each.
  *
- * The caller's thread runs the COMPUTE stream, in pr_steps. A second thread, the communicator, runs the
- * COMM stream: it starts the head when it has its waits, by MPI_Isend or MPI_Irecv of the slot itself,
- * and goes on when that has completed, so that transfers happen during callbacks. A third one, the
- * copier, runs the COPY stream, if the rank has one. They tell one another of completed instructions by
- * the counts of RankRun, under `lock`.
+ * The caller's thread runs the COMPUTE stream, in pr_steps. A second thread, the communicator, runs
+ * the COMM stream: it starts the head when it has its waits, by MPI_Isend or MPI_Irecv of the slot
+ * itself, and goes on when that has completed, so that transfers happen during callbacks. A third
+ * one, the copier, runs the COPY stream, if the rank has one. They tell one another of completed
+ * instructions by the counts of RankRun, under `lock`.
  *
- * MPI is called by one thread at a time, under `call`, and without blocking. Who waits for MPI looks a few
- * times, then sleeps between looks, up to 100 us, and once it has waited for long up to 1 ms: no core is kept busy by
- * waiting.
+ * MPI is called by one thread at a time, under `call`, and without blocking. Who waits for MPI
+ * looks a few times, then sleeps between looks, up to 100 us, and once it has waited for long up to
+ * 1 ms: no core is kept busy by waiting.
  *
- * A message is told apart by its tag: which tensor of which microbatch (number_of in mpi_open.c), whatever else is under
- * way between the two ranks.
+ * A message is told apart by its tag: which tensor of which microbatch (number_of in mpi_open.c),
+ * whatever else is under way between the two ranks.
  *
- * A copy to or from a GUEST slot is asked for by the rank whose stash it is, in an order that the table
- * tells; the communicator of the host answers it whenever it looks, whatever its own streams do.
+ * A copy to or from a GUEST slot is asked for by the rank whose stash it is, in an order that the
+ * table tells; the communicator of the host answers it whenever it looks, whatever its own streams
+ * do.
  *
- * The end of a step is one MPI_Iallreduce of the losses: by bits, each with zeros where another rank has
- * the loss. Free-running ranks meet only at the end of pr_steps.
+ * The end of a step is one MPI_Iallreduce of the losses: by bits, each with zeros where another
+ * rank has the loss. Free-running ranks meet only at the end of pr_steps.
  *
- * A rank that fails, is late or whose process ends fails all others through the store (mpi_fault.c). After a
- * failure nothing is waited for, MPI is not finalized, and memory in which a message could arrive is kept. */
+ * A rank that fails, is late or whose process ends fails all others through the store
+ * (mpi_fault.c). After a failure nothing is waited for, MPI is not finalized, and memory in which a
+ * message could arrive is kept. */
 #include <limits.h>
 #include <string.h>
 #include <time.h>
@@ -216,8 +218,9 @@ static bool copy_one(Mpi *m, const PipeInstr *c) {
                  mpi_finish(m, &r, 1, false));
 }
 
-/* The copies of ranks that have one link take turns, in the order of the table: who has had its turn sends an
- * empty message to who is next. No turn is handed on where all ranks meet anyway, at the end of a step. */
+/* The copies of ranks that have one link take turns, in the order of the table: who has had its
+ * turn sends an empty message to who is next. No turn is handed on where all ranks meet anyway, at
+ * the end of a step. */
 static bool take_turn(Mpi *m, const PipeInstr *c, uint64_t step) {
   const Turns *t = m->k->turns;
   uint32_t before = c->turn > 0 ? c->turn - 1 : t->n - 1, rank = t->rank[before];
@@ -281,7 +284,8 @@ void *mpi_copier(void *arg) {
 
 /* The COMPUTE stream, on the caller's thread */
 
-/* Until it has what instruction i waits for, or after the last one all is done, so many copies are, and steps. */
+/* Until it has what instruction i waits for, or after the last one all is done, so many copies are,
+ * and steps. */
 static bool wait_for_counts(Mpi *m, uint64_t step, uint32_t i, uint64_t copy, uint64_t released) {
   RankRun *k = m->k;
   uint32_t wait = i < k->ncompute ? k->t->instr[k->compute[i].index].wait : 0;

@@ -39,7 +39,8 @@ typedef struct Card {
   Failed failed;
 } Card;
 
-/* The copies that another rank makes to and from guest slots of this one, in the order it makes them. */
+/* The copies that another rank makes to and from guest slots of this one, in the order it makes
+ * them. */
 typedef struct Guest {
   uint32_t rank; /* whose stashes they are */
   uint32_t n, next;
@@ -56,7 +57,8 @@ typedef struct Moving {
   unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
 } Moving;
 
-/* How the owners of a sum share it. Each has a piece of `each` bytes in a round, the last one perhaps fewer. */
+/* How the owners of a sum share it. Each has a piece of `each` bytes in a round, the last one
+ * perhaps fewer. */
 typedef struct MpiSum {
   uint32_t nowner, mine; /* number of this rank; PIPE_NONE: it owns nothing */
   uint32_t *owner;       /* [nowner] ranks */
@@ -134,12 +136,12 @@ void mpi_back_off(const Mpi *m, uint32_t i);
 /* What the communicator does besides its stream. */
 bool mpi_look_around(Mpi *m);
 
-/* Until all n requests are complete. around: the caller is the communicator. If the run fails they may
- * be under way for ever. */
+/* Until all n requests are complete. around: the caller is the communicator. If the run fails they
+ * may be under way for ever. */
 bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around);
 
-/* The same by the communicator for n transfers of two requests each, of which either may be none; bit j of *done
- * is set once both of number j are complete. */
+/* The same by the communicator for n transfers of two requests each, of which either may be none;
+ * bit j of *done is set once both of number j are complete. */
 bool mpi_finish_each(Mpi *m, MPI_Request *r, uint32_t n, _Atomic uint64_t *done);
 
 /* Tells the store, once, why this rank has failed. */
@@ -162,8 +164,9 @@ void mpi_tell(Mpi *m, _Atomic uint64_t *count, uint64_t value);
 /* Until `changed`, or so many ns have passed. The caller holds `lock`. */
 void mpi_doze(Mpi *m, uint64_t ns);
 
-/* mpi_sums.c. A sum is mpi_sum_rounds + 1 times this: start the messages of a round, in `room` and requests r[*n] of
- * its stream, let them complete, and add up what has come; the last round adds up nothing. */
+/* mpi_sums.c. A sum is mpi_sum_rounds + 1 times this: start the messages of a round, in `room` and
+ * requests r[*n] of its stream, let them complete, and add up what has come; the last round adds up
+ * nothing. */
 uint64_t mpi_sum_rounds(const Mpi *m, const Coll *l);
 bool mpi_start_round(Mpi *m, const Coll *l, uint64_t round, char *room, MPI_Request *r,
                      uint32_t *n);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The COMM streams of the MPI engine where a program has channels. One thread, the communicator, looks at each channel in
- * turn: it starts the head once that has its waits, and goes on once its messages have arrived, whatever the
- * others do. Messages are told apart by their tags, so a channel needs no communicator of its own. */
+ * The COMM streams of the MPI engine where a program has channels. One thread, the communicator,
+ * looks at each channel in turn: it starts the head once that has its waits, and goes on once its
+ * messages have arrived, whatever the others do. Messages are told apart by their tags, so a
+ * channel needs no communicator of its own. */
 #include <stdlib.h>
 
 #include "engine_mpi.h"

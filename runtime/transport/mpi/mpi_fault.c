@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Faults of the MPI engine. MPI itself cannot tell that another process is gone, so all ranks also have a
- * connection to a store (store.h), which pipe-run serves or else rank 0. What it says, all ranks hear: then
- * each knows where every rank is, works out what was first (blame.c), and fails with the same text. Who serves it may
- * be what is gone: each rank sees that for itself. */
+ * Faults of the MPI engine. MPI itself cannot tell that another process is gone, so all ranks also
+ * have a connection to a store (store.h), which pipe-run serves or else rank 0. What it says, all
+ * ranks hear: then each knows where every rank is, works out what was first (blame.c), and fails
+ * with the same text. Who serves it may be what is gone: each rank sees that for itself. */
 #define _DEFAULT_SOURCE /* getifaddrs */
 #include "engine_mpi.h"
 
@@ -69,8 +69,8 @@ static void verdict(void *arg, const StoreVerdict *v, const StorePlace *places) 
   fail(m, v->cause == STORE_IS_GONE, text);
 }
 
-/* Nobody tells any more where the others are; how: what the store has done. If rank 0 serves it, that is blamed, and told
- * who waits for it here, if anybody. */
+/* Nobody tells any more where the others are; how: what the store has done. If rank 0 serves it,
+ * that is blamed, and told who waits for it here, if anybody. */
 static void fail_alone(Mpi *m, PrCondition how) {
   PrRun *run = m->run;
   char text[PR_TEXT];
@@ -147,8 +147,9 @@ static void add_addresses(const struct ifaddrs *list, int family, char *all, siz
   }
 }
 
-/* "[::]:port" becomes "10.0.0.1,192.168.3.4,[fd00::2]:port": all addresses of this host that others may reach, for its
- * name need not be known to them. Those of IPv4, however many, leave room for those of IPv6 if there are any. */
+/* "[::]:port" becomes "10.0.0.1,192.168.3.4,[fd00::2]:port": all addresses of this host that others
+ * may reach, for its name need not be known to them. Those of IPv4, however many, leave room for
+ * those of IPv6 if there are any. */
 static void list_own_addresses(char addr[STORE_ADDR]) {
   enum { SPARE = 100 };
   char port[16], all[STORE_ADDR - 16] = "";
@@ -173,7 +174,8 @@ typedef struct Meet {
   char addr[STORE_ADDR], key[STORE_KEY], why[STORE_TEXT];
 } Meet;
 
-/* Where the store is: of pipe-run, for the first run of the whole world; else this process serves one. */
+/* Where the store is: of pipe-run, for the first run of the whole world; else this process serves
+ * one. */
 static void choose(Mpi *m, Meet *at) {
   static bool taken;
   const PrMpiOptions *o = m->run->o.engine_options;
@@ -192,7 +194,8 @@ static void choose(Mpi *m, Meet *at) {
     return;
   }
   bool one_host = m->nlocal == m->run->nprocess;
-  /* On several hosts at addresses of both families; without IPv6, or without IPv4, those that there are. */
+  /* On several hosts at addresses of both families; without IPv6, or without IPv4, those that there
+   * are. */
   static const char *const places[2][2] = {{"[::]:0", "0.0.0.0:0"}, {"127.0.0.1:0", "[::1]:0"}};
   bool keyed = store_make_key(at->key, at->why);
   for (int i = 0; i < 2 && keyed && !m->server; i++)

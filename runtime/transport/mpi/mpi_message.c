@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Messages of the MPI engine: starting them, waiting for them, and what a rank does for others while it
- * waits: it answers copies to and from its guest slots, and looks at the clock. */
+ * Messages of the MPI engine: starting them, waiting for them, and what a rank does for others
+ * while it waits: it answers copies to and from its guest slots, and looks at the clock. */
 #include "engine_mpi.h"
 
 #include <limits.h>
@@ -15,8 +15,9 @@ static void nap(uint64_t ns) {
   nanosleep(&t, NULL);
 }
 
-/* Between the looks i and i + 1. Who has looked often sleeps for longer, but the host of others' stashes, who may
- * ask at any time; not for long, since a large message takes many looks: MPI moves it on in them alone. */
+/* Between the looks i and i + 1. Who has looked often sleeps for longer, but the host of others'
+ * stashes, who may ask at any time; not for long, since a large message takes many looks: MPI moves
+ * it on in them alone. */
 void mpi_back_off(const Mpi *m, uint32_t i) {
   enum { FIRST_NS = 2000, NEXT_NS = 100000, LAST_NS = 250000, SHORT = 48 };
   if (i < m->spin)
@@ -67,8 +68,8 @@ bool mpi_start_recv(Mpi *m, MpiKind kind, int number, void *to, uint64_t bytes, 
   return TRY(m, MPI_Irecv, (to, n, type, (int)from, tag, m->comm, r));
 }
 
-/* Answers what other ranks ask of guest slots. A copy to a slot is one message; one from it is asked for
- * by a message of no bytes. */
+/* Answers what other ranks ask of guest slots. A copy to a slot is one message; one from it is
+ * asked for by a message of no bytes. */
 static bool serve(Mpi *m) {
   PrRun *run = m->run;
   int try_code;
@@ -107,8 +108,8 @@ bool mpi_look_around(Mpi *m) {
   return serve(m);
 }
 
-/* Until all n requests are complete. around: the caller is the communicator. False: the run has failed; they
- * may then be under way for ever. */
+/* Until all n requests are complete. around: the caller is the communicator. False: the run has
+ * failed; they may then be under way for ever. */
 bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around) {
   for (uint32_t i = 0;; i++) {
     int done = 0, try_code;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Opening and closing a run of the MPI engine: that all processes mean the same program, tags, copies of
- * other ranks, and one clock. */
+ * Opening and closing a run of the MPI engine: that all processes mean the same program, tags,
+ * copies of other ranks, and one clock. */
 #define _GNU_SOURCE /* sem_clockwait */
 #include "engine_mpi.h"
 #include "pipe_launch.h"
@@ -225,8 +225,8 @@ static PrStatus mpi_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes)
   return PR_OK;
 }
 
-/* The number of a SEND or RECV: twice the number of its tensor among all of a step, one more for a gradient.
- * base[row]: tensors that leave the rows before it. */
+/* The number of a SEND or RECV: twice the number of its tensor among all of a step, one more for a
+ * gradient. base[row]: tensors that leave the rows before it. */
 static int64_t number_of(const PipeProgram *p, const uint32_t *base, const PipeInstr *c) {
   bool back = c->op == PIPE_SEND_B || c->op == PIPE_RECV_B;
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
@@ -307,8 +307,8 @@ static PrStatus take_guests(Mpi *m) {
   return PR_OK;
 }
 
-/* Counts spans from the same moment on all ranks: each asks rank 0 for its clock, and takes the answer
- * that came back soonest. */
+/* Counts spans from the same moment on all ranks: each asks rank 0 for its clock, and takes the
+ * answer that came back soonest. */
 static void align_clocks(Mpi *m) {
   enum { ASKED = 16, tag = MPI_OF_CONTROL };
   PrRun *run = m->run;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * REDUCE and TIE of the MPI engine. The ranks that hold gradients of a sum own it together: each owner gets its
- * piece of all gradients, adds the pieces in the order of the threads engine, and sends the sum to all rows.
- * A sum takes as many rounds as keep the pieces of others within ROOM bytes, so its memory does not grow with
- * gradients, replicas or sums. The pieces of a round come in while the sums of the round before go out.
+ * REDUCE and TIE of the MPI engine. The ranks that hold gradients of a sum own it together: each
+ * owner gets its piece of all gradients, adds the pieces in the order of the threads engine, and
+ * sends the sum to all rows. A sum takes as many rounds as keep the pieces of others within ROOM
+ * bytes, so its memory does not grow with gradients, replicas or sums. The pieces of a round come
+ * in while the sums of the round before go out.
  *
- * Pieces begin at multiples of PR_LINE bytes. A rank that holds only copies of a tied stage only gets sums. */
+ * Pieces begin at multiples of PR_LINE bytes. A rank that holds only copies of a tied stage only
+ * gets sums. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +39,8 @@ static uint64_t piece_of(const MpiSum *s, uint64_t round, uint32_t j, uint64_t *
 
 uint64_t mpi_sum_rounds(const Mpi *m, const Coll *l) { return sum_of(m, l)->rounds; }
 
-/* The messages of one round: pieces of gradients to their owners (`in`), or sums from them. A message has the tag of
- * the row elsewhere than at the owner. */
+/* The messages of one round: pieces of gradients to their owners (`in`), or sums from them. A
+ * message has the tag of the row elsewhere than at the owner. */
 static bool exchange(Mpi *m, const Coll *l, uint64_t round, bool in, char *room, MPI_Request *r,
                      uint32_t *n) {
   const MpiSum *s = sum_of(m, l);
@@ -88,7 +90,8 @@ bool mpi_add_round(Mpi *m, const Coll *l, uint64_t round, char *room, uint64_t s
   return true;
 }
 
-/* Who owns which piece of a sum. owner: room for its ngrad; owned: [nrank], all false before and after. */
+/* Who owns which piece of a sum. owner: room for its ngrad; owned: [nrank], all false before and
+ * after. */
 static void share_out(Mpi *m, const Coll *l, MpiSum *s, uint32_t *owner, bool *owned) {
   const PrSizes *size = &m->run->stage[l->row[0]].size;
   uint32_t elsewhere = 0, here = 0, nrow = l->ngrad + l->ncopy;

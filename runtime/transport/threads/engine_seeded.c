@@ -3,15 +3,15 @@
  * the heads that can go on. For one seed the order is always the same, so a failure that depends on
  * the order replays; over many seeds a program shows the same results in all of them.
  *
- * Only the heads of each rank's streams need to be looked at, and after an instruction only the ranks it
- * touched: `ready` holds what can go on, each entry once. */
+ * Only the heads of each rank's streams need to be looked at, and after an instruction only the
+ * ranks it touched: `ready` holds what can go on, each entry once. */
 #include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* An entry of `ready`: a rank's COMPUTE or COPY head, or a transfer, named by the stream that sends, or a sum
- * (REDUCE, TIE), named by that of its first row. */
+/* An entry of `ready`: a rank's COMPUTE or COPY head, or a transfer, named by the stream that
+ * sends, or a sum (REDUCE, TIE), named by that of its first row. */
 typedef struct Ready {
   uint32_t at; /* rank; of COMM: row of PrRun.stream */
   PipeOn on;
@@ -65,7 +65,8 @@ static uint32_t group_of(const Seeded *s, const CommRun *c) {
   return pr_comm_instr(c, done_of(s, c))->group + 1u;
 }
 
-/* The first transfer at the head of c that is not done and sends to (or receives from) peer: its place; PIPE_NONE. */
+/* The first transfer at the head of c that is not done and sends to (or receives from) peer: its
+ * place; PIPE_NONE. */
 static uint32_t member(Seeded *s, const CommRun *c, uint32_t peer, bool send) {
   for (uint32_t i = done_of(s, c), end = i + group_of(s, c); i < end; i++) {
     const PipeInstr *in = pr_comm_instr(c, i);

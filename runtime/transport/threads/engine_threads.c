@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The engine of CPU threads: one thread per rank, which runs the COMPUTE stream of its rank.
  *
- * The COMM stream, or each of its channels, has no thread. It is a cursor that somebody owns: whoever makes its head
- * possible carries it on (advance). The owner of such a stream is, in turn,
+ * The COMM stream, or each of its channels, has no thread. It is a cursor that somebody owns:
+ * whoever makes its head possible carries it on (advance). The owner of such a stream is, in turn,
  *   - the rank's thread, from the start of a step;
  *   - nobody, while the head waits for the rank's compute: CommRun.wait holds the count it waits for,
  *     and the thread that reaches the count takes the stream by clearing it;
@@ -15,10 +15,11 @@
  * and no lock is held anywhere. The fields "owned" in CommRun follow the stream; each hand-over is
  * an atomic read-modify-write or a store of CommRun.done.
  *
- * The COPY stream of a rank that has one has a thread, the copier, so that copies run beside compute. It
- * waits for the rank's thread to begin the step, then for what each instruction needs; the rank's
- * thread waits for it at the end of the step. A program without COPY has no copier and looks for none.
- * Where COPY streams of several ranks take turns, a copier also waits for its turn, and wakes the next one.
+ * The COPY stream of a rank that has one has a thread, the copier, so that copies run beside
+ * compute. It waits for the rank's thread to begin the step, then for what each instruction needs;
+ * the rank's thread waits for it at the end of the step. A program without COPY has no copier and
+ * looks for none. Where COPY streams of several ranks take turns, a copier also waits for its turn,
+ * and wakes the next one.
  *
  * A thread that must wait tells so in sleep_on, looks again, and sleeps on its own semaphore; who
  * makes the awaited count clears sleep_on and wakes that thread alone. (Store, then load, on both
@@ -137,7 +138,8 @@ static void threads_wake(PrRun *run) {
 
 /* The COMM stream */
 
-/* Whether the head of c, which the caller owns, has its wait. If not, c is at rest and may not be touched. */
+/* Whether the head of c, which the caller owns, has its wait. If not, c is at rest and may not be
+ * touched. */
 static bool head_ready(CommRun *c) {
   RankRun *k = c->k;
   uint64_t need = c->step * k->ncompute + pr_comm_instr(c, c->next)->wait;
@@ -162,8 +164,8 @@ static bool head_copied(CommRun *c) {
   return atomic_compare_exchange_strong(&c->wait_copy, &need, 0);
 }
 
-/* Meets the faults of the head: of which of its instructions the send is lost, of which the payload (bit by
- * place in the group). False: it never begins. */
+/* Meets the faults of the head: of which of its instructions the send is lost, of which the payload
+ * (bit by place in the group). False: it never begins. */
 static bool meet_faults(PrRun *run, CommRun *c, uint64_t *lost, uint64_t *corrupt) {
   const CommAt *at = pr_comm_at(c, c->next);
   uint32_t n = c->k->t->instr[at->index].group + 1u;
@@ -177,9 +179,9 @@ static bool meet_faults(PrRun *run, CommRun *c, uint64_t *lost, uint64_t *corrup
   return true;
 }
 
-/* Posts number i of the stream, a SEND or RECV. Puts the channel on the list if the other side is there, too:
- * then the transfer is the caller's. If not, and it was all that was left of the head, c is at rest and may not be
- * touched. */
+/* Posts number i of the stream, a SEND or RECV. Puts the channel on the list if the other side is
+ * there, too: then the transfer is the caller's. If not, and it was all that was left of the head,
+ * c is at rest and may not be touched. */
 static void post(PrRun *run, CommRun *c, uint32_t i, bool corrupt, Chan **met) {
   CommAt *at = pr_comm_at(c, i);
   Chan *ch = &run->chan[at->chan];
@@ -192,8 +194,8 @@ static void post(PrRun *run, CommRun *c, uint32_t i, bool corrupt, Chan **met) {
   *met = ch;
 }
 
-/* Completes the head, of n instructions. True: c has more in this step, and is still the caller's. False: it has
- * not, and the thread of its rank may be in the next step already. */
+/* Completes the head, of n instructions. True: c has more in this step, and is still the caller's.
+ * False: it has not, and the thread of its rank may be in the next step already. */
 static bool complete(PrRun *run, CommRun *c, uint32_t n) {
   RankRun *k = c->k;
   uint64_t done = atomic_load_explicit(&c->done, memory_order_relaxed) + n;
@@ -214,8 +216,8 @@ static void push(CommRun **todo, CommRun *c) {
   *todo = c;
 }
 
-/* A stream has come to its REDUCE or TIE. The last to come owns the streams of all members, carries it
- * out and completes it for them. False: it failed. */
+/* A stream has come to its REDUCE or TIE. The last to come owns the streams of all members, carries
+ * it out and completes it for them. False: it failed. */
 static bool meet(PrRun *run, Coll *l, uint64_t step, CommRun **todo) {
   if (atomic_fetch_add_explicit(&l->arrived, 1, memory_order_acq_rel) + 1 < l->n)
     return true;
@@ -244,8 +246,8 @@ static void one_less(PrRun *run, CommRun *c, CommRun **todo) {
     push(todo, c);
 }
 
-/* One side of a transfer is done. The next of its group on the same channel takes its place; nobody else posts
- * there until the group is completed. */
+/* One side of a transfer is done. The next of its group on the same channel takes its place; nobody
+ * else posts there until the group is completed. */
 static void member_done(PrRun *run, const Post *p, CommRun **todo, Chan **met) {
   CommRun *c = p->stream;
   CommAt *at = pr_comm_at(c, p->at);
@@ -262,7 +264,8 @@ static void member_done(PrRun *run, const Post *p, CommRun **todo, Chan **met) {
   one_less(run, c, todo);
 }
 
-/* Posts the transfers at the head of c, of each channel the first. lost, corrupt: of meet_faults. */
+/* Posts the transfers at the head of c, of each channel the first. lost, corrupt: of
+ * meet_faults. */
 static void post_head(PrRun *run, CommRun *c, uint64_t lost, uint64_t corrupt, CommRun **todo,
                       Chan **met) {
   uint32_t first = c->next, n = pr_comm_instr(c, first)->group + 1u, left = n;
@@ -346,8 +349,8 @@ static void copier_wait(PrRun *run, RankRun *k) {
   }
 }
 
-/* What instruction i of COPY needs to be completed in the stream of side ops, which are all of COMM that a copy
- * waits for. */
+/* What instruction i of COPY needs to be completed in the stream of side ops, which are all of COMM
+ * that a copy waits for. */
 static uint64_t comm_needed(const RankRun *k, uint32_t i, uint32_t wait, uint64_t step) {
   CommNeed one;
   uint32_t n;
