@@ -7,6 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base.h"
+#include "driver.h"
+#include "import.h"
+#include "names.h"
 #include "options.h"
 #include "svg.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * THE header: read this first. A compile is one Sched that the passes of driver.c fill in turn:
+ * THE header: read this first. A compile is one Sched that the passes of driver/driver.c fill in turn:
  *
  *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order > offload > transfers > links > comm > check_deadlock
  *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m
@@ -10,8 +10,8 @@
  *
  * Each pass is `bool pass(Sched *)`; false means that errors were reported. Its comment says what
  * it requires and ensures; check_* passes prove and change nothing that they prove. All memory is
- * the arena's. References are indices, NONE where there is nothing. More than 800 lines: what passes leave for each
- * other stands in one place. */
+ * the arena's. References are indices, NONE where there is nothing. Functions are declared by the
+ * door of their room, ROOM/ROOM.h. */
 #ifndef PIPEC_H
 #define PIPEC_H
 
@@ -69,7 +69,21 @@ typedef struct Copy {
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
 typedef struct Round { uint32_t grad, u; } Round;
 
-typedef struct StallHop StallHop; /* stall_picture.h */
+/* A hop of a wait cycle: a rank stands at `at`, which needs `on`, of the rank of the next hop. Rows of Sched.op, or
+ * positions in the list of that rank. */
+typedef struct StallHop {
+  uint32_t rank, at, on;
+  const char *text; /* the hop in words; NULL: it is drawn with the ops alone */
+} StallHop;
+
+/* A refuted order or list, as a picture shows it (report/stall_picture.c). */
+typedef struct Stall {
+  const char *what; /* the heading */
+  const StallHop *hop; uint32_t nhop;
+  const MachineList *list; /* [nrank], or NULL: orders, of which */
+  const uint64_t *end;     /*   end[op] of those that ran, which are */
+  const uint32_t *head;    /*   those below head[rank] */
+} Stall;
 
 /* A tensor that crosses ranks; or a sum, which cannot start before `from`, the last op that adds to any
  * of its gradients: XFER_REDUCE over the replicas of the stage, XFER_TIE over the stages tied to it. */
@@ -160,6 +174,10 @@ typedef struct Pipe {
   uint32_t first, nrow, nstage, mb0, nmb;
 } Pipe;
 
+/* How far Sched.again compiles: to the ops; to proved orders, with copies in the text, but no side ops, transfers or
+ * tables; or all of it, without output. */
+typedef enum Until { UNTIL_OPS, UNTIL_ORDERS, UNTIL_END } Until;
+
 /* Idle-network prediction of a program for one set of costs: from order_run. */
 typedef struct Timing {
   uint64_t makespan, span, busy; /* busy: summed over ranks */
@@ -169,6 +187,10 @@ typedef struct Sched {
   Arena *arena;
   Diag *diag;
   struct Options *opt;
+  /* What rooms below ask of one above: the value of a builtin, which rules and limits set while they run; and the
+   * same text compiled once more, with options of the caller's (driver.c). */
+  bool (*quantity)(struct Sched *, const Expr *call, int64_t *value);
+  bool (*again)(struct Sched *, Until until);
   Work *work;            /* what it may take, for a question about every M (work.h); NULL: as much as it takes */
 
   /* parse */
@@ -264,6 +286,7 @@ typedef struct Sched {
 
   /* order */
   bool ordered;          /* it has passed, */
+  const Stall *stall;    /* what was refuted, here or by check_channels; NULL: nothing was */
   StallHop *circle; uint32_t ncircle; /* or ranks that wait for each other, by rows of op; until then NULL */
   Timing ideal;          /* with the schedule's own costs */
   uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
@@ -390,181 +413,14 @@ typedef struct Options {
   FILE *dump_out;              /* dumps and reports: stdout */
 } Options;
 
-/* ---- driver.c: the pass list ---- */
-bool compile(Sched *s);
-bool draws(const Options *o); /* a picture is what is wanted: of what is over the memory limit, too */
-bool compile_orders(Sched *s, bool prove); /* as far as expand, or `order`, and with copies in the text `offload`: no side
-                                              ops, no transfers, no tables */
-bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
-bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
-bool is_pass(const char *name);
-const char *pass_names(Sched *s);
-
-/* ---- files.c ---- */
-/* Reads a whole file into the arena; at: where it was asked for. NULL: reported. */
-char *file_read(Sched *s, const char *path, Span at, uint32_t *len);
-/* Where import "path" in file `from` is found, or NULL. */
-const char *file_find(Sched *s, const char *path, const char *from);
-/* Output to a temporary file beside `path`, renamed by file_close if nothing failed; NULL path:
- * standard output. Errors are reported by file_close, which is false then and leaves no file. */
-typedef struct OutFile {
-  FILE *f;
-  const char *shown, *path; /* as the user wrote it; symbolic links resolved */
-  char *tmp;
-} OutFile;
-bool file_open(Sched *s, OutFile *o, const char *path);
-bool file_close(Sched *s, OutFile *o, bool ok);
-/* file_open for a file that was read and keeps its permissions. */
-bool file_replace(Sched *s, OutFile *o, const char *path);
-void files_catch_signals(void); /* a process that is interrupted leaves no temporary file */
-
-/* ---- resolve.c: requires a parsed tree; ensures that every name has a slot, a definition or a
- * builtin, imports are loaded, s->def is set ---- */
-bool resolve(Sched *s);
-
-typedef enum Builtin { /* EX_CALL.builtin */
-  BI_FN, BI_MIN, BI_MAX,
-  BI_INFLIGHT, BI_HELD, BI_KEPT, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
-  BI_HOST, BI_HOST_MEMORY, BI_GUESTS,          /* of a rank */
-  BI_VERSIONS, BI_STASHED,                     /* of a rank, or of all */
-  BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
-  BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE,    /* with named costs */
-  BI_LATER                                     /* in no text: row EX_CALL.slot of Ex.later, in a condition of rules */
-} Builtin;
-
-/* Quantities that `when` knows in rules. */
-static inline bool is_now(int builtin) {
-  return (builtin >= BI_INFLIGHT && builtin <= BI_KEPT) || builtin == BI_HOST;
-}
-
-/* ---- csv.c: a file of PyTorch's; ensures what expand does, and lists for compute_comms ---- */
-bool is_csv(const Options *o);
-bool read_csv(Sched *s);
-
-/* ---- read_json.c: what --emit=json has written; ensures what expand does ---- */
-bool is_json(const Options *o);
-bool read_json(Sched *s);
-/* ---- eval.c ---- */
-/* Value of e in s->env; false: reported (overflow, division by zero, a rank out of range). */
-bool eval(Sched *s, const Expr *e, int64_t *value);
-/* The file-level lets of a resolved tree, those of its imports first. */
-bool eval_lets(Sched *s, Ast *ast);
-bool eval_range(Sched *s, const Range *r, int64_t *lo, int64_t *hi, int64_t *step);
-/* "P = 4, r = 0, inflight(r) = 5": what e mentions, for messages; at most ~200 bytes. */
-const char *eval_explain(Sched *s, const Expr *e);
-/* The help line "its parameters are P, M". */
-void help_params(Sched *s, const Schedule *sc);
-const char *span_text(Sched *s, Span at); /* the text itself, blanks squeezed, cut at 80 bytes */
-
-/* Says where a schedule that has what stands at `at` is extended; false: it is not. In instance.c. */
-bool note_extends(Sched *s, Span at);
-/* The same of a check or limit, and how to leave it out. */
-bool help_unchecked(Sched *s, Span at);
-
-/* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
- * sizes of everything ---- */
-bool expand(Sched *s);
-bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held, kept, host now */
-bool profile_apply(Sched *s, const char *path, Span at, bool *has); /* profile.c; has[NKEYS] */
-typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
-  KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
-  KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
-  NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF, /* times; those of makespan(F = 1) */
-  KEY_LATENCY = NKEYS, KEY_BANDWIDTH, /* of time { }, too: of the link to the next stage */
-  KEY_SUM_LATENCY, KEY_SUM_BANDWIDTH, /* of the ring of those that sum gradients */
-  NENTRIES
-} CostKey;
-extern const char *const cost_key[NENTRIES];
-extern const CostKey unit_key[PIPE_UNIT_TIMES]; /* by column of PipeProgram.unit_time */
-uint64_t *cost_field(PipeStage *st, CostKey k); /* where it is kept (SEND: SEND_F; SEND_B follows) */
 /* Of the transfer of what an F, or a B or I, has made. */
 static inline uint64_t send_time(const PipeStage *st, uint8_t kind) {
   return st->time[kind == PIPE_F ? PIPE_SEND_F : PIPE_SEND_B];
 }
-/* Defaults for what `has` lacks. */
-void cost_defaults(PipeStage *st, const bool has[NKEYS]);
-
-/* ---- lowering.c ---- */
-void transfers_shape(Sched *s, const Clause *c);
-const char *lowering_text(const Sched *s); /* "grouped" */
-
-/* ---- next_w.c ---- */
-/* Reports at `at` a W without an index in the text of clock or rules. */
-void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list);
-
-/* ---- overlap.c: actions of several ops ---- */
-void overlap_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
-void send_shape(Sched *s, const Clause *c);
-const char *send_text(const Sched *s); /* "end" */
-/* Proves that no op of an action needs another of it. Part of check_deps. */
-bool check_overlap(Sched *s);
-/* What the action that begins with op `first` takes; cost: as in OrderRun. */
-uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first);
-/* The same of n ops that are to be one action. */
-uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op, uint32_t n);
 /* The op with whose end what `op` has made may leave, and what it has read is free. */
 static inline uint32_t op_release(const Sched *s, uint32_t op) {
   return s->send == SEND_EAGER ? op : op + s->op[op].group;
 }
-
-/* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, perhaps R, in order on its rank; each
- * gradient is applied by one U. Ensures round ---- */
-bool check_deps(Sched *s);
-/* The update of its stage that op u, a U, is: a row of s->round. */
-uint32_t round_of(const Sched *s, uint32_t u);
-
-/* ---- versions.c: requires sides. Proves that the versions of the weights that are read are there;
- * ensures staleness, discrepancy, delay, weights (but for slots and formulas), maker ---- */
-bool versions(Sched *s);
-
-/* ---- version_slots.c: requires formulas. Proves that versions that are read have not been overwritten; ensures slots
- * of weights, nversion, last_reader ---- */
-bool version_slots(Sched *s);
-
-/* ---- order.c ---- */
-/* Plays the compute ops on an idle network, where a tensor reaches another rank `send` after its
- * producer has ended. False: the orders wait for each other, head[r] is the op at which rank r
- * stands. Linear. */
-typedef struct OrderRun {
-  const PipeStage *stage; /* costs: of each stage, or stage[0] for all when uniform */
-  bool uniform;
-  uint64_t *end;          /* [nop], required: when what each op made may leave */
-  uint32_t *head;         /* [nrank], required: next op of each rank */
-  uint32_t *made;         /* NULL, or [nop] filled: transfers there were once the op was played, with its own */
-  Xfer *xfer;             /* NULL, or filled with the transfers in an order that respects the data */
-  uint32_t nxfer;
-  Timing t;
-} OrderRun;
-bool order_run(Sched *s, OrderRun *run);
-/* Of a U that replicas or tied stages hold up: a last gradient op of this update that has not run, given
- * each rank's next op; NONE. */
-uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head);
-/* The rows whose gradients an update of `row` adds up, itself among them: *member; *at: 0 at first. */
-bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member);
-/* The k-th op, from 0, whose tensor op reads; that reads a tensor of op's. NONE: there are no more. */
-uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k);
-uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
-/* The ops of the same stage that wait for op, NONE for none: the next one of its cell; the op of its kind on the slice
- * that comes after it; and where slices are recomputed the next R of the microbatch, or its first backward. */
-void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]);
-/* Stashes that are there after an F and were not before: its own, less those of its microbatch that nobody reads
- * once the last slice has gone forward. */
-int64_t order_makes(const Sched *s, const Op *f);
-/* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
- * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
-bool order(Sched *s);
-
-/* ---- side.c: side operations; the pass requires check_deps, ensures side_use and their ops ---- */
-void side_shape(Sched *s, const Clause *c);
-bool sides(Sched *s);
-const char *side_text(Sched *s, const SideUse *u); /* "2UNSHARD3" */
-uint64_t side_start(const Sched *s, uint32_t rank, const SideUse *u); /* the end of the op before it, on an idle network */
-uint32_t side_latest(const Sched *s, const SideUse *u); /* `at` of one that runs as late as possible */
-bool side_buffers(Sched *s); /* requires their places; false: reported */
-PipeInstr side_instr(const Sched *s, const SideUse *u);
-PipeInstr *side_at(const Sched *s, const SideUse *u); /* in Sched.stream */
-void side_waits(Sched *s);  /* once all streams are there */
-void side_slots(Sched *s, uint32_t rank); /* for slots: their pools come after the others */
 static inline PipeTimes sched_times(const Sched *s) {
   return (PipeTimes){s->stage, s->side, s->unit_time, s->nunit_time};
 }
@@ -582,177 +438,13 @@ static inline uint64_t copy_cost(const Sched *s, const Copy *c) {
   return s->unit_time ? pipe_unit_times(sched_times(s), c->stage, c->mb)[pipe_unit_column(c->kind)]
                       : s->stage[c->stage].time[c->kind];
 }
-
-/* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that
- * each stash that leaves comes back in time for its backward ---- */
-bool offload(Sched *s);
-const char *copy_text(Sched *s, const Copy *c); /* "2OFF3" */
-void offload_guests(Sched *s);  /* for slots: slots on other ranks */
-uint32_t load_reader(const Sched *s, const Copy *c); /* the op that reads the stash first when it is back */
-void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
-/* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists, proves that
- * they are complete and, as check_channels does, that they are carried out to their end; only_lists: but not
- * under the model of the engines ---- */
-bool list_transfers(Sched *s);
-/* ---- links.c: requires order. Ensures share: of every two ranks that meet the links that they share with others ---- */
-bool links(Sched *s);
 typedef struct ProfileLink { /* of a profile: transfers from any of these ranks to any of those */
   const uint32_t *from, *to;
   uint32_t nfrom, nto;
 } ProfileLink;
-/* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
-bool comm(Sched *s);
-bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
-/* comm_lists.c: the same from s->lists, after number_slots; raises slot counts where the text needs more */
-void lay_lists(Sched *s);
-bool more_list_slots(Sched *s);
-/* ---- channels.c: lowering CHANNELS ---- */
-void find_channels(Sched *s); /* ensures channel_of, comm_of; for comm, the first time */
-uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward); /* NONE of another lowering */
-uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* as in comm_of */
-uint32_t channel_of_sides(const Sched *s, uint32_t rank);
-/* c, of COMPUTE or COPY on rank r, starts when instruction number `count` of COMM, from 1, has ended. Of any lowering. */
-void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count); /* its part with channels; of: of Need */
-static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
-  const Streams *t = &s->stream[r];
-  bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
-  uint32_t *wait = copy ? &c->wait_copy : &c->wait;
-  *wait = count > *wait ? count : *wait;
-  if (s->lowering == PIPE_CHANNELS && count > 0)
-    keep_need(s, r, copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count);
-}
-void channel_needs(Sched *s); /* for comm, once all waits are there: ensures needs */
-/* Puts COMM streams and xfer into the order in which the machine has started them; turn: PipeSimOut.comm_turn. */
-void sort_channels(Sched *s, uint32_t *const *turn);
-/* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
- * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
- * ensures compute_start, comm_start, makespan, busy, steady. ---- */
-bool check_deadlock(Sched *s);
-void find_steady(Sched *s, uint64_t *const *end); /* steady.c; [nrank][n] of the compute streams */
-/* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
- * count of each pool equals its peak) ---- */
-bool slots(Sched *s);
-/* ---- lower.c: requires slots and predicted times; ensures prog ---- */
-bool lower(Sched *s);
-/* ---- check_streams.c: requires prog. The events of each rank cover its waits and every access of a slot,
- * and none is too many ---- */
-bool check_streams(Sched *s);
-/* ---- check_match.c: requires prog. FIFO matching per directed rank pair ---- */
-bool check_match(Sched *s);
-/* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
- * opt->model; ensures least_buffer. Text of the model for messages ---- */
-bool check_channels(Sched *s);
-void find_communicators(Sched *s); /* ensures comm_of */
-bool prove_lists(Sched *s);  /* the same of s->lists, with find_places the first time */
-/* The verdict alone; with opt->verify its certificate, a clock or a circle, is verified. */
-bool lists_complete(Sched *s, const MachineList *list, ChannelModel model);
-bool is_default_model(const ChannelModel *m); /* the one that check_deadlock and check_match prove */
-const char *model_text(Sched *s);
-const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction of machine_list */
-const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
-/* ---- check_memory.c: requires slots. Bytes per rank against the limit ---- */
-bool check_memory(Sched *s);
-const char *memory_sum(Sched *s, uint32_t r); /* "0F3: weights 10.0 GiB + ...": the moment, and what is there */
-/* Sizes that differ as texts that do. */
-void bytes_texts(Sched *s, uint64_t a, uint64_t b, const char *text[2]);
-/* ---- check_user.c: the `check` clauses ---- */
-bool check_user(Sched *s);
-bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check` */
-bool rank_argument(Sched *s, const Expr *call, int64_t *r); /* its first argument; false: reported, or no rank */
-
-/* ---- all_m.c: with opt->for_all, requires check_user. Proves that the orders agree with the data for
- * every value of that parameter, or says why that is not decided; ensures all_m ---- */
-bool check_all_m(Sched *s);
-/* The parameter that counts microbatches, if others were given with -D and it was not: then a verdict for the
- * value it has by default says less than what was asked. NULL. */
-const char *open_parameter(const Sched *s);
-
-/* ---- bound.c: requires slots; ensures bound ---- */
-void fill_bound(Sched *s);
-/* The least makespan and span with room[r] stashes on rank r; requires check_deps only. */
-Timing bound_of(Sched *s, Arena *a, const int64_t *room);
-
-/* ---- emit_*.c: require prog; write to f ---- */
-void emit_c(Sched *s, FILE *f);
-bool csv_can(Sched *s); /* emit_csv.c: warns of what the format loses; false: reported */
-void emit_csv(Sched *s, FILE *f);
-void emit_comms_csv(Sched *s, FILE *f);
-void emit_json(Sched *s, FILE *f);
-void emit_report(Sched *s, FILE *f);
-void emit_critical(Sched *s, FILE *f); /* critical.c */
-void count_sends(Sched *s);            /* rank_costs.c: ensures sent, sent_bytes */
-extern const char *const peak_class_name[PEAK_NCLASSES];
-void peak_sums(const Sched *s, uint64_t v[PEAK_NREPORTED]); /* of all ranks; UINT64_MAX: more than that */
-void emit_rank_costs(Sched *s, FILE *f);
-void emit_show(Sched *s, FILE *f);     /* show.c */
-bool show_wants_colour(const Options *o, FILE *f);
-/* COLUMNS, or the columns of the terminal that f is; `none` if it is no terminal. */
-uint32_t terminal_width(FILE *f, uint32_t none);
-/* A line of text from column `at`, wrapped between words to `width`; further lines begin at `indent`. */
-void put_wrapped(FILE *f, const char *text, uint32_t at, uint32_t indent, uint32_t width);
-void emit_svg(Sched *s, FILE *f);
-void emit_trace(Sched *s, FILE *f);
-bool emit_html(Sched *s); /* opens its output; compiles the inputs after the first; false: reported */
-/* Predicted start and end of each instruction, as pipe_predict gives them; the caller frees *start. */
-const PipeInstr *over_limit(const Sched *s); /* the op at which a rank is over the memory limit, or NULL */
-uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
-const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
-double bubble_percent(const Sched *s, uint64_t makespan);
-double above_percent(uint64_t value, uint64_t bound); /* how far above; 0: the bound is 0 */
-/* "makespan 27, bound 25 (+8.0 %); span 27, bound 22 (+23 %)". Ensures bound. */
-const char *bound_text(Sched *s);
-
-/* ---- explain.c ---- */
-/* Letters to change, add, leave out or swap with the next to make b of a; a large number for names of
- * more than 40 letters. */
-unsigned name_distance(const char *a, const char *b);
-/* Of nth(0), nth(1) ... up to NULL the name that was meant, or NULL: at most a third of its letters are
- * wrong, or it contains what was written. */
-const char *name_meant(const char *name, const char *(*nth)(int i));
-/* A line for each page of lang/errors.md. */
-void explain_list(Sched *s, FILE *f);
-/* The page of lang/errors.md for a diagnostic; false: reported. */
-bool explain_name(Sched *s, const char *name, FILE *f);
-/* Where the text of that page begins, as it is in lang/errors.md; NULL: it has none. */
-const char *explain_page(const char *name);
-
-/* ---- library.c: requires opt->stdlib ---- */
-const char *library_find(Sched *s, const char *name); /* the path that argument `name` means: spec.md 9.5 */
-bool library_list(Sched *s, FILE *f);                 /* a line for each schedule; false: reported */
-const char *first_sentence(Sched *s, const char *text); /* of the first paragraph, on one line of about 100 bytes */
-
-/* ---- format_files.c: --fmt of opt->format: prints, or with opt->format_write replaces, or with
- * opt->check_only compares; false: reported ---- */
-bool format_files(Sched *s);
-
-/* ---- dump.c: text of what is there after a pass ---- */
-void dump_ops(Sched *s, FILE *f);
-void dump_streams(Sched *s, FILE *f);
-void dump_program(Sched *s, FILE *f);
-void dump_all_m(Sched *s, FILE *f); /* lists_dump.c */
-
-/* ---- verify.c: internal consistency; aborts with file:line on our own mistakes. Shares no code
- * with the passes. With opt->verify, the default of debug builds, called after every pass that has
- * something to verify. ---- */
-void verify_ops(const Sched *s);
-void verify_circle(const Sched *s); /* if order has refuted it */
-void verify_program(const Sched *s);
-/* The clock of all_m.c, (at[node] + num * period) / by, of a program whose node k of rank r is op first[r] + k
- * counted on from rank to rank: every op of it is later than what it waits for. */
-void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *first, const uint32_t *per,
-                  const __int128 *at, uint64_t num, uint64_t by);
-
-/* ---- util, in dump.c ---- */
-#define OP_TEXT PIPE_OP_TEXT
-const char *op_text(Sched *s, uint32_t op);          /* "2F0", arena */
-const char *bytes_text(Sched *s, uint64_t bytes);    /* "44.0 GiB", or with Options.decimal "47.2 GB" */
-const char *escaped(Sched *s, EscapeFor to, const char *text); /* a name, path or parameter list; arena */
-const char *printable(Sched *s, const char *text);             /* for a report */
-/* A name or path, for the terminal or in an emitted text; arena. */
-const char *escaped(Sched *s, EscapeFor to, const char *text);
-static inline const char *shown(Sched *s, const char *text) { return escaped(s, ESCAPE_TERMINAL, text); }
 static inline uint32_t op_rank(const Sched *s, uint32_t op) { return s->stage[s->op[op].stage].rank; }
 static inline uint64_t round64(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
+#define OP_TEXT PIPE_OP_TEXT
 
 #define BUG_IF(cond) \
   do { if (cond) { fprintf(stderr, "pipec: internal error: %s:%d: %s\n", __FILE__, __LINE__, #cond); abort(); } } while (0)

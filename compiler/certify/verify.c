@@ -6,6 +6,7 @@
  * verify_weights.c, verify_formulas.c: every op stands where the text has it, and every clause
  * has what it asks for. Takes nothing from the passes that made the tables; aborts on a mistake.
  * Linear but for the machine's certificate. */
+#include "certify.h"
 #include "validate.h"
 #include "verify.h"
 

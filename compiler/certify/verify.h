@@ -3,8 +3,8 @@
 #ifndef PIPEC_VERIFY_H
 #define PIPEC_VERIFY_H
 
+#include "lower.h"
 #include "pipec.h"
-#include "stall_picture.h"
 
 static inline size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
   return (size_t)stage * nmb + mb;

@@ -8,6 +8,7 @@
  *
  * Takes what an op needs from the op table, the stages and the edges, nothing from the play. Linear in the ops of the ranks
  * of updates, and in hops times edges of a stage. */
+#include "certify.h"
 #include "graph.h"
 #include "verify.h"
 

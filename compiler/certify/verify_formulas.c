@@ -8,6 +8,7 @@
 
 #include "evaluate.h"
 #include "formula.h"
+#include "names.h"
 #include "verify.h"
 
 typedef struct Numbers {

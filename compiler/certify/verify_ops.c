@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Our own mistakes in the op table and its maps, after check_deps. Takes nothing from the passes that
  * made them. Linear in ops. */
+#include "certify.h"
 #include "verify.h"
 
 #define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */

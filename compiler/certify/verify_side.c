@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "validate.h"
+#include "names.h"
 #include "verify.h"
 
 typedef struct Pair { /* row `above` has to end before row `below` starts */

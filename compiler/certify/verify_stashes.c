@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "limit.h"
+#include "names.h"
 #include "verify.h"
 
 typedef struct Kept { /* of a forward */
@@ -103,9 +104,10 @@ static __int128 by_text(const Stashes *v, const Limit *l) {
   bool more = l->compare->kind == EX_GT || l->compare->kind == EX_GE;
   if (l->clause->var)
     v->s->env[l->clause->slot] = l->index;
-  v->s->moment = v->now;
+  bool (*const outer)(Sched *, const Expr *, int64_t *) = v->s->quantity;
+  v->s->moment = v->now, v->s->quantity = limit_quantity;
   bool known = eval(v->s, l->compare->a, &a) && eval(v->s, l->compare->b, &b);
-  v->s->moment = NULL;
+  v->s->moment = NULL, v->s->quantity = outer;
   BUG_IF(!known);
   return more ? (__int128)b - a : (__int128)a - b;
 }

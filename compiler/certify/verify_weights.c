@@ -3,6 +3,7 @@
  * alone, and has to be what each op says that it reads. Linear in instructions and slots. */
 #include <string.h>
 
+#include "names.h"
 #include "verify.h"
 
 typedef struct Spot {      /* a slot of class WEIGHT or GUESS */

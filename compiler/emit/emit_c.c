@@ -4,7 +4,9 @@
  * inner loop writes numbers by hand. */
 #include <inttypes.h>
 
-#include "pipec.h"
+#include "emit.h"
+#include "names.h"
+#include "base.h"
 #include "emit_formulas.h"
 #include "looped.h"
 #include "text.h"

@@ -17,7 +17,8 @@
  * RECV is posted as early as that queue lets it. */
 #include <string.h>
 
-#include "graph.h"
+#include "emit.h"
+#include "names.h"
 #include "text.h"
 
 static void op(Text *t, const Op *o) {

@@ -13,4 +13,7 @@ void emit_formulas_c(Sched *s, Text *t);
 const char *formula_fields(Sched *s, const char *prefix); /* of the program, for its initializer */
 void emit_formulas_json(Sched *s, Text *t);
 
+/* emit_c.c: the tables of s->prog and the program; all their names begin with t->prefix. */
+void emit_c_tables(Sched *s, Text *t, const char *symbol);
+
 #endif

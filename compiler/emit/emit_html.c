@@ -8,6 +8,8 @@
  * text of a user can end the script element that holds it, and all bytes are UTF-8. */
 #include <string.h>
 
+#include "base.h"
+#include "emit.h"
 #include "equal_work.h"
 #include "svg.h"
 
@@ -176,8 +178,8 @@ static Sched *compile_other(Sched *s, uint32_t k) {
   *opt = *s->opt;
   opt->input = opt->compare[k];
   opt->time_passes = false;
-  *o = (Sched){.arena = s->arena, .diag = diag, .opt = opt, .work = opt->work};
-  if (!compile_only(o) || diag->errors)
+  *o = (Sched){.arena = s->arena, .diag = diag, .opt = opt, .work = opt->work, .again = s->again};
+  if (!s->again(o, UNTIL_END) || diag->errors)
     return NULL;
   if (o->timed != s->timed) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,

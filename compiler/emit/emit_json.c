@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * Everything the compiler knows, as JSON: lang/spec.md 9 documents it. Requires prog and the
  * predicted starts. Deterministic bytes; linear. */
+#include "emit.h"
+#include "base.h"
 #include "critical.h"
-#include "graph.h"
 #include "emit_formulas.h"
 #include "limit.h"
+#include "stages.h"
+#include "orders.h"
+#include "prove.h"
 #include "text.h"
+#include "timing.h"
 #include "transfers.h"
 
 static void key(Text *t, const char *name) {

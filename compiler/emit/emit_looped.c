@@ -3,6 +3,8 @@
  * tables that emit_c prints, whose rows are those of one turn, and beside them what varies. */
 #include <inttypes.h>
 
+#include "emit.h"
+#include "emit_formulas.h"
 #include "looped.h"
 #include "text.h"
 

@@ -3,6 +3,7 @@
  * divide the slopes, choices that are the same for all n and j. A comparison is decided at the ends of the range
  * of j, since what is linear is least and greatest there. */
 #include "affine.h"
+#include "names.h"
 
 #include "quasi.h"
 

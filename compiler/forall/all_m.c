@@ -23,9 +23,13 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "forall.h"
+#include "again.h"
+#include "certify.h"
 #include "graph.h"
 #include "hints.h"
 #include "lists_of_m.h"
+#include "names.h"
 #include "plant.h"
 #include "quasi.h"
 
@@ -778,4 +782,8 @@ bool check_all_m(Sched *s) {
     return ok;
   s->all_m.proved = s->all_m.refuted = false;
   return not_decided(s, work.at, "it takes too many steps");
+}
+
+bool is_proved_for_all(const Sched *s) {
+  return s->all_m.proved && (s->all_m.from <= 1 || s->all_m.below == s->all_m.from);
 }

@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "hints.h"
-#include "looped.h"
 #include "lists_of_m.h"
+#include "looped.h"
+#include "names.h"
+#include "orders.h"
 #include "plant.h"
 #include "quasi.h"
 #include "rest_of_m.h"

@@ -3,6 +3,7 @@
  * compiled as far as the orders, by passes that share nothing with the proof, one value after the other and then ones that are
  * further and further apart. A proof is a proof; but if a value contradicts it, it was ours that was wrong, and
  * that value is the verdict. */
+#include "again.h"
 #include "lists_of_m.h"
 
 enum {

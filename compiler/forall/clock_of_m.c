@@ -15,6 +15,7 @@
  * so those that serve a run are found by bisection. There is an arc for each two runs of which one serves the other, of
  * which there are no more than edges times rows, but for updates: each waits for all stages that it sums over. */
 #include "clock_of_m.h"
+#include "orders.h"
 
 #include <string.h>
 

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "formula.h"
+#include "names.h"
 #include "rest_of_m.h"
 
 enum { MOST_TURNS = PIPE_FORMULA_TERMS, MOST_STEPS = 1 << 22 };

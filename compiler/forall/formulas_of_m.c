@@ -6,6 +6,7 @@
 
 #include "lists_of_m.h"
 #include "looped.h"
+#include "names.h"
 
 enum { MOST_TERMS = 1 << 12 };
 #define OPEN (NONE - 1)

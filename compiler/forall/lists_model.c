@@ -5,6 +5,7 @@
 
 #include "expand.h"
 #include "lists_text.h"
+#include "names.h"
 
 const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positional,
                        const Param **own) {
@@ -18,13 +19,6 @@ const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positiona
     if (q->name == p->name)
       *own = q;
   return a ? a->value : *own ? NULL : p->init;
-}
-
-bool is_given(const Options *o, const Param *p) {
-  for (uint32_t i = 0; i < o->ndefine; i++)
-    if (strcmp(o->define[i].name, p->name) == 0)
-      return true;
-  return false;
 }
 
 /* What is used is not tuned: the first value, of at least one (tune.c). */

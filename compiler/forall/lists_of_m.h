@@ -48,19 +48,8 @@ bool bind_of_m(AffineEnv *x, uint32_t slot, int64_t from, int64_t step);
 /* What a parameter of the base of sc is: the value of a parameter of sc itself, *own, or of an expression; NULL: of neither.
  * *positional: sc->base_args at first. */
 const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positional, const Param **own);
-/* Has it a value by -D, which no default changes? */
-bool is_given(const Options *o, const Param *p);
-/* The schedule admits m, and its orders are not right: *why. Adds the ops that have been compiled to *nop. */
-bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *nop);
-/* The text once more, silently, with another lowering, every pass verified: no deadlock is found. */
-bool compiles_by(const Sched *s, PipeLowering lowering);
-/* The text once more, silently, tuned or as written: what `by` of its tune clause says of it as emitted; INT64_MAX of
- * a deadlock. False: it is refused for something else. */
-bool worth_emitted(const Sched *s, bool tuned, int64_t *value);
-/* report.c: without a gap of values that were too many to compile. */
+/* all_m.c: without a gap of values that were too many to compile. */
 bool is_proved_for_all(const Sched *s);
-/* The verdict, of m or the least value that fails; "first found" where the steps for that do not suffice. */
-const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why);
 /* all_m_trial.c: compiles values of m of which all_m says that they are proved; where one is wrong all_m says that. */
 void try_proved(Sched *s, const Param *m);
 /* rest_of_m.c: does e depend on the parameter of that name, through others and lets, too? */
@@ -99,8 +88,5 @@ void verify_lists(const ListsOfM *l, const Sched *const at[3]);
 void prove_by_lists(Sched *s, const Param *m);
 /* Of what has been proved: which values it leaves out, and whether there is a steady state. */
 void limits_of_m(Sched *s, const Param *m);
-/* other_m.c: the orders at M = m, proved or not; any: whatever the schedule requires. */
-bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name, int64_t m, bool any,
-               bool prove);
 
 #endif

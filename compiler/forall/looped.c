@@ -20,15 +20,16 @@
  *
  * Else nothing is claimed of them: MOST_TRIED further values and three far ones of each class are compared with what the text
  * makes of them, and Looped.tried says up to where. Linear in what is compiled, at most MOST_WORK, and MOST_SHORT_ROWS below. */
-#include "looped.h"
-
 #include <inttypes.h>
 #include <string.h>
 
 #include "hints.h"
 #include "lists_of_m.h"
+#include "looped.h"
+#include "orders.h"
 #include "quasi.h"
 #include "roll.h"
+#include "timing.h"
 
 enum {
   MOST_CLASSES = 64,

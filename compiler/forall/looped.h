@@ -4,13 +4,7 @@
 #define PIPEC_LOOPED_H
 
 #include "pipe_loop.h"
-#include "pipec.h"
-#include "text.h"
-
-/* other_m.c: compiles s at another value of a parameter into `other`, all passes, silently. other->arena is `arena`, which
- * must be empty, or that of s. any: whatever the schedule requires. */
-bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
-                int64_t value, bool any);
+#include "again.h"
 
 /* The program for every M. */
 typedef struct Looped {
@@ -39,8 +33,5 @@ bool shares_links(const Sched *s);
 bool formulas_of_m(const Sched *s, const char *name, PipeLooped *l);
 /* The pass: requires check_all_m; ensures looped. */
 bool make_looped(Sched *s);
-void emit_looped(Sched *s, FILE *f); /* s->looped as C */
-/* emit_c.c: the tables of s->prog and the program; all their names begin with t->prefix. */
-void emit_c_tables(Sched *s, Text *t, const char *symbol);
 
 #endif

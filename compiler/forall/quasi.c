@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "quasi.h"
+#include "names.h"
 
 #define MOST_M     0x1p31             /* of M */
 #define MOST_VALUE ((int64_t)1 << 40) /* sums of some of them and of what moves do not overflow */

@@ -9,6 +9,7 @@
 #include "formula.h"
 #include "hints.h"
 #include "looped.h"
+#include "names.h"
 #include "quasi.h"
 #include "rest_of_m.h"
 
@@ -103,14 +104,6 @@ const Entry *moving_transfer(const Sched *s, const char *name) {
       }
     }
   return over ? size : NULL;
-}
-
-Sched quiet(const Sched *s, Diag *none) {
-  Sched own = *s;
-  diag_init(none, s->arena, NULL);
-  none->source = s->diag->source, none->nsource = s->diag->nsource; /* to quote */
-  own.diag = none;
-  return own;
 }
 
 /* ---- does what is compiled beside the orders change with M? ---- */
@@ -235,12 +228,6 @@ static bool line_is_late(Line *l, const WeightLine *w) {
         late |= moves(l, c->when);
       }
   return late;
-}
-
-bool quiet_value(const Sched *s, const Expr *e, int64_t *v) {
-  Diag none;
-  Sched own = quiet(s, &none);
-  return eval(&own, e, v);
 }
 
 /* Is e, a condition, false for the stage that is bound, whatever moves? */

@@ -46,9 +46,5 @@ bool never_negative(const Line *l, const Expr *e);
 const Expr *no_value(Line *l, const Expr *e, bool late);
 /* The same of a formula, at the stage that is bound; *why, what it may be. (formula_ranges.c) */
 const Expr *no_formula(Line *l, const Expr *e, bool late, const char **why);
-/* The same, but nothing is said of what has no value. */
-Sched quiet(const Sched *s, Diag *none);
-/* The value of e where what is known has it in s->env; false: it has none. Says nothing. */
-bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
 
 #endif

@@ -3,6 +3,7 @@
  * are, and has at most MOST_BITS with each part of it. What does not move has been computed at the M at hand, but for what
  * stands behind a condition that moves: of that the same is asked. Linear in the text, once for each call of a
  * function, times its depth. (Formulas: formula_ranges.c) */
+#include "names.h"
 #include "rest_of_m.h"
 
 enum {

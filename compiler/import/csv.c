@@ -14,8 +14,9 @@
  * takes, with a warning for each cell. Linear. */
 #include <string.h>
 
+#include "import.h"
+#include "base.h"
 #include "expand.h"
-#include "pipec.h"
 
 enum {
   K_UNSHARD = PIPE_NOPS,

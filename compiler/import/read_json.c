@@ -10,7 +10,10 @@
  * few programs have is read by read_tables.c. */
 #include <string.h>
 
+#include "import.h"
+#include "base.h"
 #include "graph.h"
+#include "stages.h"
 #include "read_json.h"
 
 /* ---- where things are: of a text that is JSON ---- */

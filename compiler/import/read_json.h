@@ -9,6 +9,8 @@
 #include <jansson.h>
 
 #include "expand.h"
+#include "lower.h"
+#include "orders.h"
 
 typedef struct Read {
   Sched *s;

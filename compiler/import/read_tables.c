@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "stages.h"
 #include "read_json.h"
 
 static Span top(const Read *d) { return (Span){d->file, 0, 1}; }

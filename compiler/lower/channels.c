@@ -16,8 +16,65 @@
  * programs that are looked at by list order, need that. */
 #include <string.h>
 
+#include "lower.h"
 #include "graph.h"
+#include "plant.h"
 #include "streams.h"
+
+/* A set of ranks that add something up: its members and what they are for. */
+typedef struct Members {
+  uint32_t *rank, n, sum; /* rank: ascending, each once; sum: stage of the model, or nmodel + tie */
+} Members;
+
+static int by_number(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static int by_members(const void *a, const void *b) {
+  const Members *x = a, *y = b;
+  if (x->n != y->n)
+    return x->n < y->n ? -1 : 1;
+  int by = memcmp(x->rank, y->rank, x->n * sizeof *x->rank);
+  return by ? by : x->sum < y->sum ? -1 : x->sum > y->sum;
+}
+
+static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t nrow) {
+  Members m = {arena_alloc(s->arena, nrow * sizeof *m.rank + 1), 0, sum};
+  for (uint32_t i = 0; i < nrow; i++)
+    m.rank[i] = s->stage[row[i]].rank;
+  qsort(m.rank, nrow, sizeof *m.rank, by_number);
+  for (uint32_t i = 0; i < nrow; i++)
+    if (i == 0 || m.rank[i] != m.rank[m.n - 1])
+      m.rank[m.n++] = m.rank[i];
+  return m;
+}
+
+/* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have one. */
+void find_communicators(Sched *s) {
+  if (s->comm_of) /* for the channels, already */
+    return;
+  uint32_t n = 0, nsum = s->nmodel + s->ntie,
+           *row = arena_alloc(s->arena, s->nstage * sizeof *row + 1);
+  Members *m = arena_alloc(s->arena, nsum * sizeof *m + 1);
+  s->comm_of = arena_alloc(s->arena, nsum * sizeof *s->comm_of + 1);
+  for (uint32_t i = 0; i < s->nmodel; i++) {
+    uint32_t k = 0, q = i;
+    do
+      row[k++] = q;
+    while ((q = s->stage[q].replica) != i);
+    m[n++] = members_of(s, i, row, k);
+  }
+  for (uint32_t i = 0; i < s->ntie; i++)
+    m[n++] = members_of(s, s->nmodel + i, &s->tie_row[s->tie_row0[i]],
+                        s->tie_row0[i + 1] - s->tie_row0[i]);
+  qsort(m, n, sizeof *m, by_members);
+  for (uint32_t i = 0, c = 0; i < n; i++) {
+    c += i > 0 &&
+         (m[i].n != m[i - 1].n || memcmp(m[i].rank, m[i - 1].rank, m[i].n * sizeof *m->rank));
+    s->comm_of[m[i].sum] = PLANTED(COMMUNICATOR) ? i : c;
+  }
+}
 
 /* ---- which channel ---- */
 

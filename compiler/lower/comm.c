@@ -24,6 +24,7 @@
  * Linear in ops and transfers, but that an op with several tensors looks at all of them for each transfer, and that
  * with channels what the ops of a rank need is sorted. May run again with more slots. */
 #include "graph.h"
+#include "lower.h"
 
 /* Started before `time` and ended by then. */
 static bool is_over(const Sched *s, uint32_t op, uint64_t time) {

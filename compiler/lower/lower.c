@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "lower.h"
 #include "pipe_loop.h"
 #include "streams.h"
 

@@ -23,7 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base.h"
 #include "graph.h"
+#include "lower.h"
+#include "names.h"
+#include "orders.h"
 #include "plant.h"
 
 /* The first row of the action of an op, and the row after its last: copies stand between actions. */
@@ -354,12 +358,6 @@ static void sort(Sched *s, uint32_t nwritten) {
   }
   for (uint32_t r = 0; r < s->nrank; r++)
     s->rank_copy0[r + 1] += s->rank_copy0[r];
-}
-
-const char *copy_text(Sched *s, const Copy *c) {
-  char buf[OP_TEXT];
-  int n = pipe_unit_text(buf, (PipeOp)c->kind, c->stage, c->mb, s->slices);
-  return arena_strndup(s->arena, buf, (size_t)n);
 }
 
 /* One stash: OFF after F, LOAD after OFF and before the last backward, no op of its own between. */

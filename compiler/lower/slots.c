@@ -13,7 +13,9 @@
 
 #include "formula.h"
 #include "graph.h"
-#include "weights.h"
+#include "lower.h"
+#include "orders.h"
+#include "weight_lines.h"
 
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;

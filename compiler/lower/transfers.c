@@ -361,20 +361,8 @@ bool find_places(Sched *s, Places *at) {
 /* ---- the pass ---- */
 
 bool list_transfers(Sched *s) {
-  ChannelModel model = s->opt->model;
   if (s->lowering <= PIPE_CHANNELS)
     return true;
   make_lists(s);
-  if (!prove_lists(s))
-    return false;
-  if (is_default_model(&model))
-    return true;
-  /* What the engines carry out is proved for the weakest model, or there is no program. */
-  s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
-  bool ok = lists_complete(s, s->machine_list, s->opt->model);
-  if (!ok && !s->opt->check_only)
-    return prove_lists(s);
-  s->opt->model = model;
-  s->only_lists = !ok;
   return true;
 }

@@ -5,6 +5,7 @@
 #define PIPEC_TRANSFERS_H
 
 #include "graph.h"
+#include "lower.h"
 
 static inline bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
 static inline bool is_forward(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F; }

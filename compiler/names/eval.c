@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limit.h"
-#include "pipec.h"
+#include "names.h"
 
 static bool overflow(Sched *s, const Expr *e) {
   diag_error(s->diag, DIAG_OVERFLOW, e->at, "'%s' overflows a 64-bit integer", span_text(s, e->at));
@@ -74,10 +73,7 @@ static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
         *value = x;
     }
     return true;
-  default:
-    return s->rules    ? rules_quantity(s, e, value)
-           : s->moment ? limit_quantity(s, e, value)
-                       : quantity(s, e, value);
+  default: BUG_IF(!s->quantity); return s->quantity(s, e, value);
   }
 }
 
@@ -232,4 +228,36 @@ const char *eval_explain(Sched *s, const Expr *e) {
   Explain x = {.n = 0};
   explain(s, e, &x);
   return arena_strndup(s->arena, x.text, x.len);
+}
+
+bool is_given(const Options *o, const Param *p) {
+  for (uint32_t i = 0; i < o->ndefine; i++)
+    if (strcmp(o->define[i].name, p->name) == 0)
+      return true;
+  return false;
+}
+
+bool rank_argument(Sched *s, const Expr *call, int64_t *r) {
+  if (!eval(s, call->args->value, r))
+    return false;
+  if (*r < 0 || *r >= s->nrank) {
+    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
+               "'%s' of rank %lld; the ranks are 0 to %u", call->name, (long long)*r, s->nrank - 1);
+    return false;
+  }
+  return true;
+}
+
+Sched quiet(const Sched *s, Diag *none) {
+  Sched own = *s;
+  diag_init(none, s->arena, NULL);
+  none->source = s->diag->source, none->nsource = s->diag->nsource; /* to quote */
+  own.diag = none;
+  return own;
+}
+
+bool quiet_value(const Sched *s, const Expr *e, int64_t *v) {
+  Diag none;
+  Sched own = quiet(s, &none);
+  return eval(&own, e, v);
 }

@@ -4,48 +4,10 @@
  * options becomes the command line; the rest is as it is written. */
 #include <string.h>
 
-#include "pipec.h"
+#include "names.h"
+#include "base.h"
 
 extern const char errors_md[];
-
-/* Damerau's distance, optimal alignment. */
-unsigned name_distance(const char *a, const char *b) {
-  enum { LONGEST = 40 };
-  size_t n = strlen(a), m = strlen(b);
-  unsigned d[3][LONGEST + 1];
-  if (n > LONGEST || m > LONGEST)
-    return LONGEST;
-  for (size_t j = 0; j <= m; j++)
-    d[0][j] = (unsigned)j;
-  for (size_t i = 1; i <= n; i++) {
-    unsigned *up2 = d[(i + 1) % 3], *up = d[(i + 2) % 3], *row = d[i % 3];
-    row[0] = (unsigned)i;
-    for (size_t j = 1; j <= m; j++) {
-      unsigned best = up[j - 1] + (a[i - 1] != b[j - 1]);
-      best = up[j] + 1 < best ? up[j] + 1 : best;
-      best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && up2[j - 2] + 1 < best)
-        best = up2[j - 2] + 1;
-      row[j] = best;
-    }
-  }
-  return d[n % 3][m];
-}
-
-const char *name_meant(const char *name, const char *(*nth)(int i)) {
-  const char *best = NULL, *d;
-  unsigned least = ~0u;
-  for (int i = 0; (d = nth(i)); i++) {
-    if (!*d)
-      continue;
-    unsigned most = (unsigned)strlen(d) / 3, n = name_distance(name, d);
-    if (n > most && strlen(name) >= 3 && strstr(d, name))
-      n = most;
-    if (n <= most && n < least)
-      least = n, best = d;
-  }
-  return best;
-}
 
 static const char *nth_page(int i) { return i < DIAG_NNAMES ? diag_name((DiagName)i) : NULL; }
 

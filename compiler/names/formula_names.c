@@ -3,7 +3,7 @@
  * there are depends on the line. */
 #include <string.h>
 
-#include "formula.h"
+#include "formula_names.h"
 #include "hints.h"
 
 static const struct {

@@ -3,12 +3,12 @@
  * op that is missing, too much or too early. Linear in the text, but for the library, whose files are read
  * for a schedule that is nowhere else. */
 #include "hints.h"
+#include "base.h"
+#include "names.h"
 
 #include <dirent.h>
 #include <ctype.h>
 #include <string.h>
-
-#include "expand.h"
 
 bool hint_near(const char *a, const char *b) {
   size_t n = strlen(a), m = strlen(b);
@@ -189,41 +189,6 @@ bool hint_weights(Sched *s, const Clause *c, Name name) {
       return true;
     }
   return hint_names(s, c, name);
-}
-
-/* Letters and digits of the last part of a path, in lower case, without its .pipe. */
-static void squeeze(char to[40], const char *path) {
-  const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
-  size_t n = strlen(from), k = 0;
-  n -= n > 5 && strcmp(from + n - 5, ".pipe") == 0 ? 5 : 0;
-  for (size_t i = 0; i < n && k < 39; i++) {
-    char c = from[i] >= 'A' && from[i] <= 'Z' ? (char)(from[i] | 32) : from[i];
-    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
-      to[k++] = c;
-  }
-  to[k] = 0;
-}
-
-const char *hint_file(Sched *s, const char *path) {
-  DIR *dir = s->opt->stdlib && !s->opt->text ? opendir(s->opt->stdlib) : NULL;
-  char want[40], have[40];
-  const char *best = NULL;
-  unsigned least = 2; /* letters that differ, and one more */
-  squeeze(want, path);
-  for (struct dirent *e; dir && (e = readdir(dir));) {
-    size_t n = strlen(e->d_name);
-    if (n < 6 || strcmp(e->d_name + n - 5, ".pipe") != 0)
-      continue;
-    squeeze(have, e->d_name);
-    unsigned far = strlen(want) > 3 ? name_distance(want, have) : strcmp(want, have) != 0;
-    if (far < least && far <= (strlen(want) > 3))
-      least = far, best = arena_strndup(s->arena, e->d_name, n);
-    else if (best && far == least && strcmp(e->d_name, best) < 0)
-      best = arena_strndup(s->arena, e->d_name, n);
-  }
-  if (dir)
-    closedir(dir);
-  return best;
 }
 
 bool hint_library(Sched *s, Name schedule, Span at) {

@@ -17,8 +17,6 @@ bool hint_elsewhere(Sched *s, const Ast *file, const Schedule *sc, const Clause 
 bool hint_names(Sched *s, const Clause *c, Name name); /* a stage or microbatch that c does not name */
 bool hint_weights(Sched *s, const Clause *c, Name name); /* a value in a line of `weights` */
 bool hint_library(Sched *s, Name schedule, Span at);
-/* The file of the library whose name `path` is, but for its folder, case, '_' and '-', or a letter; NULL. */
-const char *hint_file(Sched *s, const char *path);
 bool hint_params(Sched *s, const Schedule *sc);
 
 /* Of the ops at[mb] of a kind ("F", "B", "I", "W") on a stage of rank r so many are missing, from `first`. */

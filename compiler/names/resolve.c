@@ -7,9 +7,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "formula.h"
+#include "base.h"
+#include "formula_names.h"
 #include "hints.h"
 #include "resolve.h"
+
+const char *const cost_key[NENTRIES] = {
+    "F",      "B",    "I",    "W",    "R",       "U",         "FB",          "send",
+    "reduce", "OFF",  "LOAD", "act",  "gout",    "boundary",  "weight",      "grad",
+    "opt",    "work", "edge", "tied", "latency", "bandwidth", "sum_latency", "sum_bandwidth"};
 
 typedef struct File {
   dev_t dev;

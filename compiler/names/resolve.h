@@ -7,6 +7,7 @@
 #ifndef PIPEC_RESOLVE_H
 #define PIPEC_RESOLVE_H
 
+#include "names.h"
 #include "pipec.h"
 
 typedef enum SymKind { SY_NONE, SY_VAR, SY_FN, SY_OPDEF, SY_SCHEDULE, SY_PIPE, SY_BUILTIN } SymKind;

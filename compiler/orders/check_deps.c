@@ -5,8 +5,10 @@
  * stage (expand has refused one that has nothing to apply); U(m) is the update that applies the gradient
  * of m; replicas update equally often, and stages that share weights; the ops of an action do not need one
  * another. Finds the updates of each stage. Requires expand. Linear. */
+#include "base.h"
 #include "graph.h"
 #include "hints.h"
+#include "orders.h"
 #include "plant.h"
 
 /* One message per stage and kind: the first unit that lacks it, and how many do. */

@@ -7,10 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orders.h"
 #include "expand.h"
-#include "limit.h"
+#include "base.h"
 #include "graph.h"
 #include "hints.h"
+#include "limit.h"
+#include "names.h"
 
 /* ---- ops ---- */
 
@@ -618,9 +621,46 @@ static bool run_orders(Ex *x) {
   return insert_recompute(x);
 }
 
+/* ---- tune ---- */
+
+const Clause *find_tune(const Schedule *sc) {
+  for (; sc; sc = sc->base_def)
+    for (const Clause *c = sc->clauses; c; c = c->next)
+      if (c->kind == CL_TUNE)
+        return c;
+  return NULL;
+}
+
+bool bind_tune(Sched *s, const Clause *c, const Clause *chosen) {
+  if (!c->var)
+    return true;
+  enum { MAX_VALUES = 1000 };
+  int64_t lo, hi, step;
+  if (!eval_range(s, &c->range, &lo, &hi, &step))
+    return false;
+  int64_t left = step > 0 ? (lo < hi) : (lo > hi), v = lo;
+  uint32_t n = 0;
+  for (; left && n <= MAX_VALUES; n++) {
+    if (c == chosen && n == s->tune_at)
+      s->env[c->slot] = v;
+    left = !__builtin_add_overflow(v, step, &v) && (step > 0 ? v < hi : v > hi);
+  }
+  if (n == 0 || n > MAX_VALUES) {
+    Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
+    diag_error(s->diag, DIAG_RANGE, at, "'tune %s' goes over %s values; 1 to %d are possible",
+               c->var, n == 0 ? "no" : "too many", MAX_VALUES);
+    return false;
+  }
+  if (c == chosen)
+    s->ntune = n;
+  else
+    s->env[c->slot] = lo;
+  return true;
+}
+
 /* ---- the pass ---- */
 
-static bool expand_once(Sched *s) {
+bool expand(Sched *s) {
   Ex x = {.s = s, .scratch = {.oom = s->arena->oom}};
   const Clause *chosen = find_tune(s->def);
   s->name = s->def->name;
@@ -659,9 +699,4 @@ static bool expand_once(Sched *s) {
             run_orders(&x) && ops_fit(s) && find_limits(s);
   arena_free(&x.scratch);
   return ok;
-}
-
-bool expand(Sched *s) {
-  const Clause *c = find_tune(s->def);
-  return c ? tune(s, c, expand_once) : expand_once(s);
 }

@@ -6,6 +6,7 @@
  * iterations in which something was dropped (lang/spec.md 5.2). */
 #include "expand.h"
 #include "hints.h"
+#include "names.h"
 
 /* Does the pipe of an op follow from the index of the kernel, by its parameters, too? */
 static bool pipe_depends(const OpRef *o, const OpRef *op) {

@@ -4,6 +4,9 @@
  * moves ops (justify.c). Cost of a proof: the ops and copies of a rank times its rows times its
  * stages. */
 #include "limit.h"
+#include "base.h"
+#include "stages.h"
+#include "orders.h"
 
 #include <string.h>
 
@@ -472,13 +475,14 @@ static void report_sides(Sched *s, const Walk *w) {
   int64_t a = 0, b = 0;
   if (l->clause->var)
     s->env[l->clause->slot] = l->index;
-  s->moment = w->moment;
+  bool (*const outer)(Sched *, const Expr *, int64_t *) = s->quantity;
+  s->moment = w->moment, s->quantity = limit_quantity;
   bool known = eval(s, e->a, &a) && eval(s, e->b, &b);
   BUG_IF(!known); /* find_row has had the same numbers */
   diag_error(s->diag, DIAG_OVER_LIMIT, l->at, "limit not kept: %lld %s %lld is false at %s",
              (long long)a, sign[e->kind - EX_LT], (long long)b, op_text(s, w->op));
   diag_note(s->diag, NO_SPAN, "with %s", eval_explain(s, e));
-  s->moment = NULL;
+  s->moment = NULL, s->quantity = outer;
 }
 
 static void report(Sched *s, const Walk *w) {

@@ -4,13 +4,7 @@
  * been played. So a W of such an I names its microbatch, and so does every W in the text of `clock`
  * and `rules`. Linear in the ops of the rank. */
 #include "expand.h"
-
-void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list) {
-  const char *text = span_text(s, w->at);
-  diag_error(s->diag, DIAG_REMOVED, at, "'%s' in '%s %s' does not say which microbatch it is of",
-             text, list->kind == ST_CLOCK ? "clock" : "rules", list->name);
-  diag_help(s->diag, "write the index: %s(m)", text);
-}
+#include "names.h"
 
 /* The first row at or after `i` with an I of that stage (NONE: of any) that waits; s->nop if there
  * is none. */

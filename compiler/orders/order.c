@@ -14,9 +14,10 @@
  * in order: what an op will touch is fetched a few ops before. */
 #include <string.h>
 
+#include "base.h"
 #include "graph.h"
+#include "orders.h"
 #include "plant.h"
-#include "stall_picture.h"
 
 /* Of a chain of rows: the only row whose tensor o reads, that reads o's; NONE. */
 static inline uint32_t chain_from(const Sched *s, const Op *o) {
@@ -403,7 +404,9 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
                        "take the one that is waited for out of it");
   else if (norder <= 2) /* all else is what ops need */
     diag_help(s->diag, "%s", change);
-  draw_orders(s, end, head, hop, best_len);
+  Stall *stall = NEW(s->arena, Stall);
+  *stall = (Stall){"deadlock", hop, best_len, NULL, end, head};
+  s->stall = stall;
 }
 
 /* Do ops of no time pass on what they get? Then transfers at one time may need each other. */

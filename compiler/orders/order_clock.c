@@ -13,6 +13,7 @@
 
 #include "expand.h"
 #include "hints.h"
+#include "names.h"
 
 void no_ticks(Ex *x) {
   diag_note(x->s->diag, x->in_use->at->at, "'%s' is used here", x->in_use->at->name);

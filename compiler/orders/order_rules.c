@@ -4,11 +4,13 @@
  * Linear, but for the play. */
 #include <string.h>
 
+#include "base.h"
 #include "graph.h"
-#include "rest_of_m.h"
+#include "names.h"
+#include "orders.h"
 #include "rules.h"
 #include "rules_of_m.h"
-#include "weights.h"
+#include "weight_lines.h"
 
 /* ---- listing ---- */
 
@@ -642,12 +644,13 @@ bool play_rules(Ex *x) {
   find_needs(&q);
   for (uint32_t r = 0; r < s->nrank; r++)
     q.next[r] = q.begun[r] = s->rank_op0[r], q.awaited[r].cand = NONE;
-  s->rules = &q;
+  bool (*const outer)(Sched *, const Expr *, int64_t *) = s->quantity;
+  s->rules = &q, s->quantity = rules_quantity;
   bool ok = find_rounds(&q);
   if (ok && s->opt->keep_play && s->ncopy == 0)
     rules_begin_play(&q);
   ok = ok && rules_run(&q) && report_starved(&q);
-  s->rules = NULL;
+  s->rules = NULL, s->quantity = outer;
   if (ok) {
     append_rests(&q);
     reorder(&q);

@@ -4,56 +4,11 @@
  * the number of those that come after it. An action has at most MAX_TOGETHER ops, so all is linear. */
 #include <string.h>
 
+#include "base.h"
 #include "expand.h"
 #include "graph.h"
-
-static const char *const send_name[] = {
-    [SEND_END] = "end", [SEND_EAGER] = "eager", [SEND_NEXT] = "next"};
-
-/* ---- for resolve ---- */
-
-static void only_ops(Sched *s, const Stmt *b, const Stmt *list) {
-  for (; b; b = b->next)
-    if (b->kind == ST_DO || b->kind == ST_IF) {
-      only_ops(s, b->body, list);
-      only_ops(s, b->orelse, list);
-    } else if (b->kind == ST_OP && b->value && list) {
-      bool clock = list->kind == ST_CLOCK;
-      diag_error(s->diag, DIAG_CLAUSE, b->value->at, "the ops of an action have one %s",
-                 clock ? "time stamp" : "priority");
-      diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e");
-    } else if (b->kind == ST_OP && b->cond && list && list->kind == ST_RULES) {
-      diag_error(s->diag, DIAG_CLAUSE, b->cond->at, "the ops of an action have one condition");
-      diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e when ...");
-    } else if (b->kind != ST_OP && b->kind != ST_LET && b->kind != ST_OPDEF && b->kind != ST_FN) {
-      diag_error(s->diag, DIAG_CLAUSE, b->at,
-                 "only ops, do, if, let, op and fn stand in an overlap");
-      diag_help(s->diag, b->kind == ST_OVERLAP ? "its ops are one action already"
-                                               : "put the overlap into this statement instead");
-    }
-}
-
-void overlap_shape(Sched *s, const Stmt *t, const Stmt *list) {
-  bool clock = list && list->kind == ST_CLOCK;
-  if (clock && !t->value) {
-    diag_error(s->diag, DIAG_CLAUSE, t->at, "an overlap in 'clock %s' needs a time stamp",
-               list->name);
-    diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e");
-  } else if (!list && t->value) {
-    diag_error(s->diag, DIAG_CLAUSE, t->value->at, "a time stamp outside of 'clock'");
-  }
-  if (t->cond && (!list || clock))
-    diag_error(s->diag, DIAG_CLAUSE, t->cond->at,
-               "'when' is a condition of 'rules'; here use 'if'");
-  only_ops(s, t->body, list);
-}
-
-void send_shape(Sched *s, const Clause *c) {
-  for (int k = 0; k < 3; k++)
-    if (strcmp(c->name, send_name[k]) == 0)
-      return;
-  diag_error(s->diag, DIAG_CLAUSE, c->name_at, "'send %s': it is end, eager or next", c->name);
-}
+#include "names.h"
+#include "orders.h"
 
 /* ---- for expand ---- */
 
@@ -100,12 +55,12 @@ bool find_send(Ex *x) {
   if (!find_only(x, CL_SEND, "send", &c))
     return false;
   for (int k = 0; c && k < 3; k++)
-    if (strcmp(c->name, send_name[k]) == 0)
+    if (strcmp(c->name, send_names[k]) == 0)
       x->s->send = (SendPolicy)k;
   return true;
 }
 
-const char *send_text(const Sched *s) { return send_name[s->send]; }
+const char *send_text(const Sched *s) { return send_names[s->send]; }
 
 /* ---- for all who come later ---- */
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Adds one op to the order of a rank, and refuses what is there twice or what its pipe does not have.
  * Part of expand. Constant time. */
+#include "base.h"
 #include "expand.h"
 #include "hints.h"
+#include "names.h"
 
 uint32_t op_site(Sched *s, const OpRef *o) {
   if (!o->place) {
@@ -28,13 +30,6 @@ static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   diag_note(s->diag, s->site[s->op[old].site], "%s is here first", op_text(s, old));
   hint_twice(s, x->rank, x->use, kind, old);
   return false;
-}
-
-uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
-  return kind == PIPE_F   ? &s->at_f[cell]
-         : kind == PIPE_W ? &s->at_w[cell]
-         : kind == PIPE_R ? &s->at_r[cell]
-                          : &s->at_b[cell];
 }
 
 static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb) {

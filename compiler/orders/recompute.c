@@ -4,7 +4,9 @@
  * reads their stashes, the R of a slice behind them or the first backward. Part of expand; the orders are complete, those of `rules` included. Linear. */
 #include <string.h>
 
+#include "base.h"
 #include "expand.h"
+#include "names.h"
 
 static bool wanted(Sched *s, const Clause *c, const Op *o, bool *yes) {
   const PipeStage *st = &s->stage[o->stage];

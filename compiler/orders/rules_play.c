@@ -24,6 +24,8 @@
 #include <string.h>
 
 #include "graph.h"
+#include "names.h"
+#include "orders.h"
 #include "rules.h"
 #include "rules_of_m.h"
 

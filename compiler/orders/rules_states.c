@@ -15,6 +15,7 @@
  * What has run does not matter otherwise. Copies are not in it: an order that has them is not played for this. */
 #include <string.h>
 
+#include "orders.h"
 #include "plant.h"
 #include "rules.h"
 #include "rules_of_m.h"

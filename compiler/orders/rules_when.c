@@ -3,9 +3,10 @@
  * put; the play evaluates that. Linear in the text of the condition. */
 #include <string.h>
 
+#include "orders.h"
 #include "expand.h"
 #include "limit.h"
-#include "rest_of_m.h"
+#include "names.h"
 #include "rules.h"
 
 static bool no_chunk(Sched *s, uint32_t rank, const Expr *chunk, int64_t c, uint32_t n) {

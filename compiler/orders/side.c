@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Side operations: what `side` clauses declare (lang/spec.md 5.12), one after the other, on finished
- * orders.
+ * orders. Their words are checked by names/shapes.c, their instructions made by lower/side_streams.c.
  *
- *   side_shape   (resolve) the words of a clause
  *   find_sides   (expand) which clauses count, what each costs on each stage: Sched.side
  *   sides        (pass, requires check_deps) who is attached to which op: Sched.side_use. Those of the
  *                compute stream become ops of Sched.op. Of a JSON file that is so already
@@ -16,73 +15,10 @@
  * Sorts of the side ops of a rank apart, linear in ops times clauses. */
 #include <string.h>
 
+#include "base.h"
 #include "expand.h"
-#include "graph.h"
-
-/* ---- for resolve ---- */
-
-typedef struct Stream {
-  const char *name;
-  uint8_t op;
-} Stream;
-static const Stream streams[] = {
-    {"compute", PIPE_SIDE}, {"comm", PIPE_SIDE_COMM}, {"copy", PIPE_SIDE_COPY}};
-
-enum { LAST_ANCHOR = PIPE_U };
-
-static void anchor_shape(Sched *s, const Clause *c, Anchor *a) {
-  if (!a->name)
-    return;
-  for (a->op = 0; a->op <= LAST_ANCHOR; a->op++)
-    if (strcmp(pipe_op_info[a->op].text, a->name) == 0)
-      break;
-  if (a->op > LAST_ANCHOR) {
-    diag_error(s->diag, DIAG_SIDE, a->at, "'%s' is no op that '%s' can be attached to", a->name,
-               c->name);
-    diag_help(s->diag, "the ops are F B I W R U; B is the backward, whole or split");
-  } else if (a->op == PIPE_U && c->mb_var && (a == &c->side->after || !c->side->after.name)) {
-    diag_error(s->diag, DIAG_SIDE, a->at, "'%s' depends on the microbatch, but U has none",
-               c->name);
-    diag_help(s->diag, "write 'side %s(%s)'", c->name, c->var);
-  }
-}
-
-void side_shape(Sched *s, const Clause *c) {
-  Side *side = c->side;
-  for (int k = 0; k < PIPE_NOPS; k++)
-    if (strcmp(pipe_op_info[k].text, c->name) == 0)
-      diag_error(s->diag, DIAG_SIDE, c->name_at, "'%s' is the name of an op of the language",
-                 c->name);
-  if (strlen(c->name) > LONGEST_SIDE_NAME)
-    diag_error(s->diag, DIAG_SIDE, c->name_at, "'%s' is longer than %d letters", c->name,
-               LONGEST_SIDE_NAME);
-  if (!side->stream)
-    return; /* a syntax error */
-  size_t k = 0;
-  while (k < sizeof streams / sizeof *streams && strcmp(streams[k].name, side->stream) != 0)
-    k++;
-  if (k == sizeof streams / sizeof *streams)
-    diag_error(s->diag, DIAG_SIDE, side->stream_at,
-               "'%s' is no stream: it is compute, comm or copy", side->stream);
-  else
-    side->op = streams[k].op;
-  if (!side->after.name && !side->before.name) {
-    diag_error(s->diag, DIAG_SIDE, c->at, "'%s' is attached to no op", c->name);
-    diag_help(s->diag, "write 'before OP', 'latest before OP' or 'after OP' behind the stream");
-  }
-  anchor_shape(s, c, &side->after);
-  anchor_shape(s, c, &side->before);
-  for (const Entry *e = c->entries, *f; e; e = e->next) {
-    if (strcmp(e->key, "cost") != 0 && strcmp(e->key, "memory") != 0) {
-      diag_error(s->diag, DIAG_UNKNOWN_NAME, e->key_at, "unknown key '%s'", e->key);
-      diag_help(s->diag, "the keys of a side op are cost and memory");
-    }
-    for (f = c->entries; f != e && strcmp(f->key, e->key) != 0;)
-      f = f->next;
-    if (f != e)
-      diag_error(s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
-  }
-}
+#include "names.h"
+#include "orders.h"
 
 /* ---- for expand ---- */
 
@@ -560,81 +496,4 @@ bool side_buffers(Sched *s) {
       s->side_buffers[r][k] = pools.at[k].b;
   }
   return true;
-}
-
-/* ---- streams ---- */
-
-PipeInstr side_instr(const Sched *s, const SideUse *u) {
-  PipeInstr c = pipe_instr((PipeOp)u->kind, u->stage, u->mb);
-  c.phase = u->phase;
-  c.site = s->side_site0 + u->decl;
-  c.side = u->row;
-  return c;
-}
-
-/* c, of rank r as u is, starts once u has ended. */
-static void wait_for(Sched *s, uint32_t r, PipeInstr *c, const SideUse *u) {
-  PipeOn on = stream_of(u), own = (PipeOn)pipe_op_info[c->op].stream;
-  if (on == own)
-    return;
-  if (on == PIPE_COMM) {
-    need_comm(s, r, c, u->pos);
-    return;
-  }
-  uint32_t *wait = on == PIPE_COPY ? &c->wait_copy : &c->wait;
-  if (u->pos > *wait)
-    *wait = u->pos;
-}
-
-void side_waits(Sched *s) {
-  for (uint32_t r = 0; r < s->nrank && s->nside_use; r++) {
-    Streams *t = &s->stream[r];
-    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
-      SideUse *u = &s->side_use[i];
-      if (u->kind == PIPE_SIDE)
-        u->pos = u->op - s->rank_op0[r] + 1;
-    }
-    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
-      SideUse *u = &s->side_use[i];
-      PipeInstr *c = side_at(s, u);
-      for (int k = 0; k < 2; k++)
-        for (int x = 0; x < PIPE_NSTREAMS; x++)
-          if (u->dep[k][x] != NONE)
-            wait_for(s, r, c, &s->side_use[u->dep[k][x]]);
-      if (u->user != NONE)
-        wait_for(s, r, &t->compute[u->user - s->rank_op0[r]], u);
-    }
-  }
-}
-
-/* The instruction of a side op; pos is known. */
-PipeInstr *side_at(const Sched *s, const SideUse *u) {
-  const Streams *t = &s->stream[s->stage[u->stage].rank];
-  return &(u->kind == PIPE_SIDE        ? t->compute
-           : u->kind == PIPE_SIDE_COMM ? t->comm
-                                       : t->copy)[u->pos - 1];
-}
-
-void side_slots(Sched *s, uint32_t r) {
-  uint32_t n = s->nrank_slot[r];
-  for (uint32_t k = 0; s->nside_use && k < s->nside_buffers[r]; k++) {
-    SideBuffers *b = &s->side_buffers[r][k];
-    b->first = n;
-    n += b->count;
-    s->pool[r][s->npool[r]++] = (PipePool){.cls = PIPE_BUFFER,
-                                           .stage = b->stage,
-                                           .first = b->first,
-                                           .count = b->count,
-                                           .bytes = b->bytes};
-  }
-  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
-       i++) {
-    const SideUse *u = &s->side_use[i];
-    PipeInstr *c = side_at(s, u);
-    if (u->out != NONE)
-      c->taken = s->side_buffers[r][u->out_pool].first + u->out;
-    if (u->in != NONE)
-      c->given = s->side_buffers[r][u->in_pool].first + u->in;
-  }
-  s->nrank_slot[r] = n;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "expand.h"
+#include "names.h"
 
 enum { MAX_USES = 64 };        /* inside one another */
 enum { MAX_PLACES = 1 << 28 }; /* of stages and microbatches */

@@ -18,9 +18,10 @@
  * transfers that pipec derives. */
 #include <string.h>
 
-#include "lists_of_m.h"
+#include "again.h"
+#include "base.h"
 #include "plant.h"
-#include "stall_picture.h"
+#include "prove.h"
 #include "transfers.h"
 
 /* ---- the model ---- */
@@ -45,10 +46,6 @@ const char *buffer_text(Sched *s, uint64_t buffer) {
                       buffer == 1 ? "" : "s");
 }
 
-bool is_default_model(const ChannelModel *m) {
-  return m->channels == CHANNELS_RANK && m->buffer == 0;
-}
-
 /* ---- lists for the machine ---- */
 
 static uint64_t message_bytes(const Sched *s, const PipeInstr *in) {
@@ -58,59 +55,11 @@ static uint64_t message_bytes(const Sched *s, const PipeInstr *in) {
   return s->stage[is_forward(in) ? from : s->stage[from].prev].boundary_bytes;
 }
 
-/* A set of ranks that add something up: its members and what they are for. */
-typedef struct Members {
-  uint32_t *rank, n, sum; /* rank: ascending, each once; sum: stage of the model, or nmodel + tie */
-} Members;
-
-static int by_number(const void *a, const void *b) {
-  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  return x < y ? -1 : x > y;
-}
-
-static int by_members(const void *a, const void *b) {
-  const Members *x = a, *y = b;
-  if (x->n != y->n)
-    return x->n < y->n ? -1 : 1;
-  int by = memcmp(x->rank, y->rank, x->n * sizeof *x->rank);
-  return by ? by : x->sum < y->sum ? -1 : x->sum > y->sum;
-}
-
-static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t nrow) {
-  Members m = {arena_alloc(s->arena, nrow * sizeof *m.rank + 1), 0, sum};
-  for (uint32_t i = 0; i < nrow; i++)
-    m.rank[i] = s->stage[row[i]].rank;
-  qsort(m.rank, nrow, sizeof *m.rank, by_number);
-  for (uint32_t i = 0; i < nrow; i++)
-    if (i == 0 || m.rank[i] != m.rank[m.n - 1])
-      m.rank[m.n++] = m.rank[i];
-  return m;
-}
-
-/* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have one. */
-void find_communicators(Sched *s) {
-  if (s->comm_of) /* for the channels, already */
-    return;
-  uint32_t n = 0, nsum = s->nmodel + s->ntie,
-           *row = arena_alloc(s->arena, s->nstage * sizeof *row + 1);
-  Members *m = arena_alloc(s->arena, nsum * sizeof *m + 1);
-  s->comm_of = arena_alloc(s->arena, nsum * sizeof *s->comm_of + 1);
-  for (uint32_t i = 0; i < s->nmodel; i++) {
-    uint32_t k = 0, q = i;
-    do
-      row[k++] = q;
-    while ((q = s->stage[q].replica) != i);
-    m[n++] = members_of(s, i, row, k);
-  }
-  for (uint32_t i = 0; i < s->ntie; i++)
-    m[n++] = members_of(s, s->nmodel + i, &s->tie_row[s->tie_row0[i]],
-                        s->tie_row0[i + 1] - s->tie_row0[i]);
-  qsort(m, n, sizeof *m, by_members);
-  for (uint32_t i = 0, c = 0; i < n; i++) {
-    c += i > 0 &&
-         (m[i].n != m[i - 1].n || memcmp(m[i].rank, m[i - 1].rank, m[i].n * sizeof *m->rank));
-    s->comm_of[m[i].sum] = PLANTED(COMMUNICATOR) ? i : c;
-  }
+static void keep_stall(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop,
+                       const char *what) {
+  Stall *stall = NEW(s->arena, Stall);
+  *stall = (Stall){what, hop, nhop, list, NULL, NULL};
+  s->stall = stall;
 }
 
 static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
@@ -468,7 +417,7 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
   }
   if (!got->shortest)
     diag_note(s->diag, NO_SPAN, "there may be a shorter circle: the search for it was cut short");
-  draw_lists(s, list, hop, got->nhop, "deadlock");
+  keep_stall(s, list, hop, got->nhop, "deadlock");
 }
 
 /* Position among the transfers of its directed pair, from 1. */
@@ -494,13 +443,14 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
   else
     diag_note(s->diag, s->site[on->site], "both are number %u from rank %u to rank %u",
               number_of(list, h->at), from, to);
-  StallHop hop[2] = {{h->at.rank, h->at.index, h->on.index, NULL},
-                     {h->on.rank, h->on.index, h->at.index, NULL}};
+  StallHop *hop = NEW_ARRAY(s->arena, StallHop, 2);
+  hop[0] = (StallHop){h->at.rank, h->at.index, h->on.index, NULL};
+  hop[1] = (StallHop){h->on.rank, h->on.index, h->at.index, NULL};
   for (int k = 0; k < 2; k++)
     hop[k].text = arena_printf(s->arena, "%s on rank %u meets %s on rank %u",
                                list_op_text(s, k ? on : at), hop[k].rank,
                                list_op_text(s, k ? at : on), hop[!k].rank);
-  draw_lists(s, list, hop, 2, "what meets is not one tensor");
+  keep_stall(s, list, hop, 2, "what meets is not one tensor");
 }
 
 /* With opt->verify what the machine says is verified. */
@@ -634,6 +584,24 @@ bool prove_lists(Sched *s) {
     return judge(s, s->machine_list);
   find_communicators(s);
   return has_sizes(s) && find_places(s, &where) && judge(s, lists_of_text(s, &where));
+}
+
+bool prove_transfers(Sched *s) {
+  ChannelModel model = s->opt->model;
+  if (!s->lists)
+    return true;
+  if (!prove_lists(s))
+    return false;
+  if (is_default_model(&model))
+    return true;
+  /* What the engines carry out is proved for the weakest model, or there is no program. */
+  s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
+  bool ok = lists_complete(s, s->machine_list, s->opt->model);
+  if (!ok && !s->opt->check_only)
+    return prove_lists(s);
+  s->opt->model = model;
+  s->only_lists = !ok;
+  return true;
 }
 
 bool check_channels(Sched *s) {

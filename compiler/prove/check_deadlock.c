@@ -10,7 +10,10 @@
 #include <string.h>
 
 #include "graph.h"
+#include "lower.h"
 #include "plant.h"
+#include "prove.h"
+#include "timing.h"
 
 typedef struct Hop {
   uint32_t rank;

@@ -3,6 +3,7 @@
  * all the matching there is under FIFO channels without tags (NCCL). Requires prog; reads only its
  * tables. Linear, once over the program: on each pair the SENDs have numbers, and the RECVs, in their order; the two
  * ends of every tensor have the same, and no tensor has a third end. Only a message sorts the ends by pair. */
+#include "prove.h"
 #include "plant.h"
 #include "transfers.h"
 

@@ -5,7 +5,8 @@
  * receive may land any time its slot is free). Every buffer is rounded up to 64 bytes. Linear in pools. */
 #include <string.h>
 
-#include "pipec.h"
+#include "prove.h"
+#include "base.h"
 #include "plant.h"
 
 static void sum_rank(Sched *s, uint32_t r) {

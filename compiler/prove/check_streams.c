@@ -14,7 +14,7 @@
  * (note [clocks]). Linear in instructions, their tensors and waits, times streams, which channels may make many. */
 #include <string.h>
 
-#include "graph.h"
+#include "prove.h"
 #include "plant.h"
 #include "streams.h"
 

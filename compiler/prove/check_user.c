@@ -4,9 +4,13 @@
  * distinct set of costs (kept), so a check over all ranks stays linear. */
 #include <string.h>
 
-#include "graph.h"
+#include "base.h"
 #include "limit.h"
+#include "stages.h"
+#include "orders.h"
 #include "plant.h"
+#include "prove.h"
+#include "timing.h"
 
 typedef struct Played { /* one set of uniform costs, already played */
   struct Played *next;
@@ -92,17 +96,6 @@ static int64_t all_versions(const Sched *s) {
   for (uint32_t st = 0; st < s->nstage; st++)
     n += s->nversion ? s->nversion[st] : 1;
   return n;
-}
-
-bool rank_argument(Sched *s, const Expr *call, int64_t *r) {
-  if (!eval(s, call->args->value, r))
-    return false;
-  if (*r < 0 || *r >= s->nrank) {
-    diag_error(s->diag, DIAG_RANGE, call->args->value->at,
-               "'%s' of rank %lld; the ranks are 0 to %u", call->name, (long long)*r, s->nrank - 1);
-    return false;
-  }
-  return true;
 }
 
 bool quantity(Sched *s, const Expr *call, int64_t *value) {

@@ -4,39 +4,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "report.h"
+#include "base.h"
 #include "graph.h"
 #include "limit.h"
-
-const char *op_text(Sched *s, uint32_t op) {
-  char buf[OP_TEXT];
-  const Op *o = &s->op[op];
-  int n = o->kind == PIPE_SIDE ? pipe_side_text(buf, s->side_decl[o->site - s->side_site0]->name,
-                                                o->stage, o->mb, s->slices)
-                               : pipe_unit_text(buf, (PipeOp)o->kind, o->stage, o->mb, s->slices);
-  return arena_strndup(s->arena, buf, (size_t)n);
-}
-
-const char *bytes_text(Sched *s, uint64_t bytes) {
-  static const char *const unit[2][6] = {{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"},
-                                         {"kB", "MB", "GB", "TB", "PB", "EB"}};
-  uint32_t by = s->opt->decimal ? 1000 : 1024;
-  if (bytes < by)
-    return arena_printf(s->arena, "%" PRIu64 " B", bytes);
-  double v = (double)bytes / by;
-  int u = 0;
-  while (v >= by && u < 5)
-    v /= by, u++;
-  return arena_printf(s->arena, "%.1f %s", v, unit[s->opt->decimal][u]);
-}
-
-const char *escaped(Sched *s, EscapeFor to, const char *text) {
-  size_t room = strlen(text) * (ESCAPE_ROOM - 1) + 1;
-  char *out = arena_alloc(s->arena, room);
-  escape_text(out, room, to, text);
-  return out;
-}
-
-const char *printable(Sched *s, const char *text) { return escaped(s, ESCAPE_TERMINAL, text); }
+#include "orders.h"
 
 void dump_ops(Sched *s, FILE *f) {
   fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u", printable(s, s->name),

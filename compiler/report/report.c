@@ -3,23 +3,15 @@
 #include <ctype.h>
 #include <inttypes.h>
 
+#include "base.h"
 #include "lists_of_m.h"
 #include "looped.h"
+#include "names.h"
+#include "prove.h"
+#include "report.h"
+#include "timing.h"
 
 enum { ROWS = 8 }; /* of clauses of one kind; the report names how many more there are */
-
-const char *time_text(Sched *s, uint64_t t) {
-  if (!s->timed)
-    return arena_printf(s->arena, "%" PRIu64, t);
-  static const struct {
-    uint64_t ns;
-    const char *unit;
-  } unit[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}};
-  for (int i = 0; i < 3; i++)
-    if (t >= unit[i].ns)
-      return arena_printf(s->arena, "%.3f %s", (double)t / (double)unit[i].ns, unit[i].unit);
-  return arena_printf(s->arena, "%" PRIu64 " ns", t);
-}
 
 double bubble_percent(const Sched *s, uint64_t makespan) {
   double all = (double)makespan * s->nrank;
@@ -186,10 +178,6 @@ static void report_looped(Sched *s, FILE *f) {
   uint64_t per = (uint64_t)c->nmb.by / s->slices;
   fprintf(f, "steady    %s for %s\n", time_text(s, (uint64_t)c->makespan.by),
           per == 1 ? "each microbatch" : arena_printf(s->arena, "%" PRIu64 " microbatches", per));
-}
-
-bool is_proved_for_all(const Sched *s) {
-  return s->all_m.proved && (s->all_m.from <= 1 || s->all_m.below == s->all_m.from);
 }
 
 static void report_all(Sched *s, FILE *f) {

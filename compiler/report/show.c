@@ -16,7 +16,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "pipec.h"
+#include "base.h"
+#include "report.h"
+#include "timing.h"
 
 enum { SHADES = 4, MOST_RANKS = 64, WIDEST = 1000, LEFT = 8, RIGHT = 20, LEAST = 12 };
 

@@ -19,9 +19,12 @@
  * more ranks there are, so no try begins once passes have looked at n log n of them, times a constant. */
 #include <string.h>
 
+#include "base.h"
 #include "graph.h"
 #include "justify.h"
 #include "limit.h"
+#include "orders.h"
+#include "timing.h"
 
 enum {
   IDLE = 4,         /* after so many tries without gain the best order is left */

@@ -11,21 +11,17 @@
  * Cost: that of expand, check_deps and justify for each value; all of them stay in the arena. */
 #include <string.h>
 
+#include "search.h"
+#include "again.h"
+#include "base.h"
 #include "expand.h"
 #include "limit.h"
-#include "lists_of_m.h"
+#include "names.h"
+#include "orders.h"
 
 #define WITHOUT_TRIES "leave out 'tries'; the values of 'tune' are compared all the same"
 
-enum { MAX_VALUES = 1000, MAX_TRIES = 1000, FIRST_TRIES = 3 };
-
-const Clause *find_tune(const Schedule *sc) {
-  for (; sc; sc = sc->base_def)
-    for (const Clause *c = sc->clauses; c; c = c->next)
-      if (c->kind == CL_TUNE)
-        return c;
-  return NULL;
-}
+enum { MAX_TRIES = 1000, FIRST_TRIES = 3 };
 
 static bool is_only(Sched *s, const Clause *c) {
   for (const Clause *d = c->next; d; d = d->next)
@@ -34,32 +30,6 @@ static bool is_only(Sched *s, const Clause *c) {
       diag_note(s->diag, c->at, "the first one");
       return false;
     }
-  return true;
-}
-
-bool bind_tune(Sched *s, const Clause *c, const Clause *chosen) {
-  if (!c->var)
-    return true;
-  int64_t lo, hi, step;
-  if (!eval_range(s, &c->range, &lo, &hi, &step))
-    return false;
-  int64_t left = step > 0 ? (lo < hi) : (lo > hi), v = lo;
-  uint32_t n = 0;
-  for (; left && n <= MAX_VALUES; n++) {
-    if (c == chosen && n == s->tune_at)
-      s->env[c->slot] = v;
-    left = !__builtin_add_overflow(v, step, &v) && (step > 0 ? v < hi : v > hi);
-  }
-  if (n == 0 || n > MAX_VALUES) {
-    Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
-    diag_error(s->diag, DIAG_RANGE, at, "'tune %s' goes over %s values; 1 to %d are possible",
-               c->var, n == 0 ? "no" : "too many", MAX_VALUES);
-    return false;
-  }
-  if (c == chosen)
-    s->ntune = n;
-  else
-    s->env[c->slot] = lo;
   return true;
 }
 
@@ -132,12 +102,12 @@ static bool improve(Sched *s, bool first, int64_t *value) {
 
 /* The schedule for value number `at`. *value: what it is worth; *whole: it is complete and can run,
  * else later passes report it. */
-static bool try_value(Sched *s, uint32_t at, bool (*once)(Sched *), int64_t *value, bool *whole) {
+static bool try_value(Sched *s, uint32_t at, int64_t *value, bool *whole) {
   s->tune_at = at;
   s->ntune = 1;
   s->tune_tries = s->tune_idle = 0;
   *whole = false;
-  if (!once(s))
+  if (!expand(s))
     return false;
   Diag said = *s->diag;
   s->diag->out = NULL;
@@ -152,7 +122,7 @@ static bool try_value(Sched *s, uint32_t at, bool (*once)(Sched *), int64_t *val
   return improve(s, true, value);
 }
 
-bool tune(Sched *s, const Clause *c, bool (*once)(Sched *)) {
+static bool tune(Sched *s, const Clause *c) {
   if (!is_only(s, c))
     return false;
   s->tuned = c;
@@ -162,17 +132,17 @@ bool tune(Sched *s, const Clause *c, bool (*once)(Sched *)) {
                  worth_emitted(s, false, &of[0]) && of[0] < of[1];
   if (s->tune_kept || s->opt->tune == TUNE_NONE) {
     s->tune_at = 0;
-    return once(s);
+    return expand(s);
   }
   Sched before = *s, best = *s;
   int64_t value, least = 0, *env = arena_alloc(s->arena, s->nslot * sizeof *env + 1);
   bool found = false, warned = false, whole;
   if (!c->var)
-    return try_value(s, 0, once, &value, &whole) && (!whole || improve(s, false, &value));
+    return try_value(s, 0, &value, &whole) && (!whole || improve(s, false, &value));
   for (uint32_t i = 0, n = 1; i < n; i++) {
     Diag said = *s->diag;
     s->diag->out = NULL;
-    bool ok = try_value(s, i, once, &value, &whole) && whole;
+    bool ok = try_value(s, i, &value, &whole) && whole;
     bool warns = s->diag->warnings > said.warnings;
     *s->diag = said;
     n = s->ntune;
@@ -180,7 +150,7 @@ bool tune(Sched *s, const Clause *c, bool (*once)(Sched *)) {
       found = true, warned = warns, least = value, best = *s;
       memcpy(env, s->env, s->nslot * sizeof *env);
     }
-    /* Places in the text are numbered once, whichever order they were first met in. */
+    /* Places in the text are numbered whichever order they were first met in. */
     before.site = best.site = s->site;
     before.nsite = best.nsite = s->nsite;
     before.capsite = best.capsite = s->capsite;
@@ -190,9 +160,14 @@ bool tune(Sched *s, const Clause *c, bool (*once)(Sched *)) {
   if (!found || warned) {
     uint32_t at = found ? best.tune_at : 0;
     *s = before;
-    return try_value(s, at, once, &value, &whole) && (!whole || improve(s, false, &value));
+    return try_value(s, at, &value, &whole) && (!whole || improve(s, false, &value));
   }
   *s = best;
   memcpy(s->env, env, s->nslot * sizeof *env);
   return improve(s, false, &value);
+}
+
+bool expand_best(Sched *s) {
+  const Clause *c = find_tune(s->def);
+  return c ? tune(s, c) : expand(s);
 }

@@ -10,12 +10,15 @@
  * Ops with equal terms share a row. An op whose line does not mention the microbatch has the row of the op of
  * its stage before it, if the numbers of the op are the same. */
 #include "formula.h"
+#include "base.h"
+#include "names.h"
+#include "orders.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "evaluate.h"
-#include "weights.h"
+#include "weight_lines.h"
 
 /* What the names stand for at one op. */
 typedef struct At {

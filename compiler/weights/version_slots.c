@@ -9,8 +9,10 @@
  * behind it reads that, too; else it takes the slot that has been free longest, so that in a steady state slots go
  * round. This is interval colouring: as many slots as versions live at once. Version 0 is in slot 0, and so is the
  * last one: no other lives behind the last U, so if the last but one is elsewhere slot 0 is free. Linear. */
-#include "plant.h"
 #include "weights.h"
+#include "base.h"
+#include "plant.h"
+#include "weight_lines.h"
 
 typedef struct Stage { /* a row of the stage table, while its rank is walked */
   uint32_t updates;    /* so far: the newest version */

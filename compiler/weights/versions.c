@@ -7,8 +7,11 @@
  * value of that, read what the first of them reads. Linear. */
 #include <string.h>
 
-#include "plant.h"
 #include "weights.h"
+#include "base.h"
+#include "names.h"
+#include "plant.h"
+#include "weight_lines.h"
 
 typedef struct Stage { /* a row of the stage table, while its rank is walked */
   uint32_t updates;    /* so far: the newest version */

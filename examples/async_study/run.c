@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
+#include "timing.h"
 #include "pipe_run.h"
 #include "pipec.h"
 #include "study.h"

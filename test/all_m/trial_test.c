@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
 #include "lists_of_m.h"
 
 static void oom(size_t wanted) {

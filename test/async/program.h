@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "pipec.h"
+#include "driver.h"
 
 typedef struct Program {
   Arena arena;

@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pipec.h"
+#include "driver.h"
 
 static void oom(size_t n) {
   fprintf(stderr, "out of memory: %zu\n", n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The prover of compiler/prove/machine.c against brute force, on random and mutated tiny programs.
+ * The prover of compiler/certify/machine.c against brute force, on random and mutated tiny programs.
  *
  *   machine_test [PROGRAMS [SEED [MODEL]]]   MODEL: its number
  *   machine_test PROGRAMS SEED refused       a prover with a fault: is all that is wrong refused?

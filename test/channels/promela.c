@@ -18,7 +18,9 @@
  * buffers with those above. */
 #include <string.h>
 
-#include "pipec.h"
+#include "base.h"
+#include "driver.h"
+#include "prove.h"
 
 enum { MOST_PROCESSES = 254, MOST_MESSAGES = 255 }; /* of SPIN; init is a process, too */
 

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipec.h"
+#include "driver.h"
+#include "names.h"
 #include "verify.h"
 
 enum { MOST_OPS = 128, RANKS = 3, MBS = 3, STAGES = 3, TEXT = 4096 };

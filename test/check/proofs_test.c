@@ -15,7 +15,9 @@
  * Exit status 0: the proofs said what the messages on standard output say; the test reads them. */
 #include <string.h>
 
-#include "pipec.h"
+#include "driver.h"
+#include "lower.h"
+#include "prove.h"
 
 static const char text[] = "schedule s(P = 3, M = 2) {\n"
                            "  ranks P\n"

@@ -10,6 +10,7 @@
  *   streams_test STDLIB_DIR    prints one line per program; exit status 0 iff all is as it should be */
 #include <string.h>
 
+#include "prove.h"
 #include "../run/samples.h"
 #include "validate.h"
 

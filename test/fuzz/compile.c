@@ -15,7 +15,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "pipec.h"
+#include "driver.h"
+#include "import.h"
 
 enum { STEPS = 300 * 1000, HOST_BYTES = 1 << 21 };
 

@@ -13,7 +13,7 @@
 
 #include "../run/tiny_model.h"
 #include "checkpoint.h"
-#include "pipec.h"
+#include "driver.h"
 
 enum { NSTAGE = 2, NFILE = NSTAGE + 2, LATEST = NSTAGE, MANIFEST, MOST = 4096, END = 4 + 16 + 1 };
 

@@ -33,7 +33,7 @@ def keywords(root):
 def options(root):
     """{option: line of the table}"""
     found = {}
-    for n, text in enumerate(lint.lines(root, "compiler/options.def"), 1):
+    for n, text in enumerate(lint.lines(root, "compiler/driver/options.def"), 1):
         m = re.match(r"X\(\w+, (?:0|'(\w)'), (?:NULL|\"([a-z-]+)\"),", text)
         if m:
             found["--" + m[2] if m[2] else "-" + m[1]] = n
@@ -52,11 +52,11 @@ def breaches(root):
             yield "lang/lexer.re", n, f"no schedule of stdlib/ or examples/ uses '{word}'"
     table = options(root)
     if len(table) < 5:
-        yield "compiler/options.def", 0, "no options found"
+        yield "compiler/driver/options.def", 0, "no options found"
     named = "\n".join("\n".join(lint.lines(root, f)) for f in pages)
     for option, n in table.items():
         if not re.search(r"(?<![\w-])" + re.escape(option) + r"(?![a-z-])", named):
-            yield "compiler/options.def", n, f"README.md, docs/ and lang/spec.md do not name '{option}'"
+            yield "compiler/driver/options.def", n, f"README.md, docs/ and lang/spec.md do not name '{option}'"
 
 
 if __name__ == "__main__":

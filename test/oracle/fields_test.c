@@ -11,7 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "pipec.h"
+#include "certify.h"
+#include "driver.h"
 #include "programs.h"
 
 /* ---- what is compiled ---- */

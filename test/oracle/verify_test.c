@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "pipec.h"
+#include "certify.h"
+#include "driver.h"
+#include "lower.h"
 #include "programs.h"
 
 enum { NTEXTS = NPROGRAMS, PLACES = 6 };

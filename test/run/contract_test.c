@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
 #include "pipe_run.h"
-#include "pipec.h"
 
 enum { N = 5 }; /* floats of a tensor: not a whole line */
 

@@ -14,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
 #include "engines.h"
 #include "graph_model.h"
-#include "pipec.h"
+#include "orders.h"
 
 /* ---- one program ---- */
 

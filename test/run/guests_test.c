@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
 #include "pipe_run.h"
-#include "pipec.h"
 #include "tiny_model.h"
 
 static const char *const text = "schedule a() { ranks 3 pipe n stages 3 mbs 4 place s -> s\n"

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
 #include "engines.h"
 #include "layer_model.h"
 #include "looped.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * See samples.h. */
 #include "samples.h"
+#include "driver.h"
 
 #include "looped.h"
 

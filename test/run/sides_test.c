@@ -14,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
 #include "engines.h"
+#include "orders.h"
 #include "pipe_run.h"
-#include "pipec.h"
 #include "tiny_model.h"
 
 enum { STEPS = 3, WEIGHTS = 40 /* bytes, as tiny_model has */, MASK = 0x5c, MOST = 64 };

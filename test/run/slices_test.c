@@ -14,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "noise.h"
+#include "driver.h"
 #include "engines.h"
+#include "noise.h"
+#include "orders.h"
 #include "pipe_run.h"
-#include "pipec.h"
 
 /* ---- the model. Slice q: v = x A, z = v + c * (sum of v of the slices before), y = tanh(z + b) ---- */
 

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
 #include "pipe_run.h"
-#include "pipec.h"
 #ifdef ON_MPI
 #include <mpi.h>
 

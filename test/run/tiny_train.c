@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "driver.h"
 #include "pipe_run.h"
-#include "pipec.h"
 #include "tiny_model.h"
 #ifdef ON_MPI
 #include "pipe_mpi.h"

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver.h"
 #include "engines.h"
 #include "layer_model.h"
-#include "pipec.h"
 
 enum { STEPS = 3 };
 

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * Things in words, for messages and reports: ops, bytes, times, names of others. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base.h"
+
+const char *op_text(Sched *s, uint32_t op) {
+  char buf[OP_TEXT];
+  const Op *o = &s->op[op];
+  int n = o->kind == PIPE_SIDE ? pipe_side_text(buf, s->side_decl[o->site - s->side_site0]->name,
+                                                o->stage, o->mb, s->slices)
+                               : pipe_unit_text(buf, (PipeOp)o->kind, o->stage, o->mb, s->slices);
+  return arena_strndup(s->arena, buf, (size_t)n);
+}
+
+const char *bytes_text(Sched *s, uint64_t bytes) {
+  static const char *const unit[2][6] = {{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"},
+                                         {"kB", "MB", "GB", "TB", "PB", "EB"}};
+  uint32_t by = s->opt->decimal ? 1000 : 1024;
+  if (bytes < by)
+    return arena_printf(s->arena, "%" PRIu64 " B", bytes);
+  double v = (double)bytes / by;
+  int u = 0;
+  while (v >= by && u < 5)
+    v /= by, u++;
+  return arena_printf(s->arena, "%.1f %s", v, unit[s->opt->decimal][u]);
+}
+
+const char *escaped(Sched *s, EscapeFor to, const char *text) {
+  size_t room = strlen(text) * (ESCAPE_ROOM - 1) + 1;
+  char *out = arena_alloc(s->arena, room);
+  escape_text(out, room, to, text);
+  return out;
+}
+
+const char *printable(Sched *s, const char *text) { return escaped(s, ESCAPE_TERMINAL, text); }
+
+const char *time_text(Sched *s, uint64_t t) {
+  if (!s->timed)
+    return arena_printf(s->arena, "%" PRIu64, t);
+  static const struct {
+    uint64_t ns;
+    const char *unit;
+  } unit[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}};
+  for (int i = 0; i < 3; i++)
+    if (t >= unit[i].ns)
+      return arena_printf(s->arena, "%.3f %s", (double)t / (double)unit[i].ns, unit[i].unit);
+  return arena_printf(s->arena, "%" PRIu64 " ns", t);
+}
+
+const char *copy_text(Sched *s, const Copy *c) {
+  char buf[OP_TEXT];
+  int n = pipe_unit_text(buf, (PipeOp)c->kind, c->stage, c->mb, s->slices);
+  return arena_strndup(s->arena, buf, (size_t)n);
+}
+
+const char *first_sentence(Sched *s, const char *text) {
+  enum { MOST = 100 };
+  size_t n = 0;
+  char *out = arena_strndup(s->arena, text, strlen(text));
+  for (; out[n] && !(out[n] == '\n' && out[n + 1] == '\n'); n++) {
+    out[n] = out[n] == '\n' ? ' ' : out[n];
+    if (out[n] == '.' && n > 0 && !strchr(". ", out[n - 1]) && strchr(" \n", out[n + 1]))
+      break;
+  }
+  out[n] = 0;
+  if (n <= MOST)
+    return out;
+  for (n = MOST; out[n] != ' ';)
+    n--;
+  return arena_printf(s->arena, "%.*s ...", (int)n, out);
+}
+
+/* Damerau's distance, optimal alignment. */
+unsigned name_distance(const char *a, const char *b) {
+  enum { LONGEST = 40 };
+  size_t n = strlen(a), m = strlen(b);
+  unsigned d[3][LONGEST + 1];
+  if (n > LONGEST || m > LONGEST)
+    return LONGEST;
+  for (size_t j = 0; j <= m; j++)
+    d[0][j] = (unsigned)j;
+  for (size_t i = 1; i <= n; i++) {
+    unsigned *up2 = d[(i + 1) % 3], *up = d[(i + 2) % 3], *row = d[i % 3];
+    row[0] = (unsigned)i;
+    for (size_t j = 1; j <= m; j++) {
+      unsigned best = up[j - 1] + (a[i - 1] != b[j - 1]);
+      best = up[j] + 1 < best ? up[j] + 1 : best;
+      best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && up2[j - 2] + 1 < best)
+        best = up2[j - 2] + 1;
+      row[j] = best;
+    }
+  }
+  return d[n % 3][m];
+}
+
+const char *name_meant(const char *name, const char *(*nth)(int i)) {
+  const char *best = NULL, *d;
+  unsigned least = ~0u;
+  for (int i = 0; (d = nth(i)); i++) {
+    if (!*d)
+      continue;
+    unsigned most = (unsigned)strlen(d) / 3, n = name_distance(name, d);
+    if (n > most && strlen(name) >= 3 && strstr(d, name))
+      n = most;
+    if (n <= most && n < least)
+      least = n, best = d;
+  }
+  return best;
+}
+
+bool is_default_model(const ChannelModel *m) {
+  return m->channels == CHANNELS_RANK && m->buffer == 0;
+}
+
+bool draws(const Options *o) {
+  return !o->check_only && !o->critical_path && !o->dump_after &&
+         (o->show || o->emit == EMIT_SVG || o->emit == EMIT_HTML);
+}
+
+uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
+  return kind == PIPE_F   ? &s->at_f[cell]
+         : kind == PIPE_W ? &s->at_w[cell]
+         : kind == PIPE_R ? &s->at_r[cell]
+                          : &s->at_b[cell];
+}

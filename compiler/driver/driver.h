@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ * The door of driver/, what other rooms call: the pass list, options, and the commands beside it: --compare, --list, --fmt, --man. */
+#ifndef PIPEC_DRIVER_H
+#define PIPEC_DRIVER_H
+
+#include "pipec.h"
+
+/* ---- driver.c: the pass list ---- */
+bool compile(Sched *s);
+bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
+bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
+bool is_pass(const char *name);
+const char *pass_names(Sched *s);
+/* ---- library.c: requires opt->stdlib ---- */
+const char *library_find(Sched *s, const char *name); /* the path that argument `name` means: spec.md 9.5 */
+bool library_list(Sched *s, FILE *f);                 /* a line for each schedule; false: reported */
+/* ---- format_files.c: --fmt of opt->format: prints, or with opt->format_write replaces, or with
+ * opt->check_only compares; false: reported ---- */
+bool format_files(Sched *s);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ * --fmt: files in canonical form. A file with errors is reported and stays as it is; the others are
+ * done. */
+#include <string.h>
+
+#include "driver.h"
+#include "base.h"
+#include "format.h"
+
+/* The first byte at which they differ. */
+static uint32_t first_difference(const char *a, const char *b) {
+  uint32_t i = 0;
+  while (a[i] == b[i])
+    i++;
+  return i;
+}
+
+static bool format_file(Sched *s, const char *path, bool *differs) {
+  uint32_t len, result_len, errors = s->diag->errors;
+  const char *text = file_read(s, path, NO_SPAN, &len);
+  if (!text)
+    return false;
+  uint32_t file = diag_source(s->diag, path, text, len);
+  parse(s->arena, s->names, s->diag, file);
+  if (s->diag->errors != errors)
+    return false;
+  const char *result = format_text(s->arena, s->names, text, len, &result_len);
+  if (!result) {
+    diag_error(s->diag, DIAG_TOO_LARGE, NO_SPAN, "%s would be longer than 64 MiB", path);
+    return false;
+  }
+  bool same = result_len == len && memcmp(text, result, len) == 0;
+  if (s->opt->check_only) {
+    uint32_t at = same ? 0 : first_difference(text, result);
+    if (!same)
+      diag_error(s->diag, DIAG_FORMAT, (Span){file, at, at + 1}, "not in canonical form from here");
+    *differs |= !same;
+    return same;
+  }
+  if (!s->opt->format_write)
+    return fwrite(result, 1, result_len, stdout) == result_len; /* main reports standard output */
+  OutFile out;
+  if (same)
+    return true;
+  if (!file_replace(s, &out, path))
+    return false;
+  fwrite(result, 1, result_len, out.f);
+  return file_close(s, &out, true);
+}
+
+bool format_files(Sched *s) {
+  bool ok = true, differs = false;
+  s->names = intern_new(s->arena);
+  for (uint32_t i = 0; i < s->opt->nformat; i++)
+    ok &= format_file(s, s->opt->format[i], &differs);
+  if (differs)
+    diag_help(s->diag, "pipec --fmt --write puts files in that form");
+  return ok;
+}

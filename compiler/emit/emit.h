@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ * The door of emit/, what other rooms call: C, CSV, JSON, pictures. */
+#ifndef PIPEC_EMIT_H
+#define PIPEC_EMIT_H
+
+#include "pipec.h"
+
+/* ---- emit_*.c: require prog; write to f ---- */
+void emit_c(Sched *s, FILE *f);
+bool csv_can(Sched *s); /* emit_csv.c: warns of what the format loses; false: reported */
+void emit_csv(Sched *s, FILE *f);
+void emit_comms_csv(Sched *s, FILE *f);
+void emit_json(Sched *s, FILE *f);
+void emit_svg(Sched *s, FILE *f);
+void emit_trace(Sched *s, FILE *f);
+bool emit_html(Sched *s); /* opens its output; compiles the inputs after the first; false: reported */
+/* Predicted start and end of each instruction, as pipe_predict gives them; the caller frees *start. */
+const PipeInstr *over_limit(const Sched *s); /* the op at which a rank is over the memory limit, or NULL */
+void emit_looped(Sched *s, FILE *f); /* s->looped as C */
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * The prediction as a picture (runtime/draw/svg.c) and as a trace for Perfetto (runtime/draw/trace_json.c).
+ * Require prog. The times are those of the machine that check_deadlock proved, played once more. */
+#include "emit.h"
+#include "base.h"
+#include "prove.h"
+#include "report.h"
+#include "svg.h"
+#include "timing.h"
+#include "trace_json.h"
+
+const PipeInstr *over_limit(const Sched *s) {
+  if (!s->over || s->peak[s->over - 1].op == NONE)
+    return NULL;
+  const PipeRank *k = &s->prog->rank[s->over - 1];
+  const Op *o = &s->op[s->peak[s->over - 1].op];
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    if (k->instr[i].op == o->kind && k->instr[i].stage == o->stage && k->instr[i].mb == o->mb)
+      return &k->instr[i];
+  return NULL;
+}
+
+void emit_svg(Sched *s, FILE *f) {
+  uint64_t **end, **start = predict(s, &end);
+  SvgTrack track = {"Predicted", start, end, s->timed, 1};
+  const char *said = arena_printf(
+      s->arena, "Against the bounds of any order with these places, costs and stashes: %s.",
+      bound_text(s));
+  if (s->over)
+    said = arena_printf(s->arena, "%s Over the limit: rank %u needs %s at %s.", said, s->over - 1,
+                        bytes_text(s, s->peak[s->over - 1].bytes[PEAK_total]),
+                        memory_sum(s, s->over - 1));
+  SvgOptions o = {.memory = 1,
+                  .limit_bytes = s->opt->memory_limit_bytes,
+                  .arrows = s->opt->arrows,
+                  .figure = s->opt->figure_px,
+                  .figure_pt = s->opt->figure_pt,
+                  .over = over_limit(s),
+                  .said = said};
+  if (svg_draw(f, s->prog, &track, 1, &o) != 0 && !ferror(f))
+    s->arena->oom(0);
+  free(*start);
+}
+
+void emit_trace(Sched *s, FILE *f) {
+  uint64_t **end, **start = predict(s, &end);
+  TraceGroup group = {s->timed ? "Predicted" : "Predicted (1 unit = 1 us)", start, end, 1,
+                      s->timed ? 1 : 1000};
+  if (trace_json(f, s->prog, &group, 1) != 0 && !ferror(f))
+    s->arena->oom(0);
+  free(*start);
+}

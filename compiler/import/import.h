@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ * The door of import/, what other rooms call: files of other programs: CSV, JSON. */
+#ifndef PIPEC_IMPORT_H
+#define PIPEC_IMPORT_H
+
+#include "pipec.h"
+
+/* ---- csv.c: a file of PyTorch's; ensures what expand does, and lists for compute_comms ---- */
+bool is_csv(const Options *o);
+bool read_csv(Sched *s);
+/* ---- read_json.c: what --emit=json has written; ensures what expand does ---- */
+bool is_json(const Options *o);
+bool read_json(Sched *s);
+
+#endif

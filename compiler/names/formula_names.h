@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * What the names in the lines of `weights` mean (lang/spec.md 5.14). Part of resolve. */
+#ifndef PIPEC_FORMULA_NAMES_H
+#define PIPEC_FORMULA_NAMES_H
+
+#include "pipec.h"
+
+/* A name in a formula: Expr.builtin of an EX_NAME. */
+typedef enum FormulaName {
+  FO_VALUE, /* an integer of the schedule: Expr.slot */
+  FO_STATE, /* a state of the program, by its name */
+  FO_W, FO_OLD, FO_G, FO_V, FO_V2,            /* arrays */
+  FO_LR, FO_K,                                /* numbers of the run */
+  FO_DELAY, FO_BEHIND, FO_AHEAD, FO_N,        /* numbers of the op */
+  FO_NNAMES
+} FormulaName;
+
+/* A call in a formula: Expr.slot is a PipeTermOp, FORMULA_SUM, or FORMULA_INTEGER: a value of the schedule. */
+enum { FORMULA_INTEGER = 0, FORMULA_SUM = PIPE_NTERMS };
+
+/* What the names of a formula are resolved with. */
+typedef struct FormulaScope {
+  Sched *s;
+  const WeightLine *line;
+  const Name *state; uint32_t nstate; /* declared so far */
+  void *self;                         /* first argument of: */
+  void (*value)(void *self, Expr *e); /* an expression of the schedule */
+  bool (*visible)(void *self, Name name, Span *at); /* whether it is a name of the schedule, and its place */
+  uint32_t (*bind)(void *self, Name name, Span at); /* a variable; its slot */
+  void (*unbind)(void *self);                       /* the last one */
+} FormulaScope;
+
+/* Resolves the formula of f->line; reports what is wrong. */
+void formula_resolve(const FormulaScope *f);
+/* That the name before '=' of a line `U then` is a state; reports. */
+void formula_target(const FormulaScope *f);
+/* Whether a state may have this name; reports. */
+bool formula_state(const FormulaScope *f, Name name, Span at);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * The door of names/, what other rooms call: which declaration each name means, and the value of each expression. */
+#ifndef PIPEC_NAMES_H
+#define PIPEC_NAMES_H
+
+#include "pipec.h"
+
+/* ---- resolve.c: requires a parsed tree; ensures that every name has a slot, a definition or a
+ * builtin, imports are loaded, s->def is set ---- */
+bool resolve(Sched *s);
+typedef enum Builtin { /* EX_CALL.builtin */
+  BI_FN, BI_MIN, BI_MAX,
+  BI_INFLIGHT, BI_HELD, BI_KEPT, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
+  BI_HOST, BI_HOST_MEMORY, BI_GUESTS,          /* of a rank */
+  BI_VERSIONS, BI_STASHED,                     /* of a rank, or of all */
+  BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
+  BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE,    /* with named costs */
+  BI_LATER                                     /* in no text: row EX_CALL.slot of Ex.later, in a condition of rules */
+} Builtin;
+/* Quantities that `when` knows in rules. */
+static inline bool is_now(int builtin) {
+  return (builtin >= BI_INFLIGHT && builtin <= BI_KEPT) || builtin == BI_HOST;
+}
+/* ---- eval.c ---- */
+/* Value of e in s->env; false: reported (overflow, division by zero, a rank out of range). */
+bool eval(Sched *s, const Expr *e, int64_t *value);
+/* The file-level lets of a resolved tree, those of its imports first. */
+bool eval_lets(Sched *s, Ast *ast);
+bool eval_range(Sched *s, const Range *r, int64_t *lo, int64_t *hi, int64_t *step);
+/* "P = 4, r = 0, inflight(r) = 5": what e mentions, for messages; at most ~200 bytes. */
+const char *eval_explain(Sched *s, const Expr *e);
+/* The help line "its parameters are P, M". */
+void help_params(Sched *s, const Schedule *sc);
+const char *span_text(Sched *s, Span at); /* the text itself, blanks squeezed, cut at 80 bytes */
+typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
+  KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
+  KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
+  NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF, /* times; those of makespan(F = 1) */
+  KEY_LATENCY = NKEYS, KEY_BANDWIDTH, /* of time { }, too: of the link to the next stage */
+  KEY_SUM_LATENCY, KEY_SUM_BANDWIDTH, /* of the ring of those that sum gradients */
+  NENTRIES
+} CostKey;
+extern const char *const cost_key[NENTRIES];
+/* ---- overlap.c: actions of several ops ---- */
+void overlap_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
+void send_shape(Sched *s, const Clause *c);
+/* ---- side.c: side operations; the pass requires check_deps, ensures side_use and their ops ---- */
+void side_shape(Sched *s, const Clause *c);
+bool is_given(const Options *o, const Param *p); /* by -D */
+bool rank_argument(Sched *s, const Expr *call, int64_t *r); /* its first argument; false: reported, or no rank */
+/* A line for each page of lang/errors.md. */
+void explain_list(Sched *s, FILE *f);
+/* The page of lang/errors.md for a diagnostic; false: reported. */
+bool explain_name(Sched *s, const char *name, FILE *f);
+/* Where the text of that page begins, as it is in lang/errors.md; NULL: it has none. */
+const char *explain_page(const char *name);
+/* A copy of s that says nothing, for values that may not be there. */
+Sched quiet(const Sched *s, Diag *none);
+/* The value of e where what is known has it in s->env; false: it has none. Says nothing. */
+bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
+extern const char *const send_names[3]; /* by SendPolicy */
+/* shapes.c: words that the grammar leaves open. list: the clock or rules a statement is in, or NULL. */
+PipeLowering lowering_of(const Clause *c); /* PIPE_NLOWERINGS: none has this name */
+/* Reports at `at` a W without an index in the text of clock or rules. */
+void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list);
+void transfers_shape(Sched *s, const Clause *c);
+const char *lowering_text(const Sched *s); /* "grouped" */
+enum { LONGEST_SIDE_NAME = 16 };
+
+#endif

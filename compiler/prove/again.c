@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ * The same text once more, silently: at another M as far as its orders (orders_at), or all of it (compile_at), each with steps
+ * from the question that it is asked for (work.h); with another lowering (compiles_by); or not tuned
+ * (worth_emitted). */
+#include <inttypes.h>
+#include <string.h>
+
+#include "again.h"
+#include "names.h"
+
+static void begin_again(const Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt) {
+  if (arena != s->arena)
+    *arena = (Arena){.oom = s->arena->oom};
+  *opt = *s->opt;
+  *other = (Sched){.arena = arena, .diag = diag, .opt = opt, .work = opt->work, .again = s->again};
+  diag_init(diag, arena, NULL);
+  opt->emit = EMIT_NONE;
+  opt->for_all = opt->counterexample = opt->dump_after = NULL;
+  opt->time_passes = opt->check_only = opt->looped = false;
+}
+
+/* Takes the steps that reading the text takes. False: there are not as many. */
+static bool begin(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+                  int64_t value, bool any) {
+  uint64_t bytes = 1000;
+  begin_again(s, other, arena, diag, opt);
+  opt->define = NEW_ARRAY(arena, Define, opt->ndefine + 1);
+  if (opt->ndefine > 0)
+    memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
+  opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .n = 1};
+  opt->any_value = any;
+  for (uint32_t i = 0; i < s->diag->nsource; i++)
+    bytes += s->diag->source[i].len;
+  return work_take(other->work, bytes * WORK_TEXT, s->def->name_at);
+}
+
+bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+               int64_t m, bool any, bool prove) {
+  return begin(s, other, arena, diag, opt, name, m, any) &&
+         s->again(other, prove ? UNTIL_ORDERS : UNTIL_OPS);
+}
+
+bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
+                int64_t value, bool any) {
+  bool ok = begin(s, other, arena, diag, opt, name, value, any);
+  opt->verify = false;
+  return ok && s->again(other, UNTIL_END);
+}
+
+bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *nop) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched other;
+  bool ok = orders_at(s, &other, &arena, &diag, &opt, name, m, false, true);
+  *nop += other.nop;
+  *why = diag.first;
+  arena_free(&arena);
+  return !ok && *why != DIAG_REQUIRES;
+}
+
+const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why) {
+  enum { STEPS = 100 * 1000 * 1000 };
+  Work *own = s->work, work;
+  uint64_t nop = 0;
+  int64_t v = 1;
+  DiagName least = why;
+  work_begin(&work, STEPS, false);
+  s->work = s->opt->work = &work;
+  while (v < m && (!wrong_at(s, name, v, &least, &nop) || work_spent(&work)) && !work_spent(&work))
+    v++;
+  s->work = s->opt->work = own;
+  const bool found = !work_spent(&work);
+  return arena_printf(s->arena, "refuted%s at %s = %" PRId64 " [%s]", found ? "" : ", first found",
+                      name, found ? v : m, diag_name(found && v < m ? least : why));
+}
+
+bool worth_emitted(const Sched *s, bool tuned, int64_t *value) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched other;
+  begin_again(s, &other, &arena, &diag, &opt);
+  opt.tune = tuned ? TUNE_FULL : TUNE_NONE;
+  opt.verify = false;
+  bool ok = s->again(&other, UNTIL_END) && eval(&other, other.tuned->value, value);
+  if (!ok && diag.errors > 0 && diag.first == DIAG_DEADLOCK) {
+    *value = INT64_MAX;
+    ok = true;
+  }
+  arena_free(&arena);
+  return ok;
+}
+
+bool compiles_by(const Sched *s, PipeLowering lowering) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched other;
+  begin_again(s, &other, &arena, &diag, &opt);
+  opt.lowering = 1 + (int)lowering;
+  /* what else may be wrong with it is not what is asked */
+  bool ok = s->again(&other, UNTIL_END) ||
+            (diag.first != DIAG_DEADLOCK && diag.first != DIAG_MATCHING);
+  arena_free(&arena);
+  return ok;
+}

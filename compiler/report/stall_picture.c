@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: MIT
+ * A counter-example as a picture (--counterexample=FILE): the ranks of a circle of waits, what they have
+ * run up to where they stand, what they would have to run next, and who waits for whom. Ops that ran are
+ * solid, at their times on an idle network, or, of lists with transfers, at those they have if each
+ * instruction takes one unit, with the transfers and copies in lanes under the ops; ops that never run are
+ * dashed. A red arrow goes from the op at which a rank stands to the op of the next rank that it needs, a
+ * thin one along a row from that op back to the one before it at which its rank stands: following the
+ * arrows one comes round. Of two transfers that meet and are not of one tensor, or sums, the arrows are
+ * between these. One self-contained SVG 1.1 page; the bytes depend on the program alone. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "report.h"
+#include "base.h"
+#include "orders.h"
+#include "prove.h"
+#include "svg.h"
+#include "svg_text.h"
+
+enum {
+  LEFT = 92,  /* of the rows */
+  PAST = 620, /* most px for what ran */
+  BOX = 58,   /* px of a box that has no time: of an op */
+  WIDE = 98,  /* of an instruction of a list */
+  GAP = 8,
+  ROW = 30,
+  PITCH = 62,
+  LANE = 15,      /* height of a lane under a row, with the room above it */
+  MOST_LANES = 4, /* what more would run at once shares the last */
+  TOP = 100,
+  MOST_RANKS = 24, /* rows; the circle's first */
+  MOST_NEXT = 4,   /* boxes of a row that never run and are not of the circle: the first of them */
+  MOST_NAMED = 24  /* that are */
+};
+
+typedef struct Box {
+  double x, width;
+  uint8_t op;
+  bool ran, stands,
+      needed;    /* stands: a rank waits at it; needed: another op of the circle waits for it */
+  uint8_t lane;  /* 0: the row itself */
+  uint32_t item; /* row of s->op, or position in the list; of what never ran */
+  const char *label;
+} Box;
+
+typedef struct Row {
+  uint32_t rank;
+  VEC(Box) box;
+} Row;
+
+typedef struct Page {
+  Sched *s;
+  FILE *out;
+  Row *row;
+  uint32_t nrow;
+  const StallHop *hop;
+  uint32_t nhop;
+  const char *what; /* it is called */
+  double box;       /* BOX or WIDE */
+  double past;      /* px for what ran */
+  double pitch;     /* of the rows */
+  double begin, px; /* time at the left end, px of one unit of it */
+  uint64_t last;    /* time at the stall */
+  bool timed;       /* in ns */
+  bool lists;       /* hops are positions in lists, else rows of s->op */
+} Page;
+
+static void emit(const Page *g, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  svg_vemit(g->out, fmt, ap);
+  va_end(ap);
+}
+
+/* The rows: all ranks, or if they are many those of the circle, in its order. */
+static void find_rows(Page *g) {
+  bool all = g->s->nrank <= MOST_RANKS;
+  g->row = NEW_ARRAY(g->s->arena, Row, MOST_RANKS);
+  for (uint32_t k = 0; k < (all ? g->s->nrank : g->nhop) && g->nrow < MOST_RANKS; k++) {
+    uint32_t rank = all ? k : g->hop[k].rank;
+    bool there = false;
+    for (uint32_t i = 0; i < g->nrow; i++)
+      there |= g->row[i].rank == rank;
+    if (!there)
+      g->row[g->nrow++] = (Row){.rank = rank};
+  }
+}
+
+static const Row *row_of(const Page *g, uint32_t rank) {
+  for (uint32_t i = 0; i < g->nrow; i++)
+    if (g->row[i].rank == rank)
+      return &g->row[i];
+  return NULL;
+}
+
+/* Whether item i of a rank is one at which a hop of the circle stands, one that a hop needs. */
+static bool stands(const Page *g, uint32_t rank, uint32_t i) {
+  for (uint32_t k = 0; k < g->nhop; k++)
+    if (g->hop[k].rank == rank && g->hop[k].at == i)
+      return true;
+  return false;
+}
+static bool needed(const Page *g, uint32_t rank, uint32_t i) {
+  for (uint32_t k = 0; k < g->nhop; k++)
+    if (g->hop[(k + 1) % g->nhop].rank == rank && g->hop[k].on == i)
+      return true;
+  return false;
+}
+
+/* The furthest item of a rank that the circle names; NONE: it is not in it. */
+static uint32_t furthest(const Page *g, uint32_t rank) {
+  uint32_t last = NONE;
+  for (uint32_t k = 0; k < g->nhop; k++) {
+    if (g->hop[k].rank == rank && (last == NONE || g->hop[k].at > last))
+      last = g->hop[k].at;
+    if (g->hop[(k + 1) % g->nhop].rank == rank && (last == NONE || g->hop[k].on > last))
+      last = g->hop[k].on;
+  }
+  return last;
+}
+
+/* Of a box in its row. */
+static double box_top(const Box *b) { return b->lane ? ROW + 2 + LANE * (b->lane - 1.0) : 0; }
+static double box_height(const Box *b) { return b->lane ? LANE - 2 : ROW; }
+
+/* Where the box of an item of a rank is; false: not on the page. */
+typedef struct Spot {
+  const Row *row;
+  double x, top, foot; /* its middle */
+} Spot;
+static bool find_box(const Page *g, uint32_t rank, uint32_t item, Spot *at) {
+  const Row *w = row_of(g, rank);
+  for (uint32_t i = 0; w && i < w->box.n; i++) {
+    const Box *b = &w->box.at[i];
+    if (b->item != item)
+      continue;
+    double y = TOP + g->pitch * (double)(w - g->row) + box_top(b);
+    *at = (Spot){w, b->x + b->width / 2, y, y + box_height(b)};
+    return true;
+  }
+  return false;
+}
+
+static Box *add(Page *g, Row *w, double x, double width, uint8_t op, bool ran, const char *label) {
+  Box *b = vec_push(g->s->arena, &w->box);
+  *b = (Box){.x = x, .width = width, .op = op, .ran = ran, .item = NONE, .label = label};
+  return b;
+}
+
+static void arrow(const Page *g, double x0, double y0, double x1, double y1, bool thin) {
+  double bend = y1 > y0 ? (y1 - y0) / 2 : (y0 - y1) / 2;
+  if (thin)
+    emit(
+        g,
+        "<path d=\"M~ ~C~ ~ ~ ~ ~ ~\" fill=\"none\" stroke=\"firebrick\" stroke-width=\"1\" stroke-dasharray=\"3 2\" marker-end=\"$\"/>\n",
+        x0, y0, x0, y0 + 16.0, x1, y0 + 16.0, x1, y1, "url(#head)");
+  else
+    emit(
+        g,
+        "<path d=\"M~ ~C~ ~ ~ ~ ~ ~\" fill=\"none\" stroke=\"firebrick\" stroke-width=\"2\" marker-end=\"$\"/>\n",
+        x0, y0, x0 + (y1 > y0 ? 14.0 : -14.0), y0 + (y1 > y0 ? bend : -bend),
+        x1 + (y1 > y0 ? 14.0 : -14.0), y1 - (y1 > y0 ? bend : -bend), x1, y1, "url(#head)");
+}
+
+/* In one row. */
+static void along(const Page *g, const Spot *a, const Spot *b) {
+  double in = b->x > a->x ? 12 : -12;
+  arrow(g, a->x + in, a->foot, b->x - in, b->foot + 1, true);
+}
+
+static void draw_row(const Page *g, const Row *w, double y) {
+  emit(g, "<text x=\"16\" y=\"~\">rank #</text>\n", y + ROW / 2.0 + 4, w->rank);
+  for (uint32_t i = 0; i < w->box.n; i++) {
+    const Box *b = &w->box.at[i];
+    const SvgLook *look = &svg_look[b->op];
+    double top = y + box_top(b), high = box_height(b);
+    if (b->ran)
+      emit(
+          g,
+          "<rect x=\"~\" y=\"~\" width=\"~\" height=\"~\" fill=\"$\" stroke=\"$\" stroke-width=\"$\"/>\n",
+          b->x, top, b->width, high, look->fill ? look->fill : "gainsboro",
+          b->item == NONE ? "white" : "firebrick", b->item == NONE ? "0.5" : "2");
+    else
+      emit(
+          g,
+          "<rect x=\"~\" y=\"~\" width=\"~\" height=\"#\" fill=\"$\" stroke=\"$\" stroke-width=\"$\" stroke-dasharray=\"4 2\"/>\n",
+          b->x, y, b->width, (unsigned)ROW, b->needed && !b->stands ? "white" : "mistyrose",
+          b->needed || b->stands ? "firebrick" : "gray", b->needed || b->stands ? "2" : "1");
+    double letters = (double)strlen(b->label), size = 11;
+    size = b->lane ? 9 : letters * 6.6 < b->width ? 11 : 9;
+    if (letters * size * 0.6 < b->width)
+      emit(g, "<text x=\"~\" y=\"~\" text-anchor=\"middle\" font-size=\"~\" fill=\"$\">$</text>\n",
+           b->x + b->width / 2, top + high / 2 + 4 * size / 11, size,
+           b->ran && look->ink ? look->ink : "black", b->label);
+  }
+}
+
+/* Times over the rows, up to the stall. */
+static void draw_axis(const Page *g) {
+  const SvgUnit *unit = svg_time_unit((double)g->last, g->timed);
+  double step = 1;
+  char num[SVG_NUMBER];
+  for (int k = 0; step * g->px < 48 && k < 60; k++)
+    step = k % 3 == 1 ? step / 2 * 5 : step * 2;
+  double t = step * (double)(uint64_t)(g->begin / step);
+  for (t = t < g->begin ? t + step : t; t <= (double)g->last; t += step) {
+    double x = LEFT + (t - g->begin) * g->px;
+    emit(g, "<path d=\"M~ #v4\" stroke=\"dimgray\"/>\n", x, TOP - 9u);
+    emit(
+        g,
+        "<text class=\"tick\" font-size=\"10\" fill=\"dimgray\" x=\"~\" y=\"#\" text-anchor=\"middle\">$</text>\n",
+        x, TOP - 12u, svg_fixed(num, t / unit->per, 3, true));
+  }
+  emit(g, "<text font-size=\"10\" fill=\"dimgray\" x=\"16\" y=\"#\">$</text>\n", TOP - 12u,
+       unit->name);
+}
+
+static void draw_picture(Page *g, const char *scale, const char *model) {
+  Sched *s = g->s;
+  double width = 0;
+  for (uint32_t i = 0; i < g->nrow; i++)
+    for (uint32_t k = 0; k < g->row[i].box.n; k++) {
+      const Box *b = &g->row[i].box.at[k];
+      width = b->x + b->width > width ? b->x + b->width : width;
+    }
+  uint32_t shown = g->nhop < MOST_RANKS ? g->nhop : MOST_RANKS;
+  for (uint32_t k = 0; k < shown; k++) {
+    double text = 16 + 6.4 * (double)strlen(g->hop[k].text);
+    width = text > width ? text : width;
+  }
+  const char *said[2] = {arena_printf(s->arena, "%s. Solid: has run. Dashed: never does.", scale),
+                         arena_printf(s->arena, "Model: %s.", model)};
+  for (int k = 0; k < 2; k++) {
+    double text = 16 + 6.4 * (double)strlen(said[k]);
+    width = text > width ? text : width;
+  }
+  unsigned w = (unsigned)width + 30, h = TOP + (unsigned)(g->pitch * g->nrow) + 20 * shown + 30;
+  emit(
+      g,
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\" font-family=\"sans-serif\" font-size=\"12\">\n",
+      w, h, w, h);
+  emit(g, "<title>$$$: $</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n", s->name,
+       *s->params ? " " : "", s->params, g->what);
+  emit(
+      g,
+      "<defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" "
+      "markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"firebrick\"/></marker></defs>\n");
+  emit(g, "<text x=\"16\" y=\"26\" font-size=\"16\">$$$: $</text>\n", s->name,
+       *s->params ? " " : "", s->params, g->what);
+  emit(
+      g,
+      "<text x=\"16\" y=\"46\" fill=\"dimgray\">$</text>\n<text x=\"16\" y=\"62\" fill=\"dimgray\">$</text>\n",
+      said[0], said[1]);
+  emit(g, "<path d=\"M# #V#\" stroke=\"firebrick\" stroke-dasharray=\"1 3\"/>\n",
+       LEFT + (unsigned)g->past + GAP / 2u, TOP - 12u,
+       TOP + (unsigned)g->pitch * (g->nrow - 1) + ROW + 12u);
+  draw_axis(g);
+  for (uint32_t i = 0; i < g->nrow; i++)
+    draw_row(g, &g->row[i], TOP + g->pitch * i);
+  for (uint32_t k = 0; k < g->nhop; k++) {
+    const StallHop *from = &g->hop[k], *next = &g->hop[(k + 1) % g->nhop];
+    Spot a, b, c;
+    if (!find_box(g, from->rank, from->at, &a) || !find_box(g, next->rank, from->on, &b))
+      continue;
+    if (a.row == b.row) /* it waits for something of its own */
+      along(g, &a, &b);
+    else
+      arrow(g, a.x, b.row > a.row ? a.foot : a.top, b.x, b.row > a.row ? b.top : b.foot, false);
+    if (from->on != next->at && find_box(g, next->rank, next->at, &c))
+      along(g, &b, &c);
+  }
+  for (uint32_t k = 0; k < shown; k++)
+    emit(g, "<text x=\"16\" y=\"#\">$$</text>\n",
+         TOP + (unsigned)(g->pitch * g->nrow) + 20 * k + 6u, g->hop[k].text,
+         k + 1 == shown && shown < g->nhop ? ", and so on" : "");
+  emit(g, "</svg>\n");
+}
+
+/* Where hop k stands in the text, and that line. */
+static void put_place(Page *g, const StallHop *k) {
+  const Sched *s = g->s;
+  uint32_t site = !g->lists  ? s->op[k->at].site
+                  : s->lists ? s->lists[k->rank].instr[k->at].site
+                             : s->prog->rank[k->rank].instr[k->at].site;
+  Span at = s->site[site];
+  if (at.file == NO_FILE)
+    return;
+  const Source *source = &s->diag->source[at.file];
+  LineCol place = diag_linecol(s->diag, at.file, at.beg);
+  uint32_t beg = at.beg - (place.col - 1), end = beg + (uint32_t)strcspn(source->text + beg, "\n");
+  enum { LONGEST = 200 };
+  emit(g, "<pre><b>$:#:#</b>  $</pre>\n", source->path, place.line, place.col,
+       arena_strndup(s->arena, source->text + beg, end - beg < LONGEST ? end - beg : LONGEST));
+}
+
+/* The picture as a page by itself, with the place of each hop. */
+static void draw_html(Page *g, const char *scale, const char *model) {
+  emit(
+      g,
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+      "<title>$: $</title>\n<style>\n"
+      ":root { color-scheme: light dark }\nbody { font-family: sans-serif; margin: 1rem }\n"
+      "figure { margin: 0; overflow: auto }\npre { overflow: auto; margin: 0 0 .8rem 0 }\n"
+      "@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }\n"
+      "</style>\n</head>\n<body>\n<figure>\n",
+      g->s->name, g->what);
+  draw_picture(g, scale, model);
+  emit(g, "</figure>\n<ol>\n");
+  for (uint32_t k = 0; k < g->nhop && k < MOST_RANKS; k++) {
+    emit(g, "<li>$\n", g->hop[k].text);
+    put_place(g, &g->hop[k]);
+    emit(g, "</li>\n");
+  }
+  emit(g, "</ol>\n</body>\n</html>\n");
+}
+
+/* --emit=html of what is refuted is a page of that. */
+static bool wants_html(const Options *o) {
+  return o->emit == EMIT_HTML && o->ncompare < 2 && !o->check_only && !o->show &&
+         !o->critical_path && !o->text;
+}
+
+static bool write_page(Page *g, const char *scale, const char *model) {
+  Sched *s = g->s;
+  OutFile out;
+  bool ok = true;
+  for (int html = 0; html < 2; html++) {
+    if (html ? !wants_html(s->opt) : !s->opt->counterexample)
+      continue;
+    if (!file_open(s, &out, html ? s->opt->output : s->opt->counterexample)) {
+      ok = false;
+      continue;
+    }
+    g->out = out.f;
+    (html ? draw_html : draw_picture)(g, scale, model);
+    ok &= file_close(s, &out, true);
+  }
+  return ok;
+}
+
+/* What ran is shown from some ops, of `mean` units, before the first rank of the circle stands. */
+static void set_window(Page *g, uint64_t first, uint64_t last, double mean) {
+  double shown = (double)(last - first) + 8 * mean;
+  shown = (double)last < shown || shown <= 0 ? (double)last : shown;
+  g->px = shown > 0 ? PAST / shown : 1;
+  g->begin = (double)last - shown;
+  g->past = PAST;
+  g->last = last;
+}
+
+/* The boxes of what row w runs next, from item `from` to the furthest that the circle names, as far as end does not say
+ * that they ran; op and label name them. */
+static void add_next(Page *g, Row *w, uint32_t from, const uint32_t *end,
+                     uint8_t (*op)(Sched *, uint32_t, uint32_t),
+                     const char *(*label)(Sched *, uint32_t, uint32_t)) {
+  double x = LEFT + g->past + GAP;
+  uint32_t last = furthest(g, w->rank), n = 0, named = 0;
+  bool left_out = false;
+  for (uint32_t i = from; i == from || (last != NONE && i <= last); i++) {
+    bool at = stands(g, w->rank, i), on = needed(g, w->rank, i);
+    if (end && end[i])
+      continue;
+    if (at || on ? named == MOST_NAMED : n == MOST_NEXT) {
+      if (!left_out)
+        add(g, w, x, g->box / 2, PIPE_F, false, "..."), x += g->box / 2 + GAP;
+      left_out = true;
+      continue;
+    }
+    Box *b = add(g, w, x, g->box, op(g->s, w->rank, i), false, label(g->s, w->rank, i));
+    b->item = i, b->stands = at, b->needed = on;
+    left_out = false, n += !(at || on), named += at || on;
+    x += g->box + GAP;
+  }
+}
+
+/* ---- orders ---- */
+
+static uint8_t order_op(Sched *s, uint32_t rank, uint32_t i) {
+  (void)rank;
+  return s->op[i].kind;
+}
+static const char *order_label(Sched *s, uint32_t rank, uint32_t i) {
+  (void)rank;
+  return op_text(s, i);
+}
+
+static bool draw_orders(Sched *s, const uint64_t *end, const uint32_t *head, const StallHop *hop,
+                        uint32_t nhop) {
+  Page g = {.s = s,
+            .hop = hop,
+            .nhop = nhop,
+            .box = BOX,
+            .pitch = PITCH,
+            .timed = s->timed,
+            .what = "deadlock"};
+  find_rows(&g);
+  uint64_t last = 0, sum = 0;
+  uint32_t n = 0;
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = s->rank_op0[r]; i < head[r]; i++) {
+      last = end[i] > last ? end[i] : last;
+      sum += s->stage[s->op[i].stage].time[s->op[i].kind], n++;
+    }
+  uint64_t first = last;
+  for (uint32_t k = 0; k < nhop; k++) {
+    uint32_t h = head[hop[k].rank];
+    uint64_t stop = h > s->rank_op0[hop[k].rank] ? end[h - 1] : 0;
+    first = stop < first ? stop : first;
+  }
+  set_window(&g, first, last, n ? (double)sum / n : 1);
+  for (uint32_t k = 0; k < g.nrow; k++) {
+    Row *w = &g.row[k];
+    for (uint32_t i = s->rank_op0[w->rank]; i < head[w->rank]; i += s->op[i].group + 1u) {
+      uint32_t members = s->op[i].group + 1u;
+      double stop = (double)end[i + members - 1],
+             from = stop - (double)action_time(s, s->stage, false, i);
+      if (stop <= g.begin)
+        continue;
+      from = from < g.begin ? g.begin : from;
+      double each = (stop - from) / members;
+      for (uint32_t m = 0; m < members; m++)
+        add(&g, w, LEFT + (from + each * m - g.begin) * g.px, each * g.px, s->op[i + m].kind, true,
+            op_text(s, i + m));
+    }
+    if (head[w->rank] < s->rank_op0[w->rank + 1])
+      add_next(&g, w, head[w->rank], NULL, order_op, order_label);
+  }
+  char t[SVG_NUMBER], u[SVG_NUMBER];
+  return write_page(&g,
+                    arena_printf(s->arena, "from %s to %s, when nothing runs any more",
+                                 svg_time(u, g.begin, s->timed),
+                                 svg_time(t, (double)last, s->timed)),
+                    "any");
+}
+
+/* ---- lists ---- */
+
+static uint8_t list_op(Sched *s, uint32_t rank, uint32_t i) {
+  return s->lists ? s->lists[rank].instr[i].op : s->prog->rank[rank].instr[i].op;
+}
+static const char *list_label(Sched *s, uint32_t rank, uint32_t i) {
+  return list_text(s, (MachineAt){rank, i});
+}
+
+/* Row w up to the stall: ops in the row, what runs beside them in lanes under it. Returns how many. */
+static uint32_t add_past(Page *g, Row *w, const MachineList *list, const uint32_t *end) {
+  enum { UNITS = PAST / 3 }; /* as narrow as that */
+  uint8_t beside[UNITS + 1] = {0};
+  uint32_t lanes = 0, begin = (uint32_t)g->begin;
+  for (uint32_t i = 0; i < list->n; i++) {
+    if (end[i] <= begin)
+      continue;
+    uint8_t *n = &beside[end[i] - begin], op = list_op(g->s, w->rank, i);
+    bool row = list->instr[i].kind == MACHINE_COMPUTE;
+    *n += !row && *n < MOST_LANES;
+    Box *b = add(g, w, LEFT + (end[i] - 1 - begin) * g->px, g->px, op, true,
+                 list_label(g->s, w->rank, i));
+    b->lane = row ? 0 : *n;
+    if (stands(g, w->rank, i)) /* a send from a buffer that meets another receive */
+      b->item = i;
+    lanes = *n > lanes ? *n : lanes;
+  }
+  return lanes;
+}
+
+static bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop,
+                       const char *what) {
+  enum { WIDEST = 64, NARROWEST = 3 };
+  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE, .lists = true, .what = what};
+  uint32_t **end = machine_times(s->arena, list, s->nrank, s->opt->model), last = 0, lanes = 0;
+  uint32_t *stop = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  find_rows(&g);
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    for (uint32_t i = 0; i < list[r].n; i++)
+      stop[r] = end[r][i] > stop[r] ? end[r][i] : stop[r];
+    last = stop[r] > last ? stop[r] : last;
+  }
+  uint32_t first = last;
+  for (uint32_t k = 0; k < nhop; k++)
+    first = stop[hop[k].rank] < first ? stop[hop[k].rank] : first;
+  set_window(&g, first, last, 1);
+  if (g.px > WIDEST)
+    g.px = WIDEST, g.past = (last - g.begin) * g.px;
+  if (g.px < NARROWEST)
+    g.px = NARROWEST, g.begin = last - PAST / NARROWEST;
+  for (uint32_t k = 0; k < g.nrow; k++) {
+    Row *w = &g.row[k];
+    uint32_t from = 0, n = add_past(&g, w, &list[w->rank], end[w->rank]);
+    lanes = n > lanes ? n : lanes;
+    while (from < list[w->rank].n && end[w->rank][from])
+      from++;
+    if (from < list[w->rank].n)
+      add_next(&g, w, from, end[w->rank], list_op, list_label);
+  }
+  g.pitch = PITCH + LANE * lanes;
+  char t[SVG_NUMBER], u[SVG_NUMBER];
+  return write_page(
+      &g,
+      arena_printf(
+          s->arena, "each instruction takes one unit%s; from %s to %s, when nothing runs any more",
+          lanes ? ", transfers under the ops" : "", svg_time(u, g.begin, 0), svg_time(t, last, 0)),
+      model_text(s));
+}
+
+bool draw_stall(Sched *s) {
+  const Stall *l = s->stall;
+  if (!l || (!s->opt->counterexample && !wants_html(s->opt)))
+    return true;
+  return l->list ? draw_lists(s, l->list, l->hop, l->nhop, l->what)
+                 : draw_orders(s, l->end, l->head, l->hop, l->nhop);
+}

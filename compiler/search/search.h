@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT
+ * The door of search/, what other rooms call: tune: the best of several orders. */
+#ifndef PIPEC_SEARCH_H
+#define PIPEC_SEARCH_H
+
+#include "pipec.h"
+
+/* tune.c: the same, or of a schedule with `tune` the best of what its values make. */
+bool expand_best(Sched *s);
+
+#endif

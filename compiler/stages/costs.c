@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT
+ * What the ops of a stage cost: the entries of `time`, `bytes` and of profiles, with the defaults of
+ * lang/spec.md 6. Part of expand; requires the placement, ensures the costs of Sched.stage, such that
+ * no sum of them over all ops can overflow. Linear in stages times entries. */
+#include <string.h>
+
+#include "base.h"
+#include "expand.h"
+#include "graph.h"
+#include "hints.h"
+#include "stages.h"
+
+uint64_t *cost_field(PipeStage *st, CostKey k) {
+  switch (k) {
+  case KEY_F: return &st->time[PIPE_F];
+  case KEY_B: return &st->time[PIPE_B];
+  case KEY_I: return &st->time[PIPE_I];
+  case KEY_W: return &st->time[PIPE_W];
+  case KEY_R: return &st->time[PIPE_R];
+  case KEY_U: return &st->time[PIPE_U];
+  case KEY_FB: return &st->time_fb;
+  case KEY_SEND: return &st->time[PIPE_SEND_F];
+  case KEY_REDUCE: return &st->time[PIPE_REDUCE];
+  case KEY_OFF: return &st->time[PIPE_OFF];
+  case KEY_LOAD: return &st->time[PIPE_LOAD];
+  case KEY_ACT: return &st->act_bytes;
+  case KEY_GOUT: return &st->gout_bytes;
+  case KEY_BOUNDARY: return &st->boundary_bytes;
+  case KEY_WEIGHT: return &st->weight_bytes;
+  case KEY_GRAD: return &st->grad_bytes;
+  case KEY_OPT: return &st->opt_bytes;
+  case KEY_EDGE: return &st->edge_bytes;
+  case KEY_TIED: return &st->tied_bytes;
+  default: return &st->work_bytes;
+  }
+}
+
+void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
+  if (!has[KEY_F])
+    st->time[PIPE_F] = 1;
+  if (!has[KEY_B])
+    st->time[PIPE_B] = has[KEY_I] && has[KEY_W] ? st->time[PIPE_I] + st->time[PIPE_W]
+                                                : 2 * st->time[PIPE_F];
+  uint64_t b = st->time[PIPE_B];
+  if (!has[KEY_I])
+    st->time[PIPE_I] = has[KEY_W] && st->time[PIPE_W] <= b ? b - st->time[PIPE_W] : (b + 1) / 2;
+  if (!has[KEY_W])
+    st->time[PIPE_W] = has[KEY_I] && st->time[PIPE_I] <= b ? b - st->time[PIPE_I] : b / 2;
+  if (!has[KEY_R])
+    st->time[PIPE_R] = st->time[PIPE_F];
+  st->time[PIPE_SEND_B] = st->time[PIPE_SEND_F];
+  st->time[PIPE_TIE] = st->time[PIPE_REDUCE];
+  if (!has[KEY_LOAD])
+    st->time[PIPE_LOAD] = st->time[PIPE_OFF];
+  if (!has[KEY_GRAD])
+    st->grad_bytes = st->weight_bytes;
+  if (!has[KEY_EDGE])
+    st->edge_bytes = st->boundary_bytes;
+  if (!has[KEY_TIED])
+    st->tied_bytes = st->grad_bytes;
+}
+
+/* What only some stages have: 0 for the others. All rows of a tie share one size and one time. */
+static bool set_shared(Ex *x) {
+  Sched *s = x->s;
+  for (uint32_t i = 0; i < s->nstage; i++) {
+    PipeStage *st = &s->stage[i];
+    bool skips = false;
+    for (uint32_t k = 0; s->graph && k < st->nout; k++)
+      skips |= s->graph->edge[s->graph->out0[st->model] + k].skip != 0;
+    if (!skips)
+      st->edge_bytes = 0;
+    if (st->tied == NONE)
+      st->tied_bytes = 0, st->time[PIPE_TIE] = 0;
+  }
+  for (uint32_t k = 0, c = 0; k < s->ntie; k++, c++) {
+    uint64_t most = 0;
+    while (x->clauses.at[c].clause->kind != CL_TIE) /* tie k is the k-th of them */
+      c++;
+    Span at = x->clauses.at[c].clause->at;
+    const PipeStage *first = &s->stage[s->tie_row[s->tie_row0[k]]];
+    for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
+      const PipeStage *st = &s->stage[s->tie_row[j]];
+      most = st->time[PIPE_TIE] > most ? st->time[PIPE_TIE] : most;
+      if (st->tied_bytes == first->tied_bytes && st->tied_bytes <= st->grad_bytes)
+        continue;
+      if (st->tied_bytes > st->grad_bytes)
+        diag_error(s->diag, DIAG_TIE, at, "stage %u shares %s of weights, but has %s of gradients",
+                   st->model, bytes_text(s, st->tied_bytes), bytes_text(s, st->grad_bytes));
+      else
+        diag_error(s->diag, DIAG_TIE, at,
+                   "stages %u and %u share weights: %s of the one, %s of the other", first->model,
+                   st->model, bytes_text(s, first->tied_bytes), bytes_text(s, st->tied_bytes));
+      diag_help(s->diag, "'bytes s { tied = e }' says how much of a stage's gradient is shared");
+      return false;
+    }
+    for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++)
+      s->stage[s->tie_row[j]].time[PIPE_TIE] = most;
+  }
+  return true;
+}
+
+const CostKey unit_key[PIPE_UNIT_TIMES] = {KEY_F, KEY_B,   KEY_I,    KEY_W,
+                                           KEY_R, KEY_OFF, KEY_LOAD, KEY_FB};
+
+static uint64_t *unit_row(const Sched *s, uint32_t st, uint32_t u) {
+  return &s->unit_time[PIPE_UNIT_TIMES * ((size_t)st * s->nunit_time + u)];
+}
+
+/* Unit u of the pipe of a row never runs on it: its microbatch is placed elsewhere. */
+static bool is_elsewhere(const Sched *s, uint32_t st, uint32_t u) {
+  const PipeStage *p = &s->stage[st];
+  return u >= p->nmb || (s->row_of && s->nunit_time != s->slices &&
+                         s->row_of[(size_t)p->model * s->nmb + p->mb0 + u] != st);
+}
+
+/* One row for each slice if no entry depends on the microbatch, else one for each unit. */
+static void make_units(Ex *x) {
+  Sched *s = x->s;
+  bool any = false;
+  uint32_t n = s->slices;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    const Clause *c = x->clauses.at[i].clause;
+    for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e; e = e->next) {
+      any |= e->by_unit;
+      for (uint32_t st = 0; e->by_unit && hint_mentions(e->value, c->mb_var) && st < s->nstage;
+           st++)
+        n = s->stage[st].nmb > n ? s->stage[st].nmb : n;
+    }
+  }
+  if (any)
+    s->nunit_time = n,
+    s->unit_time = NEW_ARRAY(s->arena, uint64_t, PIPE_UNIT_TIMES * (size_t)s->nstage * n);
+}
+
+/* The value of e for a row, in its clause. */
+static bool cost_of(Sched *s, const Clause *c, const Entry *e, uint32_t st, int64_t *v) {
+  if (c->var)
+    s->env[c->slot] = s->stage[st].model;
+  if (c->rank_var)
+    s->env[c->rank_slot] = s->stage[st].rank;
+  return eval(s, e->value, v);
+}
+
+/* The times of key k for each unit of each stage. */
+static bool set_units(Sched *s, const Clause *c, const Entry *e, CostKey k, uint64_t most) {
+  uint32_t column = 0;
+  while (unit_key[column] != k)
+    column++;
+  for (uint32_t st = 0; st < s->nstage; st++)
+    for (uint32_t u = 0; u < s->nunit_time; u++) {
+      int64_t v;
+      if (is_elsewhere(s, st, u))
+        continue;
+      s->env[c->mb_slot] = u / s->slices;
+      if (c->slice_var)
+        s->env[c->slice_slot] = u % s->slices;
+      if (!cost_of(s, c, e, st, &v))
+        return false;
+      if (v < 0 || (uint64_t)v > most) {
+        bool by_mb = s->nunit_time != s->slices;
+        diag_error(s->diag, v < 0 ? DIAG_RANGE : DIAG_TOO_LARGE, e->value->at,
+                   "%s of %s%s%sstage %u is %lld; it %s", e->key,
+                   s->slices > 1 ? arena_printf(s->arena, "slice %u of ", u % s->slices) : "",
+                   by_mb ? arena_printf(s->arena, "microbatch %u ", u / s->slices) : "",
+                   by_mb ? "on " : "", s->stage[st].model, (long long)v,
+                   v < 0 ? "cannot be negative" : "is too large for sums over all ops");
+        return false;
+      }
+      unit_row(s, st, u)[column] = (uint64_t)v;
+    }
+  return true;
+}
+
+/* The times of the units of a stage that were not given for each, and the means of those that were. */
+static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bool by_unit[NKEYS]) {
+  uint64_t sum[PIPE_UNIT_TIMES] = {0}, n = 0;
+  for (uint32_t u = 0; u < s->nunit_time; u++) {
+    uint64_t *time = unit_row(s, st, u);
+    PipeStage one = s->stage[st];
+    if (is_elsewhere(s, st, u))
+      continue;
+    for (int k = 0; k < PIPE_UNIT_TIMES; k++)
+      if (by_unit[unit_key[k]])
+        *cost_field(&one, unit_key[k]) = time[k];
+    cost_defaults(&one, has);
+    for (int k = 0; k < PIPE_UNIT_TIMES; k++)
+      sum[k] += time[k] = *cost_field(&one, unit_key[k]);
+    n++;
+  }
+  for (int k = 0; k < PIPE_UNIT_TIMES && n > 0; k++)
+    if (by_unit[unit_key[k]])
+      *cost_field(&s->stage[st], unit_key[k]) = sum[k] / n;
+}
+
+/* What is 0 because a profile, which looks complete, does not have it. */
+static void note_lacks(Sched *s, const bool *has, const bool *from_profile) {
+  static const CostKey key[] = {KEY_SEND, KEY_U, KEY_ACT, KEY_BOUNDARY, KEY_WEIGHT, KEY_OPT};
+  bool profile = s->opt->profile != NULL;
+  for (int k = 0; k < NENTRIES; k++)
+    profile |= from_profile[k];
+  for (size_t i = 0; i < sizeof key / sizeof *key && profile; i++) {
+    bool other = key[i] == KEY_SEND ? has[KEY_LATENCY] || has[KEY_BANDWIDTH] || s->nstage == 1
+                 : key[i] == KEY_U || key[i] == KEY_OPT
+                     ? s->forward || (key[i] == KEY_OPT && !s->sized)
+                     : !s->sized;
+    if (!has[key[i]] && !other)
+      s->profile_lacks = arena_printf(s->arena, "%s%s%s", s->profile_lacks ? s->profile_lacks : "",
+                                      s->profile_lacks ? ", " : "", cost_key[key[i]]);
+  }
+}
+
+bool set_costs(Ex *x) {
+  Sched *s = x->s;
+  bool has[NENTRIES] = {false}, from_profile[NENTRIES] = {false};
+  uint32_t set_depth[NENTRIES] = {0};
+  bool by_unit[NENTRIES] = {false}; /* s->unit_time has it */
+  /* Sums over all ops must stay below 2^62, whatever the order does. */
+  uint64_t most = ((uint64_t)1 << 62) /
+                  (8 * (((uint64_t)s->nstage + s->nedge) * s->nmb + s->nstage));
+  Span set_at[NENTRIES];
+  uint64_t *link[NENTRIES - NKEYS]; /* [nstage] */
+  for (int k = 0; k < NENTRIES - NKEYS; k++)
+    link[k] = NEW_ARRAY(s->arena, uint64_t, s->nstage);
+  for (int k = 0; k < NENTRIES; k++)
+    set_at[k] = NO_SPAN;
+  make_units(x);
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    Clause *c = x->clauses.at[i].clause;
+    uint32_t depth = x->clauses.at[i].depth;
+    bool now[NENTRIES] = {false}, profile = c->kind == CL_PROFILE;
+    if (profile) {
+      if (s->opt->profile)
+        continue;
+      if (!profile_apply(s, c->path, c->at, now))
+        return false;
+    } else if (c->kind != CL_TIME && c->kind != CL_BYTES) {
+      continue;
+    }
+    for (Entry *e = profile ? NULL : c->entries; e; e = e->next) {
+      int k = 0;
+      while (strcmp(cost_key[k], e->key) != 0)
+        k++;
+      now[k] = true;
+      by_unit[k] = e->by_unit;
+      if (e->by_unit && !set_units(s, c, e, (CostKey)k, most))
+        return false;
+      if (e->by_unit)
+        continue;
+      for (uint32_t st = 0; st < s->nstage; st++) {
+        int64_t v;
+        if (!cost_of(s, c, e, st, &v))
+          return false;
+        if (v < 0) {
+          diag_error(s->diag, DIAG_RANGE, e->value->at,
+                     "%s of stage %u is %lld; it cannot be negative", e->key, st, (long long)v);
+          return false;
+        }
+        if ((k == KEY_BANDWIDTH || k == KEY_SUM_BANDWIDTH) && v == 0) {
+          diag_error(s->diag, DIAG_RANGE, e->value->at,
+                     "%s of stage %u is 0: nothing would ever arrive", cost_key[k], st);
+          return false;
+        }
+        *(k >= NKEYS ? &link[k - NKEYS][st] : cost_field(&s->stage[st], (CostKey)k)) = (uint64_t)v;
+      }
+    }
+    for (int k = 0; k < NENTRIES; k++) {
+      if (!now[k])
+        continue;
+      if (has[k] && set_depth[k] == depth && (profile || from_profile[k])) {
+        diag_error(s->diag, DIAG_PROFILE, c->at,
+                   "'%s' is given by the profile and by the schedule: drop one of them",
+                   cost_key[k]);
+        diag_note(s->diag, set_at[k], "also here");
+        return false;
+      }
+      if (has[k] && set_depth[k] == depth) {
+        diag_error(s->diag, DIAG_REDEFINED, c->at, "'%s' is given twice", cost_key[k]);
+        diag_note(s->diag, set_at[k], "also here");
+        return false;
+      }
+      has[k] = true, from_profile[k] = profile, set_depth[k] = depth, set_at[k] = c->at;
+    }
+  }
+  bool wins[NENTRIES] = {false};
+  if (s->opt->profile && !profile_apply(s, s->opt->profile, NO_SPAN, wins))
+    return false;
+  for (int k = 0; k < NENTRIES; k++)
+    has[k] |= wins[k], by_unit[k] &= !wins[k];
+  for (int k = NTIMEKEYS; k < NKEYS; k++)
+    s->sized |= has[k];
+  note_lacks(s, has, from_profile);
+  for (int k = 0; s->timed && !has[KEY_F] && k < NTIMEKEYS; k++)
+    if (has[k]) {
+      diag_error(s->diag, DIAG_UNIT, set_at[k],
+                 "times are in ns, but 'F' is not given: its default is 1 plain unit");
+      return false;
+    }
+  for (uint32_t st = 0; st < s->nstage; st++) {
+    unit_defaults(s, st, has, by_unit);
+    cost_defaults(&s->stage[st], has);
+    if (s->forward) /* nothing is trained */
+      s->stage[st].gout_bytes = s->stage[st].grad_bytes = s->stage[st].opt_bytes = 0;
+    for (int k = 0; k < NKEYS; k++)
+      if (*cost_field(&s->stage[st], (CostKey)k) > most) {
+        diag_error(s->diag, DIAG_TOO_LARGE, has[k] ? set_at[k] : NO_SPAN,
+                   "%s of stage %u is %llu: the sum over all ops could exceed 2^62", cost_key[k],
+                   st, (unsigned long long)*cost_field(&s->stage[st], (CostKey)k));
+        return false;
+      }
+  }
+  if (!set_links(s, link, has, set_depth, set_at, most))
+    return false;
+  return set_shared(x);
+}

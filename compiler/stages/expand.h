@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ * The state of the expand pass, shared by the three ways to give a rank its order: statements one
+ * after the other (expand.c), time stamps (order_clock.c) and priorities (order_rules.c).
+ *
+ * Inside `clock` and `rules` the ops of the body are not pushed but listed, with what stands after
+ * their `@` and `when`; run_clock and run_rules then decide in which order they are pushed. */
+#ifndef PIPEC_EXPAND_H
+#define PIPEC_EXPAND_H
+
+#include "pipec.h"
+
+typedef struct Bound { Clause *clause; uint32_t depth; } Bound; /* depth 0: the schedule itself */
+typedef struct Clauses { Bound *at; uint32_t n, cap; } Clauses;
+typedef struct KernelItem { /* an op of the kernel being expanded */
+  int64_t lag, lo, hi;
+  const Expr *index;
+  uint32_t stage;      /* when fixed, once a turn has run it; else NONE */
+  bool fixed;
+} KernelItem;
+
+typedef struct Listed { /* what stands in clock or rules */
+  int64_t key;         /* time stamp, or priority */
+  uint32_t seq;        /* place in the list */
+  int64_t turn;        /* (clock) of the outermost block */
+  uint32_t stage, mb;
+  uint8_t kind;        /* of the op: PipeOp, OFF and LOAD too */
+  uint8_t phase;       /* of the label that it stands under; PIPE_NPHASES: under none */
+  bool keyed;          /* it has a key; else it fills */
+  const OpRef *use;    /* as written */
+  const Stmt *stmt;
+  const Stmt *joint;   /* the overlap or group that it stands in, or NULL */
+  uint32_t joint_first; /* the same for all of a joint; (clock) for all of a U or REDUCE, which share a tick; 0 */
+  bool any;            /* (rules) it names no op: of an overlap, the one that is first in line */
+  Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
+} Listed;
+
+typedef struct Later { /* a part of a condition that has no value, and may not be needed */
+  const Expr *of;
+  int64_t *env;        /* [nslot] the variables where it was listed */
+} Later;
+
+/* An op of clock or rules, for those behind the block that have no index. */
+typedef struct Noted {
+  int64_t key;         /* time stamp */
+  bool last;           /* of those with this `next` */
+  int64_t *next;       /* entry of Ex.next_f, next_b or next_r, */
+  int64_t place;       /* and what it is if this op is the last of its kind on its stage */
+} Noted;
+
+typedef struct Region { /* of rules: these ops of a rank are put in order once all are known */
+  uint32_t rank, first, n, copy, ncopy, cls0, ncls; /* rows of s->op, of s->copy; classes */
+  const Stmt *at;
+} Region;
+
+/* What a rank may take next (rules.h): `n` rows of Ex.parts. */
+typedef struct RuleCand {
+  uint32_t cls, first, n;
+  uint32_t mb;         /* of the first op that it names; NONE: it names none, and stays when it was taken */
+  uint32_t missing;    /* ops that it names whose inputs are not known */
+  uint64_t avail;      /* when those that are known arrive */
+  int64_t key;
+  Expr *guard;
+} RuleCand;
+typedef struct RulePart {
+  uint32_t op;         /* row of s->op, or s->nop (at the end) + row of s->copy; NONE: any of */
+  uint32_t stage;      /*   this stage, */
+  uint32_t cand, next; /* whose it is; row + 1 of the next part with this op, 0 */
+  uint8_t kind;        /*   and this kind */
+} RulePart;
+
+typedef struct CandHeap { uint32_t *at, n, cap; } CandHeap;
+
+/* The candidates of one statement of `rules` on one stage: they wait for each other in order of priority. */
+typedef struct RuleClass {
+  const Stmt *stmt;
+  uint32_t stage;
+  uint8_t kind;
+  bool keyed, joint;    /* joint: of an overlap */
+  CandHeap ready, coming; /* inputs have arrived; producers have started */
+} RuleClass;
+
+/* The order of another schedule, while it runs in place of a `use`. */
+typedef struct Use {
+  const Stmt *at;
+  const Clause **pipe; /* [npipe] the clauses of its pipes, NULL for those that it has not */
+  const uint32_t *nmb; /* [npipe] their microbatches */
+  const int64_t *index; /* [npipe] their places in an array of pipes */
+  int64_t shift;       /* microbatch outside that its microbatch 0 is; */
+  int64_t total;       /* the same outside of all */
+  int64_t lo, hi, step; /* of its own microbatches it runs only these; step 0: all */
+  bool clip;           /* whether it stands in `clip` */
+  uint32_t first;      /* row of its first op, */
+  uint32_t listed;     /*   of the first one that it lists */
+  /* Where places depend on the microbatch, here or there; else NULL: */
+  uint32_t *const *place; /* [npipe] its rank of each stage and microbatch of its own, [stage * nmb + mb] */
+  const uint32_t *held;   /* [nheld] rows of the rank at hand that it runs, in the order of its chunks; of another
+                             rank: all microbatches of the chunk are left out */
+  uint32_t nheld;
+  Arg *own_chunks;     /* these as chunks of the rank, -1: of another one, once somebody asks (rules_when.c) */
+  const Stmt *list;    /* the clock or rules that it stands in, or NULL */
+  const struct Use *outer;
+} Use;
+
+/* Is microbatch mb, counted as in u, left out of it by `in`? */
+static inline bool use_leaves_out(const Use *u, int64_t mb) {
+  if (u->step == 0)
+    return false;
+  return u->step > 0 ? mb < u->lo || mb >= u->hi || (mb - u->lo) % u->step != 0
+                     : mb > u->lo || mb <= u->hi || (u->lo - mb) % -u->step != 0;
+}
+
+/* A schedule that is used, and the last values with which it was found to fit. */
+typedef struct Fitting {
+  const Schedule *sc;
+  uint32_t *slot;      /* [n] of env: its parameters, then its values and those of its bases */
+  int64_t *value;      /* [n] */
+  uint32_t n, nparam;
+  bool checked;        /* there have been any */
+  Clauses clauses;
+  const Clause **pipe; /* as in Use */
+  uint32_t *nmb;
+  int64_t *index;
+  uint32_t **place, *nplace; /* [npipe] the same, and how many there is room for */
+  bool dealt;          /* there are places that depend on the microbatch, here or there */
+  uint32_t row;        /* of Ex.fitting */
+} Fitting;
+
+typedef struct Ex {
+  Sched *s;
+  Arena scratch;       /* what clock and rules need until the pass ends */
+  Clauses clauses;
+  uint32_t rank;
+  uint8_t phase;
+  bool labelled;
+  bool clip;           /* inside `clip` */
+  uint64_t budget;     /* loop iterations left to the rank */
+  uint32_t turns;      /* loop iterations of all ranks so far */
+  bool period_said;
+  VEC(KernelItem) items;
+  const OpRef *use;    /* the op as written in the order, while a macro is expanded */
+  const Use *in_use;   /* the innermost `use` that is being run, or NULL */
+  uint32_t use_depth;
+  VEC(int64_t) outer_next; /* of push_next */
+  VEC(uint32_t) rows;  /* of one that is being looked at */
+  bool use_told;       /* the error that was reported last is at a `use` */
+  VEC(Fitting) fitting; /* of each schedule that was used, the last values */
+  uint32_t op_cap;
+  int64_t *next_f, *next_b, *next_r; /* [nstage] what an op without index takes: one past the last */
+  uint32_t *fresh;     /* [nstage] gradient ops pushed since the last U */
+  uint32_t *last_u;    /* [nstage] op + 1; 0: none */
+  uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
+
+  /* clock and rules */
+  const Stmt *list, *list_op; /* being listed; its op statement */
+  const Stmt *joint;   /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
+  int64_t joint_key;
+  uint32_t joint_first;
+  uint32_t *at_u;      /* (rules) [nstage * (nmb + 1)] row + 1 of U(m), and behind these of U, the last one; NULL: there is none */
+  uint32_t whole;      /* first row + 1 of the U of a rank that is being listed */
+  int64_t key;
+  bool keyed;
+  VEC(Listed) listed;
+  VEC(Noted) noted;    /* of the block */
+  VEC(Region) regions;
+  VEC(RuleCand) cands;
+  VEC(RulePart) parts;
+  VEC(RuleClass) classes;
+  VEC(Later) later;    /* of conditions: rows of BI_LATER */
+} Ex;
+
+/* ---- place.c ---- */
+bool find_ranks(Ex *x);
+/* The clause of a kind of which there is one, or NULL: that of the schedule itself before that of a base;
+ * false: reported. */
+bool only_clause(Ex *x, ClauseKind kind, const char *word, const Clause **clause);
+bool find_groups(Ex *x); /* the `exclusive` clause */
+bool find_pipes(Ex *x);
+bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far, with F and B; c: where to report */
+bool ops_fit(Sched *s);               /* for the ops that there are */
+bool place_stages(Ex *x);
+/* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, s->rank_stage and s->rank_stage0. */
+void number_chunks(Sched *s);
+void sort_chunks(Sched *s); /* where the rows of a pipe are not in its order (place.c) */
+
+/* ---- graph.c ---- */
+bool find_graph(Ex *x);
+bool find_ties(Ex *x);
+/* What follows from the edges, by `from` and then as a stage has them, and the rows ([nmodel * nmb]). */
+void join_graph(Sched *s, PipeEdge *edge, uint32_t nedge, uint32_t *row);
+/* group: [nmodel] 1 + number of the tie of a stage, 0: none. Requires ntie > 0. */
+void join_ties(Sched *s, const uint32_t *group);
+
+/* ---- costs.c ---- */
+bool set_costs(Ex *x);
+
+/* ---- links.c ---- */
+void find_link_clauses(Ex *x); /* ensures Sched.link_clause */
+/* What transfers and sums take, unless the schedule says it more closely. cost: [NENTRIES - NKEYS] by stage; most:
+ * that one of them may take. Requires all other costs; ensures PipeEdge.send. False: reported. */
+bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t *depth, const Span *at,
+               uint64_t most);
+
+/* ---- side.c ---- */
+bool find_sides(Ex *x);
+
+/* ---- instance.c ---- */
+/* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
+bool bind_top(Ex *x);
+/* Gives the parameters of sc the values of args, else of the parameters of `within` with the same name,
+ * else their defaults; at: where to report. */
+bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at);
+/* Checks what sc, whose parameters are bound, and its bases require, binds the parameters of the bases and
+ * adds the clauses of all to `to`, those of sc last. */
+bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
+
+/* The clause of a kind that holds, of which a schedule has one: its own before that of what it extends; NULL. */
+bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found);
+
+/* The order that each rank follows, order[nrank], which is all NULL before. */
+bool find_orders(Ex *x, const Clause **order);
+
+/* ---- expand.c ---- */
+bool spend(Ex *x, const Stmt *t);
+/* Runs what is in loop t, turn by turn. */
+bool do_turns(Ex *x, const Stmt *t, bool (*body)(Ex *, const Stmt *, const void *), const void *of);
+bool run_block(Ex *x, const Stmt *b);
+/* The pipe of an op; its microbatches. */
+bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe);
+uint32_t pipe_mbs(const Ex *x, uint32_t k);
+/* Microbatches of the pipes that o may be of, if they have as many each. */
+bool array_mbs(const Ex *x, const OpRef *o, int64_t *n);
+/* The stage of an op; NONE: another rank has it, and `clip` leaves it out. */
+bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
+/* The rows of the rank at hand, in the order of its chunks, of an order that is used those that it runs; those of a pipe. */
+const uint32_t *rank_rows(const Ex *x, uint32_t *n);
+const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n);
+/* What stands in the parentheses of an op: where it is `index`, that has the value given. */
+bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb, int64_t *slice);
+bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
+/* Which of next_f, next_b and next_r an op counts in, and what that is behind it, where `outside` is microbatch 0. NULL: of a
+ * kind that is not counted. */
+int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside, int64_t *place);
+/* Remembers what ops without index take; puts that back, also of W if `w`. The last one first. */
+uint32_t push_next(Ex *x);
+void pop_next(Ex *x, uint32_t pushed, bool w);
+/* Is that op in the rank's order already? */
+bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb);
+/* Binds the parameters of a macro as o says, `index` among its arguments having that value; runs it then. */
+bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
+bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
+bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb);
+
+/* ---- next_w.c ---- */
+/* What a W without index takes, counted as in the order at hand; *mb -1: there is none, and it is left out. */
+bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice);
+
+/* ---- kernel.c ---- */
+bool run_kernel(Ex *x, const Stmt *t);
+
+/* ---- push.c ---- */
+/* Adds an op to the rank; false: reported (it is there twice, or a U has nothing to apply). */
+bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+/* The same of an OFF or LOAD. */
+bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+
+/* Where the op stands in the text: a row of s->site. */
+uint32_t op_site(Sched *s, const OpRef *o);
+
+/* ---- lowering.c ---- */
+bool find_lowering(Ex *x); /* the `transfers` clauses */
+
+/* ---- recompute.c ---- */
+/* Once every rank has its ops: puts in what the `recompute` clause says. */
+bool insert_recompute(Ex *x);
+
+/* ---- weights.c ---- */
+bool find_weights(Ex *x); /* which lines of the `weights` clauses count */
+
+/* ---- overlap.c ---- */
+bool run_overlap(Ex *x, const Stmt *t);
+/* Of two ops of one action neither updates the stage of the other; else reported. */
+bool beside_update(Sched *s, uint32_t a, uint32_t b);
+enum { MAX_TOGETHER = 64 };
+bool too_many(Ex *x, const Stmt *t, uint32_t n); /* reports what is more than that */
+/* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */
+bool join_ops(Ex *x, const Stmt *t, uint32_t first);
+bool find_send(Ex *x); /* the `send` clauses */
+
+/* ---- order_clock.c ---- */
+bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
+void no_ticks(Ex *x); /* why only a clock can be used in the clock at hand */
+bool list_any(Ex *x, const OpRef *o); /* (rules) an op without index in an overlap */
+/* What an op without index takes behind an op of the block at hand, which it lists or leaves out: *next is `place`. */
+void note_listed(Ex *x, int64_t *next, int64_t place);
+/* next_behind of what is listed; NULL, too, if it has run before the block. */
+int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place);
+/* Runs the body of t, an overlap or group with one time stamp for all, inside a clock. */
+bool list_joint(Ex *x, const Stmt *t);
+/* Runs the body of t for each index and leaves its ops in x->listed; period: added to the key once
+ * for each index. */
+bool list_body(Ex *x, const Stmt *t, int64_t period);
+/* Warmup up to the first backward, flush after the last forward, of ops a..b that have no phase yet. */
+void label_phases(Sched *s, uint32_t a, uint32_t b);
+/* The same of all of them. */
+void label_again(Sched *s, uint32_t a, uint32_t b);
+/* An OFF or LOAD without a phase has that of the op that it stands before, or of the last one before `end`. */
+void label_copy(Sched *s, Copy *c, uint32_t end);
+bool run_clock(Ex *x, const Stmt *t);
+
+/* ---- order_rules.c ---- */
+/* Puts into l->guard what `when` says now, all but the quantities evaluated; false: reported. */
+bool rules_guard(Ex *x, Listed *l);
+/* Pushes the ops of t in any order and remembers them. */
+bool run_rules(Ex *x, const Stmt *t);
+/* Once every rank has its ops: plays all of them and puts those of `rules` in order. */
+bool play_rules(Ex *x);
+
+/* ---- justify.c ---- */
+/* Moves ops within the predicted times until there were so many tries, or a few without gain, and keeps
+ * the order with the least *value, of equals the shorter; false: value() has reported. Goes on where it
+ * left off: s->tune_tries, tune_idle. Requires check_deps and no obstacle. */
+bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least);
+uint32_t justify_obstacle(const Sched *s); /* an update that stands before another op, or NONE */
+
+/* ---- expand.c ---- */
+/* The `tune` clause that holds for the schedule, or NULL. */
+const Clause *find_tune(const Schedule *sc);
+/* Gives the variable of c its value: the s->tune_at-th of its range if c is `chosen`, else the first. */
+bool bind_tune(Sched *s, const Clause *c, const Clause *chosen);
+
+/* ---- use.c ---- */
+bool run_use(Ex *x, const Stmt *t);
+
+#endif

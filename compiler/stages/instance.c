@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT
+ * An instance of a schedule: its parameters get values, what it requires of them is checked, and its clauses
+ * are collected with those of what it extends; which order each rank follows. Part of expand. Linear in the
+ * text, and in ranks for each order. */
+#include <string.h>
+
+#include "expand.h"
+#include "hints.h"
+#include "stages.h"
+
+static void append_param(Sched *s, const char *name, int64_t value, bool first) {
+  s->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->params, first ? "" : " ", name,
+                           (long long)value);
+}
+
+bool note_extends(Sched *s, Span at) {
+  const Schedule *sc = s->def;
+  bool inherited = sc->base &&
+                   (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end);
+  if (inherited)
+    diag_note(s->diag, sc->base_at,
+              "'%s' extends that schedule: what it requires and checks holds here, too", sc->name);
+  return inherited;
+}
+
+bool help_unchecked(Sched *s, Span at) {
+  if (!note_extends(s, at))
+    return false;
+  diag_help(s->diag, "'extends %s(...) without checks' leaves out its checks and limits",
+            s->def->base);
+  return true;
+}
+
+static bool check_requires(Sched *s, const Schedule *sc, bool used) {
+  bool ok = true;
+  for (int soft = 0; soft < 2 && ok; soft++)
+    for (const Require *q = soft ? sc->expects : sc->requires; q; q = q->next) {
+      int64_t v;
+      if (!eval(s, q->cond, &v))
+        return false;
+      if (v || (soft && s->opt->any_value))
+        continue;
+      if (s->opt->any_value)
+        return true;
+      const char *values = eval_explain(s, q->cond);
+      const char *text = arena_printf(s->arena, "schedule '%s' %s %s%s%s%s%s", sc->name,
+                                      soft ? "expects" : "requires", span_text(s, q->cond->at),
+                                      *values ? ", but " : "", values, q->text ? ": " : "",
+                                      q->text ? q->text : "");
+      if (soft)
+        diag_warn(s->diag, DIAG_EXPECTS, q->cond->at, "%s", text);
+      else
+        diag_error(s->diag, DIAG_REQUIRES, q->cond->at, "%s", text);
+      ok &= soft;
+      if (!used)
+        note_extends(s, q->cond->at);
+    }
+  return ok;
+}
+
+bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at) {
+  const Arg *positional = args;
+  /* All arguments are values outside: evaluate before binding. */
+  uint32_t n = 0;
+  for (const Param *p = sc->params; p; p = p->next)
+    n++;
+  int64_t *value = arena_alloc(s->arena, (n + 1) * sizeof *value);
+  bool *given = arena_zalloc(s->arena, n + 1, sizeof *given);
+  uint32_t i = 0;
+  for (const Param *p = sc->params; p; p = p->next, i++) {
+    const Arg *named = args;
+    while (named && named->key != p->name)
+      named = named->next;
+    const Arg *a = positional && !positional->key ? positional : named;
+    if (positional && !positional->key)
+      positional = positional->next;
+    if (a && a != named && named) {
+      diag_error(s->diag, DIAG_REDEFINED, named->key_at, "'%s' is given twice", p->name);
+      return false;
+    }
+    if (a) {
+      if (!eval(s, a->value, &value[i]))
+        return false;
+      given[i] = true;
+      continue;
+    }
+    for (const Param *own = within->params; own; own = own->next)
+      if (own->name == p->name)
+        value[i] = s->env[own->slot], given[i] = true;
+  }
+  i = 0;
+  for (const Param *p = sc->params; p; p = p->next, i++) {
+    if (given[i]) {
+      s->env[p->slot] = value[i];
+    } else if (!p->init) {
+      diag_error(s->diag, DIAG_PARAM, at, "schedule '%s' needs a value for '%s'", sc->name,
+                 p->name);
+      diag_note(s->diag, p->at, "it has no default");
+      return false;
+    } else if (!eval(s, p->init, &s->env[p->slot])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used) {
+  Sched *s = x->s;
+  if (!check_requires(s, sc, used))
+    return false;
+  uint32_t first = to->n;
+  if (sc->base && (!bind_params(s, sc->base_def, sc->base_args, sc, sc->base_at) ||
+                   !instantiate(x, sc->base_def, depth + 1, to, used)))
+    return false;
+  if (sc->unchecked) {
+    uint32_t n = first;
+    for (uint32_t i = first; i < to->n; i++)
+      if (to->at[i].clause->kind != CL_CHECK && to->at[i].clause->kind != CL_LIMIT)
+        to->at[n++] = to->at[i];
+    to->n = n;
+  }
+  for (Clause *c = sc->clauses; c; c = c->next)
+    *vec_push(s->arena, to) = (Bound){c, depth};
+  return true;
+}
+
+/* A -D that no parameter takes, and that may have been meant for p. */
+static Define *misspelt(Sched *s, const Param *p) {
+  for (uint32_t i = 0; i < s->opt->ndefine; i++) {
+    Define *d = &s->opt->define[i];
+    const Param *own = s->def->params;
+    while (own && strcmp(own->name, d->name) != 0)
+      own = own->next;
+    if (!own && hint_near(d->name, p->name))
+      return d;
+  }
+  return NULL;
+}
+
+static void no_parameter(Sched *s, const Define *d, const Param *meant) {
+  diag_error(s->diag, DIAG_PARAM, s->def->name_at, "schedule '%s' has no parameter '%s' (-D)",
+             s->def->name, d->name);
+  if (meant)
+    diag_help(s->diag, "did you mean '%s'", meant->name);
+  else
+    help_params(s, s->def);
+}
+
+/* open: NULL, or a parameter that has this value and not its default. */
+static bool bind_given(Ex *x, const Param *open, int64_t value) {
+  Sched *s = x->s;
+  Options *o = s->opt;
+  Schedule *sc = s->def;
+  bool ok = true, first = true;
+  s->params = "";
+  for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
+    o->define[i].used = false;
+  for (Param *p = sc->params; p; p = p->next) {
+    Define *d = NULL;
+    for (uint32_t i = 0; i < o->ndefine; i++)
+      if (strcmp(o->define[i].name, p->name) == 0)
+        d = &o->define[i], d->used = true; /* the last one wins */
+    if (d || p == open) {
+      s->env[p->slot] = d ? d->value : value;
+    } else if (!p->init && o->ncompare == 0 && (d = misspelt(s, p))) {
+      no_parameter(s, d, p);
+      d->used = true;
+      ok = false;
+    } else if (!p->init) {
+      diag_error(s->diag, DIAG_PARAM, p->at, "parameter '%s' of schedule '%s' has no value",
+                 p->name, sc->name);
+      diag_help(s->diag, "give it with -D %s=..., or a default: %s = ...", p->name, p->name);
+      ok = false;
+    } else if (ok && !eval(s, p->init, &s->env[p->slot])) {
+      return false;
+    }
+    if (ok)
+      append_param(s, p->name, s->env[p->slot], first), first = false;
+  }
+  for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
+    if (!o->define[i].used) {
+      const Param *meant = sc->params;
+      while (meant && !hint_near(o->define[i].name, meant->name))
+        meant = meant->next;
+      no_parameter(s, &o->define[i], meant);
+      ok = false;
+    }
+  return ok;
+}
+
+/* Does the schedule admit its parameters? Says nothing. */
+static bool admitted(Ex *x) {
+  Sched *s = x->s;
+  Diag silent = *s->diag, *diag = s->diag;
+  Clauses none = {0};
+  silent.out = NULL;
+  s->diag = &silent;
+  bool ok = instantiate(x, s->def, 0, &none, false);
+  s->diag = diag;
+  return ok;
+}
+
+const char *open_parameter(const Sched *s) {
+  const Options *o = s->opt;
+  for (const Param *p = s->def->params; p && o->ndefine > 0; p = p->next) {
+    bool counts = false;
+    for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+      for (const Clause *c = sc->clauses; c; c = c->next)
+        counts |= c->kind == CL_PIPE && hint_mentions(c->mbs, p->name);
+    if (counts && !is_given(o, p))
+      return p->name;
+  }
+  return NULL;
+}
+
+bool bind_top(Ex *x) {
+  enum { MOST_TRIED = 4096 };
+  Sched *s = x->s;
+  const char *name = s->opt->for_all      ? s->opt->for_all
+                     : s->opt->check_only ? open_parameter(s)
+                                          : NULL;
+  const Param *open = name ? s->def->params : NULL;
+  while (open && (strcmp(open->name, name) != 0 || !open->init))
+    open = open->next;
+  for (uint32_t i = 0; i < s->opt->ndefine && open; i++)
+    if (strcmp(s->opt->define[i].name, name) == 0)
+      open = NULL;
+  if (!bind_given(x, NULL, 0))
+    return false;
+  if (!open || s->diag->errors || admitted(x))
+    return true;
+  /* It stands for every value: one that is admitted, if there is one. */
+  int64_t from = s->env[open->slot];
+  for (int64_t v = from + 1; v <= from + MOST_TRIED; v++)
+    if (!bind_given(x, open, v))
+      return false;
+    else if (admitted(x))
+      return true;
+  return bind_given(x, NULL, 0);
+}
+
+/* ---- clauses of which one holds ---- */
+
+bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found) {
+  uint32_t depth = 0;
+  *found = NULL;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    const Clause *c = x->clauses.at[i].clause;
+    if (c->kind != kind)
+      continue;
+    if (*found && depth == x->clauses.at[i].depth) {
+      diag_error(x->s->diag, DIAG_REDEFINED, c->at, "'%s' is given twice", word);
+      diag_note(x->s->diag, (*found)->at, "also here");
+      return false;
+    }
+    *found = c, depth = x->clauses.at[i].depth;
+  }
+  return true;
+}
+
+/* ---- orders ---- */
+
+bool find_orders(Ex *x, const Clause **order) {
+  Sched *s = x->s;
+  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    Clause *c = x->clauses.at[i].clause;
+    if (c->kind != CL_ORDER)
+      continue;
+    int64_t lo = 0, hi = s->nrank, step = 1;
+    if (c->range.lo && !eval_range(s, &c->range, &lo, &hi, &step))
+      return false;
+    for (int64_t r = lo; step > 0 ? r < hi : r > hi;) {
+      if (r < 0 || r >= s->nrank) {
+        Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
+        diag_error(s->diag, DIAG_RANGE, at, "an order for rank %lld; the ranks are 0 to %u",
+                   (long long)r, s->nrank - 1);
+        return false;
+      }
+      if (order[r] && depth[r] == x->clauses.at[i].depth) {
+        diag_error(s->diag, DIAG_NO_ORDER, c->at, "rank %lld has two orders", (long long)r);
+        diag_note(s->diag, order[r]->at, "the other one");
+        return false;
+      }
+      order[r] = c;
+      depth[r] = x->clauses.at[i].depth;
+      if (__builtin_add_overflow(r, step, &r))
+        break;
+    }
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    if (!order[r]) {
+      diag_error(s->diag, DIAG_NO_ORDER, s->def->name_at,
+                 "schedule '%s' gives no order for rank %u", s->name, r);
+      bool ranges = false;
+      for (uint32_t i = 0; i < x->clauses.n; i++)
+        ranges |= x->clauses.at[i].clause->kind == CL_ORDER && x->clauses.at[i].clause->range.lo;
+      diag_help(s->diag, "%s'order r { ... }' is the order of every rank",
+                ranges ? "a range ends before its second value; " : "");
+      return false;
+    }
+  return true;
+}

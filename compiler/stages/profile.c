@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ * Measured costs from a JSON file (lang/spec.md 6). Read strictly with jansson: unknown keys,
+ * duplicates, wrong types, negative numbers and a wrong number of stages are errors at their place
+ * in the file as far as the library tells it. Requires nstage; sets the fields of every stage. */
+#include <jansson.h>
+#include <string.h>
+
+#include "base.h"
+#include "stages.h"
+#include "profile_layers.h"
+
+static bool bad(Sched *s, Span at, const char *path, const char *what) {
+  diag_error(s->diag, DIAG_PROFILE, at, "%s: %s", path, what);
+  return false;
+}
+
+static bool stage_entry(Sched *s, Span at, const char *path, uint32_t st, json_t *entry,
+                        bool seen[NKEYS]) {
+  const char *key;
+  json_t *v;
+  if (!json_is_object(entry))
+    return bad(s, at, path, arena_printf(s->arena, "stage %u is not an object", st));
+  json_object_foreach(entry, key, v) {
+    int k = 0;
+    while (k < NKEYS && strcmp(key, cost_key[k]) != 0)
+      k++;
+    if (k == NKEYS)
+      return bad(
+          s, at, path,
+          arena_printf(s->arena,
+                       "stage %u has an unknown key '%s'; the keys are those of time and bytes", st,
+                       key));
+    if (!json_is_integer(v) || json_integer_value(v) < 0)
+      return bad(
+          s, at, path,
+          arena_printf(s->arena, "'%s' of stage %u must be a whole number, 0 or more", key, st));
+    uint32_t row = st; /* replicas cost the same */
+    do
+      *cost_field(&s->stage[row], (CostKey)k) = (uint64_t)json_integer_value(v);
+    while ((row = s->stage[row].replica) != st);
+    seen[k] = true;
+  }
+  return true;
+}
+
+/* A list of ranks, of which there is at least one. */
+static bool rank_list(Sched *s, Span at, const char *path, json_t *list, const uint32_t **ranks,
+                      uint32_t *n) {
+  size_t most = json_is_array(list) ? json_array_size(list) : 0;
+  uint32_t *to = NEW_ARRAY(s->arena, uint32_t, most + 1);
+  for (*n = 0; *n < most; ++*n) {
+    json_t *v = json_array_get(list, *n);
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= s->nrank)
+      return bad(
+          s, at, path,
+          arena_printf(s->arena, "the ranks of a link are numbers from 0 to %u", s->nrank - 1));
+    to[*n] = (uint32_t)json_integer_value(v);
+  }
+  *ranks = to;
+  return *n > 0 || bad(s, at, path, "a link is {\"from\": [ranks], \"to\": [ranks]}");
+}
+
+/* The links that transfers share, in place of those of the schedule. */
+static bool apply_links(Sched *s, Span at, const char *path, json_t *list) {
+  if (!list)
+    return true;
+  if (!json_is_array(list))
+    return bad(s, at, path, "\"links\" is not a list");
+  if (at.file != NO_FILE && s->nlink_clause > 0) {
+    bad(s, at, path, "links are given by the profile and by the schedule: drop one of them");
+    diag_note(s->diag, s->link_clause[0]->at, "also here");
+    return false;
+  }
+  ProfileLink *link = NEW_ARRAY(s->arena, ProfileLink, json_array_size(list) + 1);
+  uint32_t n = 0;
+  for (; n < json_array_size(list); n++) {
+    json_t *v = json_array_get(list, n);
+    if (!rank_list(s, at, path, json_object_get(v, "from"), &link[n].from, &link[n].nfrom) ||
+        !rank_list(s, at, path, json_object_get(v, "to"), &link[n].to, &link[n].nto))
+      return false;
+  }
+  s->profile_link = link, s->nprofile_link = n;
+  s->nlink_clause = 0;
+  return true;
+}
+
+static bool apply(Sched *s, Span at, const char *path, json_t *root, bool *has) {
+  json_t *version = json_object_get(root, "pipe_profile"),
+         *stages = json_object_get(root, "stages");
+  if (!json_is_integer(version) && json_object_get(root, "traceEvents")) {
+    bad(s, at, path, "this is a trace, of pr_write_trace or --emit=trace, and no profile");
+    diag_help(s->diag, "pr_write_profile writes a profile of the same run");
+    return false;
+  }
+  if (!json_is_integer(version)) {
+    bad(s, at, path, "not a profile: it has no \"pipe_profile\": 1");
+    diag_help(s->diag, "pr_write_profile writes one of a run; lang/spec.md 6 has the form");
+    return false;
+  }
+  if (json_integer_value(version) != 1)
+    return bad(s, at, path,
+               arena_printf(s->arena, "profile version %lld; this pipec reads version 1",
+                            (long long)json_integer_value(version)));
+  if (!json_is_array(stages))
+    return bad(s, at, path, "it has no array \"stages\"");
+  if (json_array_size(stages) != s->nmodel) {
+    bad(s, at, path,
+        arena_printf(s->arena, "stages in the profile: %zu, in the schedule: %u",
+                     json_array_size(stages), s->nmodel));
+    diag_help(
+        s->diag,
+        "a profile is of one way to cut the model; the text format by layers (lang/spec.md 6) is cut "
+        "for any number of stages");
+    return false;
+  }
+  for (uint32_t st = 0; st < s->nmodel; st++) {
+    bool seen[NKEYS] = {false};
+    if (!stage_entry(s, at, path, st, json_array_get(stages, st), seen))
+      return false;
+    for (int k = 0; k < NKEYS; k++) {
+      if (st > 0 && seen[k] != has[k])
+        return bad(s, at, path,
+                   arena_printf(s->arena, "'%s' is given for some stages and not for stage %u",
+                                cost_key[k], seen[k] ? 0 : st));
+      has[k] = seen[k];
+    }
+  }
+  for (int k = 0; k < NTIMEKEYS; k++)
+    s->timed |= has[k];
+  return apply_links(s, at, path, json_object_get(root, "links"));
+}
+
+bool profile_apply(Sched *s, const char *path, Span at, bool *has) {
+  if (s->opt->text && at.file != NO_FILE) /* a text names no files */
+    return bad(s, at, path, "profiles cannot be read here");
+  const char *found = at.file == NO_FILE ? path : file_find(s, path, s->diag->source[at.file].path);
+  uint32_t len;
+  char *text = file_read(s, found ? found : path, at, &len);
+  if (!text)
+    return false;
+  uint32_t file = diag_source(s->diag, found ? found : path, text, len); /* the depfile lists it */
+  bool now[NKEYS] = {false};
+  if (is_layer_profile(text, len)) {
+    bool ok = apply_layer_profile(s, at, path, file, now);
+    for (int k = 0; ok && k < NKEYS; k++)
+      has[k] |= now[k];
+    return ok;
+  }
+  json_error_t err;
+  json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
+  if (!root) {
+    uint32_t pos = err.position > 0 ? (uint32_t)err.position - 1 : 0;
+    pos = pos < len ? pos : len ? len - 1 : 0;
+    diag_error(s->diag, DIAG_PROFILE, (Span){file, pos, pos + 1}, "%s", err.text);
+    return false;
+  }
+  bool ok = apply(s, at, path, root, now);
+  json_decref(root);
+  for (int k = 0; ok && k < NKEYS; k++)
+    has[k] |= now[k];
+  return ok;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT
+ * The `weights` clauses (lang/spec.md 5.13): which of their lines count, and which version of its stage's
+ * weights an op reads. Linear in lines squared, and in lines for each op. */
+#include "expand.h"
+#include "hints.h"
+#include "names.h"
+#include "weight_lines.h"
+
+static bool same_kind(const WeightLine *a, const WeightLine *b) {
+  return a->word == b->word && a->op == b->op && a->state == b->state;
+}
+
+static const char *line_text(Sched *s, const WeightLine *l) {
+  static const char *const word[] = {"reads", "applies", "rate", "then", "versions", "state"};
+  return l->op ? arena_printf(s->arena, "%s %s%s%s", l->op, word[l->word], l->state ? " " : "",
+                              l->state ? l->state : "")
+               : arena_printf(s->arena, "%s%s%s", word[l->word], l->state ? " " : "",
+                              l->state ? l->state : "");
+}
+
+/* A line behind one of its kind that holds always, of the same schedule. */
+static bool never_holds(Sched *s, const WeightLine *l, const WeightLine *first) {
+  if (first->when)
+    return true;
+  diag_error(s->diag, DIAG_CLAUSE, l->at, "'%s' is given twice", line_text(s, l));
+  diag_note(s->diag, first->at, "the first one, which holds always");
+  if (l->when)
+    diag_help(s->diag,
+              "the first line of its kind that holds counts: the one without 'when' stands last");
+  return false;
+}
+
+bool find_weights(Ex *x) {
+  Sched *s = x->s;
+  VEC(const WeightLine *) line = {0};
+  VEC(uint32_t) depth = {0};
+  const Clause *clause = NULL;
+  for (uint32_t i = 0; i < x->clauses.n; i++)
+    if (x->clauses.at[i].clause->kind == CL_WEIGHTS)
+      clause = x->clauses.at[i].clause;
+  if (!clause)
+    return true;
+  if (s->forward) {
+    diag_error(s->diag, DIAG_FORWARD_ONLY, clause->at,
+               "'weights' in a schedule that only runs forward: there is no update");
+    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    return false;
+  }
+  /* From the schedule itself to its last base, each in the order of the text. */
+  for (uint32_t hi = x->clauses.n; hi > 0;) {
+    uint32_t lo = hi - 1, d = x->clauses.at[lo].depth;
+    while (lo > 0 && x->clauses.at[lo - 1].depth == d)
+      lo--;
+    for (uint32_t i = lo; i < hi; i++) {
+      if (x->clauses.at[i].clause->kind != CL_WEIGHTS)
+        continue;
+      for (const WeightLine *l = x->clauses.at[i].clause->lines; l; l = l->next) {
+        bool replaced = false;
+        for (uint32_t k = 0; k < line.n && !replaced; k++) {
+          if (!same_kind(l, line.at[k]))
+            continue;
+          replaced = depth.at[k] != d;
+          if (!replaced && !never_holds(s, l, line.at[k]))
+            return false;
+        }
+        if (replaced)
+          continue;
+        *vec_push(s->arena, &line) = l;
+        *vec_push(s->arena, &depth) = d;
+      }
+    }
+    hi = lo;
+  }
+  s->wline = line.at;
+  s->nwline = line.n;
+  s->weighted = true;
+  return true;
+}
+
+void weight_bind(Sched *s, const WeightLine *l, uint32_t stage, uint32_t mb) {
+  const PipeStage *st = &s->stage[stage];
+  if (l->clause->var)
+    s->env[l->clause->slot] = st->model;
+  if (l->clause->mb_var)
+    s->env[l->clause->mb_slot] = (mb - st->mb0) / s->slices;
+}
+
+static bool value_of(Sched *s, const WeightLine *l, const Expr *e, uint32_t stage, uint32_t mb,
+                     int64_t *value) {
+  weight_bind(s, l, stage, mb);
+  return eval(s, e, value);
+}
+
+static bool has_lines(const Sched *s, WeightWord word, int kind) {
+  for (uint32_t i = 0; i < s->nwline; i++)
+    if (s->wline[i]->word == word && s->wline[i]->kind == kind)
+      return true;
+  return false;
+}
+
+/* The first line of a word, kind and state (NULL: none) that holds. False: reported. */
+static bool find_line(Sched *s, WeightWord word, int kind, Name state, uint32_t stage, uint32_t mb,
+                      const WeightLine **line) {
+  *line = NULL;
+  for (uint32_t i = 0; i < s->nwline && !*line; i++) {
+    const WeightLine *l = s->wline[i];
+    int64_t holds = 1;
+    if (l->word != word || l->kind != kind || l->state != state)
+      continue;
+    if (l->when && !value_of(s, l, l->when, stage, mb, &holds))
+      return false;
+    if (holds)
+      *line = l;
+  }
+  return true;
+}
+
+bool weight_line(Sched *s, WeightWord word, uint32_t op, uint32_t mb, const WeightLine **line) {
+  const Op *o = &s->op[op];
+  int kind = o->kind;
+  if (word == WW_READS) { /* R makes a stash for the backward, so it reads what that reads */
+    size_t cell = (size_t)o->stage * s->nmb + o->mb;
+    if (kind == PIPE_R && !has_lines(s, word, PIPE_R))
+      kind = s->op[s->at_b[cell] - 1].kind;
+    if (kind == PIPE_I && !has_lines(s, word, PIPE_I))
+      kind = PIPE_B;
+  }
+  return find_line(s, word, kind, NULL, o->stage, mb, line);
+}
+
+bool weight_then(Sched *s, const char *state, uint32_t u, uint32_t mb, const WeightLine **line) {
+  return find_line(s, WW_THEN, PIPE_U, state, s->op[u].stage, mb, line);
+}
+
+bool weight_value(Sched *s, const WeightLine *l, uint32_t op, int64_t *value) {
+  return value_of(s, l, l->value, s->op[op].stage, s->op[op].mb, value);
+}
+
+bool weight_per(Sched *s, const WeightLine *l, uint32_t op, int64_t *value) {
+  return value_of(s, l, l->per, s->op[op].stage, s->op[op].mb, value);
+}
+
+void weight_note(Sched *s, const WeightLine *l) {
+  if (l)
+    diag_note(s->diag, l->at, "this line says which version");
+}
+
+uint32_t estimate_maker(const Sched *s, uint32_t op) {
+  uint32_t maker = s->maker && s->maker[op] != NONE ? s->maker[op] : op;
+  return s->weights[maker].formula == NONE || s->op[maker].kind == PIPE_U ? NONE : maker;
+}
+
+bool weight_ring(Sched *s, uint32_t stage, const WeightLine **line, int64_t *n) {
+  *line = NULL;
+  for (uint32_t i = 0; i < s->nwline && !*line; i++)
+    if (s->wline[i]->word == WW_VERSIONS)
+      *line = s->wline[i];
+  if (!*line)
+    return true;
+  if (!value_of(s, *line, (*line)->value, stage, s->stage[stage].mb0, n))
+    return false;
+  if (*n >= 1)
+    return true;
+  diag_error(s->diag, DIAG_RANGE, (*line)->value->at, "stage %u has %lld versions of its weights",
+             s->stage[stage].model, (long long)*n);
+  diag_help(s->diag, "1 is the newest alone");
+  return false;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ * Lower bounds of a step: no order of the ranks can have a shorter makespan, or a shorter span, that has
+ * the same ops where they are, at the same costs, with no more stashes on a rank than this one has; a B may
+ * be split. Requires slots. What only slows a program down, streams, slots and transfers in each other's
+ * way, has no part in it. Linear in ops and in rows times microbatches.
+ *
+ * From the data alone: head(x) is the earliest start of x, tail(x) the least time from the end of x to that
+ * of the step: longest chains. Of rank r, with F and D its forwards and its backwards for the input, their
+ * times f and d, b a whole backward, u its updates:
+ *
+ *   work       least head(F) + sum(f + b + u), as ops of a rank do not overlap
+ *   forwards   least head(F) + sum f + least tail(F): the last forward is followed by its own tail
+ *   inputs     least head(F) + sum(f + d) + least tail(D)
+ *   backwards  least head(D) + sum(b + u)
+ *
+ * note [stashes]: with room for L stashes at most L forwards start before the first backward, so until
+ * then the rank idles at least least head(D) - L f; at most L stashes are alive when the last forward ends
+ * and all that is left to do is theirs, so from then on it idles at least least tail(F) - L b - u. If there
+ * are more than L forwards both are idle times of their own and add up, with the work. And the stashes of
+ * all microbatches live at least from head(F) to the end of their backward, L at a time (Little).
+ *
+ * note [windows]: of the span the same holds from the first start on the rank on. There a chain counts from
+ * the first forward of the microbatch on the rank to its backward, and is exact where the ops of a
+ * microbatch are one chain; else only the work counts.
+ *
+ * note [units]: nothing above needs ops of a rank, a stage or a microbatch to be alike. f, d and b are those of
+ * each op: sums add up what each one takes, chains are chains of ops, and L forwards, or L backwards, take at most L
+ * times the longest of the rank.
+ *
+ * note [joined]: an action of one F and one B may take less than both. Chains then count it with the time
+ * of the action, where that is less, and sums leave out what each F can save.
+ *
+ * Source of the argument on stashes: Qi et al. 2023 and 2024 (arXiv 2401.10241, 2405.15362). */
+#include <string.h>
+
+#include "timing.h"
+#include "graph.h"
+#include "orders.h"
+
+typedef struct Cost {           /* of a row, of its units if these differ */
+  uint64_t f, d, b;             /* in chains */
+  uint64_t sum_f, sum_b, saved; /* in sums; saved: by an F that is joined with a B */
+  uint64_t after;               /* from the last gradient to the end of its update */
+} Cost;
+
+typedef struct Bounds {
+  const Sched *s;
+  Arena *arena;
+  Cost *cost;              /* [nstage], or as Sched.unit_time */
+  uint64_t *head, *tail;   /* [nop] of F, B and I; tails first, then heads in their place */
+  uint64_t *least_tail[2]; /* [nrank] of F, of B and I; UINT64_MAX: it has none */
+  bool chain;              /* the ops of a microbatch are one chain */
+  uint64_t *first, *last;  /* [nmb] of one rank: least head of an F, most end of a backward */
+  uint32_t *seen;          /* [nmb] rank + 1 */
+} Bounds;
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* n of them; no more than an integer holds. */
+static uint64_t times(uint64_t n, uint64_t v) {
+  return v && n > UINT64_MAX / v ? UINT64_MAX : n * v;
+}
+
+static const Cost *cost_at(const Bounds *x, const Op *o) {
+  const Sched *s = x->s;
+  uint32_t n = s->nunit_time;
+  return &x->cost[n ? (size_t)o->stage * n + (o->mb - s->stage[o->stage].mb0) % n : o->stage];
+}
+
+static void fill_costs(Sched *s, Bounds *x) {
+  uint64_t joined = UINT64_MAX, most_b = 0;
+  uint32_t n = s->nunit_time ? s->nunit_time : 1;
+  PipeTimes of = sched_times(s);
+  for (uint32_t i = 0; i < s->nstage * n; i++) {
+    const PipeStage *p = &s->stage[i / n];
+    const uint64_t *t = s->unit_time ? pipe_unit_times(of, i / n, p->mb0 + i % n) : p->time;
+    uint64_t fb = pipe_fused_time(of, i / n, p->mb0 + i % n);
+    joined = fb ? least(joined, fb) : joined;
+    most_b = most(most_b, t[PIPE_B]);
+  }
+  x->cost = NEW_ARRAY(x->arena, Cost, (size_t)s->nstage * n);
+  for (uint32_t i = 0; i < s->nstage * n; i++) {
+    const PipeStage *p = &s->stage[i / n];
+    const uint64_t *t = s->unit_time ? pipe_unit_times(of, i / n, p->mb0 + i % n) : p->time;
+    uint64_t fb = pipe_fused_time(of, i / n, p->mb0 + i % n);
+    Cost *c = &x->cost[i];
+    fb = fb ? fb : UINT64_MAX;
+    c->sum_f = t[PIPE_F], c->sum_b = least(t[PIPE_B], t[PIPE_I] + t[PIPE_W]);
+    c->saved = less(t[PIPE_F] + most_b, fb);
+    c->f = least(t[PIPE_F], fb);
+    c->d = least(least(t[PIPE_B], t[PIPE_I]), joined);
+    c->b = least(c->sum_b, joined);
+    if (!s->forward)
+      c->after = p->time[PIPE_U] + (p->replica != i / n ? p->time[PIPE_REDUCE] : 0) +
+                 (s->tie_of && s->tie_of[i / n] != NONE ? p->time[PIPE_TIE] : 0);
+  }
+}
+
+static uint64_t length(const Bounds *x, uint32_t op) {
+  const Op *o = &x->s->op[op];
+  return o->kind == PIPE_F ? cost_at(x, o)->f : cost_at(x, o)->d;
+}
+
+/* From the end of `from` to the start of `to`, which reads output k of it. */
+static uint64_t hop(const Sched *s, uint32_t from, uint32_t k, uint32_t to) {
+  return op_rank(s, from) == op_rank(s, to) ? 0 : output_time(s, &s->op[from], k);
+}
+
+/* The F of a backward, the backward of an F; NONE. */
+static uint32_t own(const Sched *s, uint32_t op, bool forward) {
+  const Op *o = &s->op[op];
+  return s->forward ? NONE : *op_at(s, !forward, o->stage, o->mb) - 1;
+}
+
+/* Op i, when its head is there: those of the ops that need what it makes are not less. */
+static void pass_head(Sched *s, Bounds *x, uint32_t i) {
+  uint64_t end = x->head[i] + length(x, i);
+  uint32_t users = 0;
+  for (uint32_t u; (u = order_user(s, i, users)) != NONE; users++)
+    x->head[u] = most(x->head[u], end + hop(s, i, users, u));
+  uint32_t d = s->op[i].kind == PIPE_F ? own(s, i, true) : NONE;
+  if (d != NONE)
+    x->head[d] = most(x->head[d], end);
+  x->chain &= users <= 1 && (order_dep(s, i, 0) == NONE || order_dep(s, i, 1) == NONE);
+}
+
+/* The tail of op i, when those of the ops that need what it makes are there. */
+static uint64_t tail_of(Sched *s, const Bounds *x, uint32_t i) {
+  const Cost *c = cost_at(x, &s->op[i]);
+  bool forward = s->op[i].kind == PIPE_F;
+  uint64_t tail = forward ? 0 : less(c->b, c->d) + c->after;
+  for (uint32_t k = 0, u; (u = order_user(s, i, k)) != NONE; k++)
+    tail = most(tail, hop(s, i, k, u) + length(x, u) + x->tail[u]);
+  uint32_t d = forward ? own(s, i, true) : NONE;
+  return d == NONE ? tail : most(tail, length(x, d) + x->tail[d]);
+}
+
+/* Where all pipes are chains and the units of a row take the same: the ops of a row, of microbatch after
+ * microbatch, 0 where it has none, with those that read what they make, and of F the backwards. NULL: there are none. */
+typedef struct RowOps {
+  const uint32_t *op, *user, *back;
+  uint64_t length, user_length, hop; /* hop: from the end of op to the start of user */
+} RowOps;
+
+static RowOps row_ops(const Sched *s, const Bounds *x, uint32_t row, bool forward) {
+  uint32_t to = forward ? s->stage[row].next : s->stage[row].prev;
+  const Op one = {.kind = forward ? PIPE_F : PIPE_B, .stage = row};
+  RowOps o = {.op = op_at(s, forward, row, 0),
+              .length = forward ? x->cost[row].f : x->cost[row].d,
+              .back = forward && !s->forward ? op_at(s, false, row, 0) : NULL};
+  if (to == NONE)
+    return o;
+  o.user = op_at(s, forward, to, 0);
+  o.user_length = forward ? x->cost[to].f : x->cost[to].d;
+  o.hop = s->stage[row].rank == s->stage[to].rank ? 0 : output_time(s, &one, 0);
+  return o;
+}
+
+/* As pass_head and tail_of. */
+static void row_heads(const Sched *s, Bounds *x, RowOps o) {
+  for (uint32_t mb = 0; mb < s->nmb; mb++) {
+    if (!o.op[mb])
+      continue;
+    uint64_t end = x->head[o.op[mb] - 1] + o.length;
+    if (o.user)
+      x->head[o.user[mb] - 1] = most(x->head[o.user[mb] - 1], end + o.hop);
+    if (o.back)
+      x->head[o.back[mb] - 1] = most(x->head[o.back[mb] - 1], end);
+  }
+}
+static void row_tails(const Sched *s, Bounds *x, RowOps o, uint64_t own, uint64_t back_length) {
+  for (uint32_t mb = 0; mb < s->nmb; mb++) {
+    if (!o.op[mb])
+      continue;
+    uint64_t tail = own;
+    if (o.user)
+      tail = most(tail, o.hop + o.user_length + x->tail[o.user[mb] - 1]);
+    if (o.back)
+      tail = most(tail, back_length + x->tail[o.back[mb] - 1]);
+    x->tail[o.op[mb] - 1] = tail;
+  }
+}
+
+static void fill_row(Sched *s, Bounds *x, uint32_t row, bool forward, bool heads) {
+  if (!s->graph && !s->unit_time) {
+    const Cost *c = &x->cost[row];
+    RowOps o = row_ops(s, x, row, forward);
+    if (heads)
+      row_heads(s, x, o);
+    else
+      row_tails(s, x, o, forward ? 0 : less(c->b, c->d) + c->after, c->d);
+    return;
+  }
+  for (uint32_t mb = 0; mb < s->nmb; mb++) {
+    uint32_t op = *op_at(s, forward, row, mb);
+    if (op && heads)
+      pass_head(s, x, op - 1);
+    else if (op)
+      x->tail[op - 1] = tail_of(s, x, op - 1);
+  }
+}
+
+/* Heads, or tails, of F, or of B and I: of the rows in the order of the model or against it. */
+static void fill_rows(Sched *s, Bounds *x, bool forward, bool heads) {
+  for (uint32_t j = 0; j < s->nmodel; j++) {
+    uint32_t m = forward == heads ? j : s->nmodel - 1 - j, row = m;
+    do
+      fill_row(s, x, row, forward, heads);
+    while ((row = s->stage[row].replica) != m);
+  }
+}
+
+/* Heads in an order that respects the data, tails in the reverse: F goes up the stages of the model, B and I down,
+ * a B after its F. Of tails only the least of each rank is kept. */
+static void fill_chains(Sched *s, Bounds *x) {
+  uint64_t *time = x->head = x->tail = arena_alloc(x->arena, s->nop * sizeof *time);
+  x->chain = true;
+  if (!s->forward)
+    fill_rows(s, x, false, false);
+  fill_rows(s, x, true, false);
+  for (int back = 0; back < 2; back++) {
+    x->least_tail[back] = NEW_ARRAY(x->arena, uint64_t, s->nrank);
+    for (uint32_t r = 0; r < s->nrank; r++)
+      x->least_tail[back][r] = UINT64_MAX;
+  }
+  for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+      uint64_t *at = &x->least_tail[s->op[i].kind != PIPE_F][r];
+      if (has_tensors(s->op[i].kind))
+        *at = least(*at, x->tail[i]);
+    }
+  memset(time, 0, s->nop * sizeof *time);
+  fill_rows(s, x, true, true);
+  if (!s->forward)
+    fill_rows(s, x, false, true);
+}
+
+typedef struct RankSums {
+  uint64_t f, d, b, u, saved, work;
+  uint64_t head_f, tail_f, head_d, tail_d; /* least */
+  uint64_t most_f, most_b;                 /* of one op */
+  uint64_t into, out;                      /* note [windows]: to the first D, from the last F */
+  unsigned __int128 lives;
+  uint32_t nf;
+  bool again; /* it recomputes */
+} RankSums;
+
+static RankSums sum_rank(const Bounds *x, uint32_t r) {
+  const Sched *s = x->s;
+  RankSums t = {.head_f = UINT64_MAX,
+                .tail_f = x->least_tail[0][r],
+                .head_d = UINT64_MAX,
+                .tail_d = x->least_tail[1][r],
+                .into = UINT64_MAX,
+                .out = UINT64_MAX};
+  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+    const Op *o = &s->op[i];
+    const Cost *c = o->kind == PIPE_U ? NULL : cost_at(x, o);
+    t.u += o->kind == PIPE_U ? s->stage[o->stage].time[PIPE_U] : 0;
+    t.again |= o->kind == PIPE_R;
+    t.work += o->kind == PIPE_R ? op_cost(s, s->stage, false, i) : 0;
+    if (!has_tensors(o->kind))
+      continue;
+    bool seen = x->seen[o->mb] == r + 1;
+    if (!seen)
+      x->seen[o->mb] = r + 1, x->first[o->mb] = UINT64_MAX, x->last[o->mb] = 0;
+    if (o->kind == PIPE_F) {
+      t.nf++;
+      t.f += c->f, t.saved += c->saved, t.work += c->sum_f;
+      t.most_f = most(t.most_f, c->sum_f);
+      t.head_f = least(t.head_f, x->head[i]);
+      x->first[o->mb] = least(x->first[o->mb], x->head[i]);
+    } else {
+      t.d += c->d, t.b += c->b, t.work += c->sum_b;
+      t.most_b = most(t.most_b, c->sum_b);
+      t.head_d = least(t.head_d, x->head[i]);
+      x->last[o->mb] = most(x->last[o->mb], x->head[i] + c->b + c->after);
+      uint32_t f = own(s, i, false);
+      t.lives += x->head[i] + c->b - x->head[f];
+    }
+  }
+  t.work = less(t.work, t.saved) + t.u;
+  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1] && !s->forward; i++) {
+    const Op *o = &s->op[i];
+    if (o->kind == PIPE_F)
+      t.out = least(t.out, x->last[o->mb] - (x->head[i] + cost_at(x, o)->f));
+    else if (has_tensors(o->kind))
+      t.into = least(t.into, x->head[i] - x->first[o->mb]);
+  }
+  return t;
+}
+
+/* Idle time at both ends that `room` stashes cannot fill. */
+static uint64_t forced_idle(const RankSums *t, uint64_t before, uint64_t after, uint64_t room) {
+  uint64_t a = less(before, times(room, t->most_f)),
+           b = less(less(after, times(room, t->most_b)), t->u);
+  return t->nf > room ? a + b : most(a, b);
+}
+
+Timing bound_of(Sched *s, Arena *a, const int64_t *room) {
+  Bounds x = {.s = s, .arena = a};
+  fill_costs(s, &x);
+  fill_chains(s, &x);
+  x.first = NEW_ARRAY(a, uint64_t, s->nmb);
+  x.last = NEW_ARRAY(a, uint64_t, s->nmb);
+  x.seen = NEW_ARRAY(a, uint32_t, s->nmb);
+  Timing bound = {0};
+  for (uint32_t r = 0; r < s->nrank; r++) {
+    RankSums t = sum_rank(&x, r);
+    if (t.nf == 0)
+      continue;
+    uint64_t window = t.work, all = t.head_f + t.work;
+    all = most(all, t.head_f + t.f + t.tail_f);
+    if (!s->forward) {
+      all = most(all, t.head_f + less(t.f + t.d, t.saved) + t.tail_d);
+      all = most(all, t.head_d + t.b + t.u);
+    }
+    if (!s->forward && x.chain) {
+      window = most(window, t.into + t.b + t.u);
+      window = most(window, t.f + t.out);
+    }
+    if (!s->forward && x.chain && !t.again && s->ncopy == 0) {
+      window = most(window, t.work + forced_idle(&t, t.into, t.out, (uint64_t)room[r]));
+      window = most(window, (uint64_t)((t.lives + (uint64_t)room[r] - 1) / (uint64_t)room[r]));
+      all = most(all, t.work + forced_idle(&t, t.head_d, t.tail_f, (uint64_t)room[r]));
+    }
+    bound.span = most(bound.span, window);
+    bound.makespan = most(bound.makespan, most(all, t.head_f + window));
+  }
+  return bound;
+}
+
+void fill_bound(Sched *s) {
+  int64_t *room = NEW_ARRAY(s->arena, int64_t, s->nrank);
+  for (uint32_t r = 0; r < s->nrank; r++)
+    room[r] = s->peak[r].inflight;
+  Arena own = {.oom = s->arena->oom};
+  s->bound = bound_of(s, &own, room);
+  arena_free(&own);
+  s->bound.busy = s->busy;
+}

@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: MIT
+ * Why the step takes as long as it does: the critical path, and the idle time of each rank by
+ * cause. Requires prog. Exact: all times are integers of the prediction (pipe_predict), the steps of the
+ * path add up to the makespan and the causes of a rank to its makespan less its busy time.
+ *
+ * The path. In the machine of pipe_sim.h an instruction starts at the latest of the ends of what it
+ * had to wait for. So from the last end one can walk back, always to one that ended when this one
+ * started, until time 0: a chain without gaps. Where several ended then, the op before on the same
+ * rank comes first (the path stays where it is), then the producer, then transfers of the stream.
+ *
+ * Idle time. Before the first op of a rank it is `warmup`, after its last `flush`. Between two ops
+ * the second waited for an instruction of the COMM stream, or of the COPY stream: `copy`. Is that a SEND, a slot had to become
+ * free: `slot` (with `send next` the tensor had to leave: `transfer`). Is it a RECV or a sum (REDUCE, TIE), then until the producer on the other rank had ended it is `peer`, and from
+ * there until the tensor was there `transfer`: on the wire or behind other transfers. But it is `memory` while the
+ * next forward of the rank has all that it needs but a slot for its stash, of which none is free: an order that
+ * lets the rank keep one more could run it then. A forward behind an update or a side op does not count, and where copies
+ * move stashes a slot counts as free that is so for a part of the gap. */
+#include "critical.h"
+#include "base.h"
+#include "timing.h"
+
+#include <inttypes.h>
+
+const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot",
+                                             "memory", "copy", "flush"};
+
+typedef struct Walk {
+  const PipeProgram *p;
+  bool next; /* an action waits until what was sent before it is gone */
+  uint64_t **start, **end;
+  uint32_t **pair;
+  uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
+  uint32_t **nth;               /* [rank][row]: its place in its stream */
+  uint32_t **
+      before; /* [rank][row] with channels: the row before it in its channel, NONE of others; else NULL */
+  PathStep *use;  /* of shared links: transfers and sums that took time, by end; those of link k */
+  size_t *use0;   /*   from use0[k] on; NULL: there are none */
+  PathStep *turn; /* by turn; those of group g from turn0[g] on */
+  uint32_t *turn0;
+} Walk;
+
+static bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
+static uint8_t on(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
+static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->op == PIPE_RECV_B; }
+
+/* The instruction that had the turn before i, which has one: its rank in *r. NONE: i had the first. */
+static uint32_t turn_before(const Walk *w, uint32_t *r, uint32_t i) {
+  const PipeProgram *p = w->p;
+  uint32_t g = p->rank[*r].group, turn = p->rank[*r].instr[i].turn;
+  if (g == 0 || on(&p->rank[*r].instr[i]) != PIPE_COPY || turn == 0)
+    return NONE;
+  const PathStep *at = &w->turn[w->turn0[g - 1] + turn - 1];
+  *r = at->rank;
+  return at->instr;
+}
+
+static void walk_turns(Arena *a, Walk *w) {
+  const PipeProgram *p = w->p;
+  w->turn0 = NEW_ARRAY(a, uint32_t, (size_t)p->ngroup + 1);
+  for (int pass = 0; pass < 2 && p->ngroup; pass++) {
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; p->rank[r].group && i < p->rank[r].ninstr; i++) {
+        const PipeInstr *in = &p->rank[r].instr[i];
+        if (on(in) != PIPE_COPY)
+          continue;
+        if (pass == 0)
+          w->turn0[p->rank[r].group]++;
+        else
+          w->turn[w->turn0[p->rank[r].group - 1] + in->turn] = (PathStep){r, i, 0, 0};
+      }
+    for (uint32_t g = 0; g < p->ngroup && pass == 0; g++)
+      w->turn0[g + 1] += w->turn0[g];
+    if (pass == 0)
+      w->turn = arena_alloc(a, w->turn0[p->ngroup] * sizeof *w->turn + 1);
+  }
+}
+
+static void walk_links(Arena *a, Walk *w);
+
+static void walk_channels(Arena *a, Walk *w) {
+  const PipeProgram *p = w->p;
+  uint32_t *last = NEW_ARRAY(a, uint32_t, p->nchannel); /* row + 1 */
+  if (!p->nchannel)
+    return;
+  w->before = NEW_ARRAY(a, uint32_t *, p->nrank);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *k = &p->rank[r];
+    w->before[r] = NEW_ARRAY(a, uint32_t, k->ninstr);
+    for (uint32_t i = 0; i < k->ninstr; i++) {
+      uint32_t *c = is_comm(&k->instr[i]) ? &last[k->instr[i].channel] : NULL;
+      w->before[r][i] = c ? *c - 1 : NONE;
+      if (c)
+        *c = i + 1;
+    }
+    for (uint32_t i = 0; i < k->ninstr; i++)
+      if (is_comm(&k->instr[i]))
+        last[k->instr[i].channel] = 0;
+  }
+}
+
+static Walk walk_open(Sched *s, Arena *a) {
+  const PipeProgram *p = s->prog;
+  Walk w = {.p = p, .next = s->send == SEND_NEXT || s->lists};
+  w.start = predict(s, &w.end);
+  w.pair = pipe_pair(p);
+  if (!w.pair)
+    a->oom(sizeof(uint32_t) * ((size_t)s->nop + 2 * (size_t)s->nxfer));
+  w.nth = NEW_ARRAY(a, uint32_t *, p->nrank);
+  for (int c = 0; c < PIPE_NSTREAMS; c++)
+    w.at[c] = NEW_ARRAY(a, uint32_t *, p->nrank);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint32_t n = p->rank[r].ninstr, k[PIPE_NSTREAMS] = {0};
+    w.nth[r] = NEW_ARRAY(a, uint32_t, n);
+    for (uint32_t i = 0; i < n; i++)
+      w.nth[r][i] = k[on(&p->rank[r].instr[i])]++;
+    for (int c = 0; c < PIPE_NSTREAMS; c++)
+      w.at[c][r] = NEW_ARRAY(a, uint32_t, k[c]);
+    for (uint32_t i = 0; i < n; i++)
+      w.at[on(&p->rank[r].instr[i])][r][w.nth[r][i]] = i;
+  }
+  walk_channels(a, &w);
+  walk_turns(a, &w);
+  walk_links(a, &w);
+  return w;
+}
+
+/* With channels: of the COMM instructions that an event makes i of rank r wait for, that which ended last, or NONE. */
+static uint32_t last_needed(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeRank *k = &w->p->rank[r];
+  uint32_t lo = 0, hi = k->nsync, best = NONE;
+  while (lo < hi) {
+    uint32_t mid = lo + (hi - lo) / 2;
+    if (k->sync[mid].before < i)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  for (; lo < k->nsync && k->sync[lo].before == i; lo++) {
+    uint32_t j = k->sync[lo].after;
+    if (j != NONE && is_comm(&k->instr[j]) && (best == NONE || w->end[r][j] > w->end[r][best]))
+      best = j;
+  }
+  return best;
+}
+
+/* The instruction that i of rank r waits for with `wait`, or NONE. */
+static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = &w->p->rank[r].instr[i];
+  if (w->before && on(in) == PIPE_COMPUTE)
+    return last_needed(w, r, i);
+  return in->wait ? w->at[on(in) == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE][r][in->wait - 1]
+                  : NONE;
+}
+
+/* The same with `wait_copy`. */
+static uint32_t copied(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = &w->p->rank[r].instr[i];
+  if (w->before && on(in) == PIPE_COPY)
+    return last_needed(w, r, i);
+  return in->wait_copy ? w->at[on(in) == PIPE_COPY ? PIPE_COMM : PIPE_COPY][r][in->wait_copy - 1]
+                       : NONE;
+}
+
+/* The instruction before i in its stream, or NONE. */
+static uint32_t previous(const Walk *w, uint32_t r, uint32_t i) {
+  uint8_t c = on(&w->p->rank[r].instr[i]);
+  if (w->before && c == PIPE_COMM)
+    return w->before[r][i];
+  return w->nth[r][i] ? w->at[c][r][w->nth[r][i] - 1] : NONE;
+}
+
+/* The rank of the next row that takes part in a REDUCE or TIE. */
+static uint32_t next_rank(const Walk *w, const PipeInstr *in) {
+  return w->p->stage[pipe_sum_next(w->p->stage, in->op, in->stage)].rank;
+}
+
+/* The first instruction of the group of transfers that i of rank r is in: it has their waits. */
+static uint32_t group_first(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = w->p->rank[r].instr;
+  while (i > 0 && is_comm(&in[i]) && is_comm(&in[i - 1]) && in[i - 1].group > 0)
+    i--;
+  return i;
+}
+
+/* The one of that group that was done last, with which all of it was. */
+static uint32_t group_last(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = w->p->rank[r].instr;
+  if (!is_comm(&in[i]) || pipe_is_sum(in[i].op))
+    return i;
+  uint32_t first = group_first(w, r, i);
+  for (uint32_t j = first; j < first + in[first].group; j++) {
+    const PipeInstr *send = is_recv(&in[j]) ? &w->p->rank[in[j].peer].instr[w->pair[r][j]] : &in[j];
+    if (w->end[r][j] - w->start[r][j] == pipe_send_time(w->p->stage, w->p->edge, send))
+      return j;
+  }
+  return first + in[first].group;
+}
+
+/* ---- shared links ---- */
+
+static int by_end(const void *a, const void *b) {
+  const PathStep *x = a, *y = b;
+  return x->end < y->end ? -1 : x->end > y->end;
+}
+
+/* Calls each() for every link that SEND or sum i of rank r passes, once for each time, until it returns true. */
+static bool each_link(const Walk *w, uint32_t r, uint32_t i,
+                      bool (*each)(const Walk *, uint32_t link, void *of), void *of) {
+  const PipeProgram *p = w->p;
+  const PipeInstr *in = &p->rank[r].instr[i];
+  bool sum = pipe_is_sum(in->op);
+  uint32_t from = r, row = in->stage;
+  do {
+    uint32_t next = sum ? pipe_sum_next(p->stage, in->op, row) : row;
+    uint32_t to = sum ? p->stage[next].rank : in->peer;
+    const PipeShare *s = pipe_shares(p->share, p->nshare, from, to);
+    for (; s && s < p->share + p->nshare && s->from == from && s->to == to; s++)
+      if (each(w, s->link, of))
+        return true;
+    from = to, row = next;
+  } while (sum && row != in->stage);
+  return false;
+}
+
+/* When SEND or sum i of rank r is over, whatever group it is in. */
+static uint64_t own_end(const Walk *w, uint32_t r, uint32_t i) {
+  const PipeInstr *in = &w->p->rank[r].instr[i];
+  bool send = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+  return send ? w->start[r][i] + pipe_send_time(w->p->stage, w->p->edge, in) : w->end[r][i];
+}
+
+static bool count_use(const Walk *w, uint32_t link, void *of) {
+  (void)of;
+  w->use0[link + 1]++;
+  return false;
+}
+
+static bool note_use(const Walk *w, uint32_t link, void *of) {
+  w->use[w->use0[link]++] = *(const PathStep *)of;
+  return false;
+}
+
+/* The transfers of each link by their ends. A sum stands there once for each of its members. */
+static void walk_links(Arena *a, Walk *w) {
+  const PipeProgram *p = w->p;
+  if (p->nshare == 0)
+    return;
+  w->use0 = NEW_ARRAY(a, size_t, (size_t)p->nlink + 1);
+  for (int pass = 0; pass < 2; pass++) {
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+        const PipeInstr *in = &p->rank[r].instr[i];
+        PathStep step = {r, i, w->start[r][i], own_end(w, r, i)};
+        bool moves = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B || pipe_is_sum(in->op);
+        if (moves && step.end > step.start)
+          each_link(w, r, i, pass ? note_use : count_use, &step);
+      }
+    for (uint32_t k = 0; k < p->nlink && pass == 0; k++)
+      w->use0[k + 1] += w->use0[k];
+    if (pass == 0)
+      w->use = arena_alloc(a, w->use0[p->nlink] * sizeof *w->use + 1);
+  }
+  for (uint32_t k = p->nlink; k > 0; k--) /* note_use has moved each to the next */
+    w->use0[k] = w->use0[k - 1];
+  w->use0[0] = 0;
+  for (uint32_t k = 0; k < p->nlink; k++)
+    qsort(w->use + w->use0[k], w->use0[k + 1] - w->use0[k], sizeof *w->use, by_end);
+}
+
+/* Of a link: that which ended at `end` of *of becomes *of. */
+static bool find_use(const Walk *w, uint32_t link, void *of) {
+  PathStep *step = of;
+  size_t lo = w->use0[link], hi = w->use0[link + 1];
+  while (lo < hi) {
+    size_t mid = lo + (hi - lo) / 2;
+    if (w->use[mid].end < step->end)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  if (lo == w->use0[link + 1] || w->use[lo].end != step->end)
+    return false;
+  *step = w->use[lo];
+  return true;
+}
+
+/* Moves to the transfer that left a link when i of *r took it. False: it waited for none. */
+static bool back_on_link(const Walk *w, uint32_t *r, uint32_t *i) {
+  uint32_t q = *r, j = *i;
+  PathStep step = {0, 0, 0, w->start[q][j]};
+  if (!w->use0)
+    return false;
+  if (is_recv(&w->p->rank[q].instr[j]))
+    q = w->p->rank[*r].instr[*i].peer, j = w->pair[*r][*i];
+  if (own_end(w, q, j) == step.end || !each_link(w, q, j, find_use, &step))
+    return false;
+  *r = step.rank, *i = step.instr;
+  return true;
+}
+
+/* Moves from *i of *r to what it waited for last. True: to all of the group that this is in, false: to this alone. */
+static bool back(const Walk *w, uint32_t *r, uint32_t *i) {
+  uint64_t t = w->start[*r][*i];
+  const PipeInstr *in = &w->p->rank[*r].instr[*i];
+  uint32_t rank[6] = {*r, *r, *r, *r},
+           from[6] = {previous(w, *r, *i), awaited(w, *r, *i), copied(w, *r, *i)};
+  from[3] = turn_before(w, &rank[3], *i);
+  int n = 4;
+  if (pipe_is_sum(in->op)) { /* the last gradient of a replica, then their streams */
+    for (int which = 0; which < 3; which++) {
+      uint32_t q = *r, j = *i;
+      do {
+        uint32_t k = which == 2   ? copied(w, q, j)
+                     : which == 1 ? previous(w, q, j)
+                                  : awaited(w, q, j);
+        if (k != NONE && w->end[q][k] == t) {
+          *r = q, *i = k;
+          return true;
+        }
+        uint32_t next = next_rank(w, &w->p->rank[q].instr[j]);
+        j = w->pair[q][j], q = next;
+      } while (q != *r);
+    }
+    BUG_IF(!back_on_link(w, r, i));
+    return false;
+  }
+  if (is_comm(in) &&
+      in->op != PIPE_SIDE_COMM) { /* the producer, the free slot, then both streams */
+    uint32_t q = in->peer, own = is_recv(in) ? 1 : 0, j = group_first(w, q, w->pair[*r][*i]),
+             first = group_first(w, *r, *i);
+    rank[own] = *r, from[own] = awaited(w, *r, first);
+    rank[!own] = q, from[!own] = awaited(w, q, j);
+    rank[2 + own] = *r, from[2 + own] = previous(w, *r, first);
+    rank[2 + !own] = q, from[2 + !own] = previous(w, q, j);
+    rank[4] = *r, from[4] = copied(w, *r, first);
+    rank[5] = q, from[5] = copied(w, q, j);
+    n = 6;
+  }
+  for (int k = 0; k < n; k++)
+    if (from[k] != NONE && w->end[rank[k]][from[k]] == t) {
+      *r = rank[k], *i = from[k];
+      return true;
+    }
+  BUG_IF(!is_comm(in) || !back_on_link(w, r, i));
+  return false;
+}
+
+static void find_path(Sched *s, const Walk *w, Critical *c) {
+  const PipeProgram *p = w->p;
+  uint32_t r = NONE, i = NONE;
+  for (uint32_t q = 0; q < p->nrank;
+       q++) /* what ends last; of several the first of the lowest rank */
+    for (uint32_t j = 0; j < p->rank[q].ninstr; j++)
+      if (r == NONE || w->end[q][j] > w->end[r][i])
+        r = q, i = j;
+  VEC(PathStep) path = {0};
+  bool whole = true;
+  for (uint64_t until = r == NONE ? 0 : w->end[r][i]; r != NONE;
+       until = w->start[r][i], whole = back(w, &r, &i)) {
+    i = whole ? group_last(w, r, i) : i;
+    const PipeInstr *in = &p->rank[r].instr[i];
+    if (is_recv(in)) { /* a transfer stands under its SEND */
+      uint32_t q = in->peer;
+      i = w->pair[r][i], r = q;
+    }
+    *vec_push(s->arena, &path) = (PathStep){r, i, w->start[r][i], until};
+    if (w->start[r][i] == 0)
+      break;
+  }
+  c->path = path.at, c->npath = path.n;
+  for (uint32_t k = 0; k < path.n / 2; k++) {
+    PathStep t = path.at[k];
+    path.at[k] = path.at[path.n - 1 - k];
+    path.at[path.n - 1 - k] = t;
+  }
+}
+
+/* ---- slots for stashes ---- */
+
+typedef struct Stashes {
+  const Sched *s;
+  int64_t *live; /* [npool] slots that are taken, of a rank */
+  uint32_t
+      next; /* the first F at or behind the op at hand; NONE: an update or a side op comes before */
+  uint32_t off, load; /* rows of the rank up to which what left, and what came back, is counted */
+} Stashes;
+
+static uint32_t pool_of(const PipeRank *k, uint32_t slot) {
+  uint32_t lo = 0, hi = k->npool - 1;
+  while (lo < hi) {
+    uint32_t mid = (lo + hi + 1) / 2;
+    if (k->pool[mid].first <= slot)
+      lo = mid;
+    else
+      hi = mid - 1;
+  }
+  return lo;
+}
+
+static void count_slot(Stashes *x, const PipeRank *k, uint32_t slot, int change) {
+  if (slot != NONE && change)
+    x->live[pool_of(k, slot)] += change;
+}
+
+/* Op `in` of a rank is over. */
+static void count_op(Stashes *x, const PipeRank *k, const PipeInstr *in) {
+  if (in->op > PIPE_R)
+    return;
+  bool again = x->s->at_r[(size_t)in->stage * x->s->nmb + in->mb] != 0;
+  count_slot(x, k, in->act, in->op == PIPE_F && again ? 0 : pipe_op_info[in->op].act);
+  count_slot(x, k, in->keep, in->op == PIPE_F ? 1 : -(in->op == PIPE_R));
+}
+
+/* Stashes that have left before `end`, or came back by `begin`. */
+static void count_copies(Stashes *x, const Walk *w, uint32_t r, uint64_t begin, uint64_t end) {
+  const PipeRank *k = &w->p->rank[r];
+  for (; x->off < k->ninstr; x->off++)
+    if (k->instr[x->off].op == PIPE_OFF) {
+      if (w->end[r][x->off] >= end)
+        break;
+      count_slot(x, k, k->instr[x->off].act, -1);
+    }
+  for (; x->load < k->ninstr; x->load++)
+    if (k->instr[x->load].op == PIPE_LOAD) {
+      if (w->start[r][x->load] > begin)
+        break;
+      count_slot(x, k, k->instr[x->load].act, 1);
+    }
+}
+
+/* An op behind which no forward is looked for, or one. */
+static bool decides(uint32_t op) { return op == PIPE_F || op == PIPE_U || op == PIPE_SIDE; }
+
+/* From when on, between a and the start of op i, the next forward of the rank lacks only a slot for its stash. */
+static uint64_t out_of_slots(Stashes *x, const Walk *w, uint32_t r, uint32_t i, uint64_t a) {
+  const PipeRank *k = &w->p->rank[r];
+  const PipeInstr *in = k->instr;
+  uint64_t b = w->start[r][i], there = a;
+  if (w->p->forward)
+    return b;
+  for (x->next = x->next < i ? i : x->next; x->next < k->ninstr && !decides(in[x->next].op);)
+    x->next++;
+  uint32_t f = x->next;
+  if (f == k->ninstr || in[f].op != PIPE_F || f == i ||
+      (in[i].group > 0 && w->nth[r][f] <= w->nth[r][i] + in[i].group))
+    return b;
+  count_copies(x, w, r, a, b);
+  uint32_t need[] = {awaited(w, r, f), copied(w, r, f)};
+  for (int k2 = 0; k2 < 2; k2++)
+    if (need[k2] != NONE && w->end[r][need[k2]] > there)
+      there = w->end[r][need[k2]];
+  bool full = false;
+  const uint32_t slot[] = {in[f].act, in[f].keep};
+  for (int k2 = 0; k2 < 2; k2++) {
+    uint32_t q = slot[k2] == NONE ? NONE : pool_of(k, slot[k2]);
+    full |= q != NONE && x->live[q] >= (int64_t)k->pool[q].count;
+  }
+  return full && there < b ? there : b;
+}
+
+/* Splits the time from a, when the rank had nothing to run, to the start of op i; from `memory` on it is that. */
+static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a, uint64_t memory,
+                      uint64_t idle[IDLE_NCAUSES]) {
+  uint64_t b = w->start[r][i];
+  uint32_t x = awaited(w, r, i), y = copied(w, r, i);
+  bool copies = y != NONE && w->end[r][y] == b && (x == NONE || w->end[r][x] != b);
+  BUG_IF(!copies && (x == NONE || w->end[r][x] != b));
+  idle[IDLE_MEMORY] += b - memory;
+  b = memory;
+  if (copies) {
+    idle[IDLE_COPY] += b - a;
+    return;
+  }
+  x = group_last(w, r, x);
+  const PipeInstr *in = &w->p->rank[r].instr[x];
+  if (in->op == PIPE_SIDE_COMM) {
+    idle[IDLE_COPY] += b - a;
+    return;
+  }
+  if (pipe_is_sum(in->op)) { /* until the last gradient of all replicas is there */
+    uint64_t ready = 0;
+    uint32_t q = r, j = x;
+    do {
+      uint32_t k = awaited(w, q, j);
+      ready = k != NONE && w->end[q][k] > ready ? w->end[q][k] : ready;
+      uint32_t next = next_rank(w, &w->p->rank[q].instr[j]);
+      j = w->pair[q][j], q = next;
+    } while (q != r);
+    ready = ready < a ? a : ready > b ? b : ready;
+    idle[IDLE_PEER] += ready - a;
+    idle[IDLE_TRANSFER] += b - ready;
+    return;
+  }
+  if (!is_recv(in)) {
+    idle[w->next ? IDLE_TRANSFER : IDLE_SLOT] += b - a;
+    return;
+  }
+  uint32_t made = awaited(w, in->peer, group_first(w, in->peer, w->pair[r][x]));
+  uint64_t ready = made == NONE ? 0 : w->end[in->peer][made];
+  ready = ready < a ? a : ready > b ? b : ready;
+  idle[IDLE_PEER] += ready - a;
+  idle[IDLE_TRANSFER] += b - ready;
+}
+
+static void find_idle(const Sched *s, Arena *a, const Walk *w, Critical *c) {
+  const PipeProgram *p = w->p;
+  uint32_t npool = 1;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    npool = p->rank[r].npool > npool ? p->rank[r].npool : npool;
+  Stashes x = {.s = s, .live = arena_alloc(a, npool * sizeof *x.live)};
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    uint64_t free = 0, *idle = c->idle[r];
+    bool begun = false;
+    for (uint32_t k = 0; k < p->rank[r].npool; k++)
+      x.live[k] = 0;
+    x.next = x.off = x.load = 0;
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+      if (on(&p->rank[r].instr[i]) != PIPE_COMPUTE)
+        continue;
+      if (!begun)
+        idle[IDLE_WARMUP] = w->start[r][i];
+      else if (w->start[r][i] > free)
+        split_gap(w, r, i, free, out_of_slots(&x, w, r, i, free), idle);
+      begun = true;
+      if (!p->forward)
+        count_op(&x, &p->rank[r], &p->rank[r].instr[i]);
+      free = w->end[r][i];
+      c->busy[r] += w->end[r][i] - w->start[r][i];
+    }
+    BUG_IF(c->busy[r] != s->rank_busy[r]);
+    idle[IDLE_FLUSH] = p->makespan - free;
+    uint64_t sum = c->busy[r];
+    for (int k = 0; k < IDLE_NCAUSES; k++)
+      sum += idle[k];
+    BUG_IF(sum != p->makespan);
+  }
+}
+
+const Critical *critical(Sched *s) {
+  Critical *c = NEW(s->arena, Critical);
+  Arena scratch = {.oom = s->arena->oom};
+  Walk w = walk_open(s, &scratch);
+  c->idle = arena_zalloc(s->arena, s->prog->nrank, sizeof *c->idle);
+  c->busy = NEW_ARRAY(s->arena, uint64_t, s->prog->nrank);
+  find_path(s, &w, c);
+  find_idle(s, &scratch, &w, c);
+  free(*w.start);
+  free(w.pair);
+  arena_free(&scratch);
+  return c;
+}
+
+/* Columns for times up to `most`, which is less than 10000 s where times are in ns. */
+static int time_width(const Sched *s, uint64_t most, int least) {
+  int n = s->timed ? 10 : snprintf(NULL, 0, "%" PRIu64, most);
+  return n < least ? least : n;
+}
+
+static void place(Sched *s, FILE *f, const PipeInstr *in) {
+  const PipeSite *at = &s->prog->site[in->site];
+  fprintf(f, "%s:%u:%u", printable(s, s->prog->file[at->file]), at->line, at->col);
+}
+
+void emit_critical(Sched *s, FILE *f) {
+  const PipeProgram *p = s->prog;
+  const Critical *c = critical(s);
+  uint64_t moving = 0, copying = 0, sum[IDLE_NCAUSES] = {0}, all = 0;
+  for (uint32_t k = 0; k < c->npath; k++)
+    if (is_comm(&p->rank[c->path[k].rank].instr[c->path[k].instr]))
+      moving += c->path[k].end - c->path[k].start;
+    else if (on(&p->rank[c->path[k].rank].instr[c->path[k].instr]) == PIPE_COPY)
+      copying += c->path[k].end - c->path[k].start;
+  fprintf(
+      f,
+      "\ncritical path: %s = %s computing + %s in transfers%s, %u step%s, each starting as the one above ends\n",
+      time_text(s, p->makespan), time_text(s, p->makespan - moving - copying), time_text(s, moving),
+      s->ncopy ? arena_printf(s->arena, " + %s in copies", time_text(s, copying)) : "", c->npath,
+      c->npath == 1 ? "" : "s");
+  int wide = time_width(s, p->makespan, 5);
+  fprintf(f, "%*s  %*s  rank  %-10s  at\n", wide, "start", wide, "time", "op");
+  for (uint32_t k = 0; k < c->npath; k++) {
+    const PathStep *n = &c->path[k];
+    const PipeInstr *in = &p->rank[n->rank].instr[n->instr];
+    char op[OP_TEXT];
+    pipe_instr_text(op, pipe_graph(p), in);
+    fprintf(f, "%*s  %*s  %4u  %-10s  ", wide, time_text(s, n->start), wide,
+            time_text(s, n->end - n->start), n->rank, op);
+    place(s, f, in);
+    fputc('\n', f);
+  }
+  fprintf(
+      f,
+      "\nidle time by cause: before a rank's first op (warmup), for the op of a peer, for a transfer, for a\n"
+      "slot that a transfer still holds, for a free slot for the stash of the next forward (memory),\n"
+      "%safter its last op (flush)\n",
+      s->nside_use ? "for a copy to or from host memory or a side op, "
+      : s->ncopy   ? "for a copy to or from host memory, "
+                   : "");
+  wide = time_width(s, p->makespan * p->nrank, 8);
+  fprintf(f, "rank  %*s  %*s", wide, "busy", wide, "idle");
+  for (int k = 0; k < IDLE_NCAUSES; k++)
+    if (idle_shown(s, k))
+      fprintf(f, "  %*s", wide, idle_name[k]);
+  fputc('\n', f);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    fprintf(f, "%4u  %*s  %*s", r, wide, time_text(s, c->busy[r]), wide,
+            time_text(s, p->makespan - c->busy[r]));
+    for (int k = 0; k < IDLE_NCAUSES; k++) {
+      if (idle_shown(s, k))
+        fprintf(f, "  %*s", wide, time_text(s, c->idle[r][k]));
+      sum[k] += c->idle[r][k];
+      all += c->idle[r][k];
+    }
+    fputc('\n', f);
+  }
+  fprintf(f, " all  %*s  %*s", wide, time_text(s, p->busy), wide, time_text(s, all));
+  for (int k = 0; k < IDLE_NCAUSES; k++)
+    if (idle_shown(s, k))
+      fprintf(f, "  %*s", wide, time_text(s, sum[k]));
+  double share = p->makespan ? 100 / ((double)p->makespan * p->nrank) : 0;
+  fprintf(f, "\n   %%  %*.2f  %*.2f", wide, (double)p->busy * share, wide, (double)all * share);
+  for (int k = 0; k < IDLE_NCAUSES; k++)
+    if (idle_shown(s, k))
+      fprintf(f, "  %*.2f", wide, (double)sum[k] * share);
+  fputc('\n', f);
+}
