@@ -8,9 +8,9 @@
 
 PrStatus pr_check_own(Check *k, const PipeInstr *c, uint32_t at) {
   bool later = k->index > 0 && c[-1].group > 0; /* not the first of its action */
-  if (later && k->slot[at].action == k->first + 1)
+  if (later && k->slot[at].action == k->first + 1 && k->slot[at].by != k->index)
     FAIL_AT(k, c, "slot %u is of another op of its action, too", at);
-  k->slot[at].action = k->first + 1;
+  k->slot[at].action = k->first + 1, k->slot[at].by = k->index;
   return PR_OK;
 }
 

@@ -24,11 +24,14 @@ typedef struct Slot {
   uint32_t touched[PIPE_NSTREAMS]; /* instructions of each stream up to its last use; 0: none */
   uint32_t version; /* WEIGHT: what it holds; GUESS: what that was made from; PIPE_NONE: nothing */
   uint32_t guess_stage; /* GUESS: the stage of the estimate in it; PIPE_NONE: it holds none */
-  uint32_t action;      /* the last action that has touched it: 1 + row of its first instruction */
+  uint32_t action;      /* the last action that has touched it: 1 + row of its first instruction, */
+  uint32_t by;          /* and the row of the op that did */
 } Slot;
 
 typedef struct Pool {
-  uint32_t live, most; /* full slots, and the most that there were */
+  /* Full slots, and the most that there were. What an op of an action gives back counts until the
+   * action has ended: `late` slots of action `action` (1 + row of its first instruction). */
+  uint32_t live, most, late, action;
   uint32_t used;       /* slots that some instruction has touched */
 } Pool;
 
