@@ -128,6 +128,8 @@ static inline void place_waits(Place *p, uint32_t before, uint32_t of, const uin
 static uint32_t number_events(Place *p) {
   const uint32_t n = p->k->ninstr;
   uint32_t nevent = 0, nfree = 0;
+  if (p->sync.n == 0)
+    return 0;
   uint32_t *const last = p->last, *const event = p->event, *const unused = p->free;
   /* by row + 1; last: the last row that waits, + 1 */
   PipeSync *sync = p->sync.at, *const end = sync + p->sync.n;
