@@ -56,7 +56,7 @@ static void set_option(Options *o, char letter) {
   case 'T': o->model.channels = CHANNELS_TAGGED; break;
   default:
     if (letter >= '1' && letter <= '5')
-      o->lowering = letter - '0';
+      o->lowering = (letter - '0') % (PIPE_NLOWERINGS + 1);
   }
 }
 
