@@ -436,6 +436,8 @@ static void write_profile(uint32_t nstage) {
 }
 
 static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t ndefine) {
+  if (!engines_case((uint32_t)define[0].value)) /* P */
+    return;
   Program g;
   write_profile(d->P);
   if (!program_open(&g, dir, d->name, NULL, define, ndefine, scratch)) {

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * Lets a test that trains on the engines of one process do the same on MPI: compiled a second time with
- * ON_MPI, and run by mpirun, it carries out the runs that the world of processes is big enough for, each
- * on as many processes as the program has ranks.
+ * ON_MPI, and run by mpirun, it carries out the runs that the world of processes is big enough for,
+ * each on as many processes as the program has ranks.
  *
- *   engines_begin(scratch)     before anything is printed. scratch: NULL, or a name of a file to write,
- *                              which becomes another one in each process
- *   engines_take(p, &o)        false: this run is not for this process, or not at all
+ *   engines_begin(scratch)     before anything is printed. scratch: NULL, or a name of a file to
+ *                              write, which becomes another one in each process
+ *   engines_case(nrank)        false: leave out this case, whose program has so many ranks (0: not
+ *                              known yet). Asked once for each case, before it is compiled.
+ *   engines_take(p, &o)        false: this run of a case is not for this process, or not at all
  *   engines_weight(run, row)   weights of a row, wherever they are; valid until the next call
- *   engines_end(failures)      the most of any process, on rank 0 of the world; the others end here with 0:
- *                              a process that ends otherwise makes mpirun kill rank 0 in its last line */
+ *   engines_end(failures)      the most of any process, on rank 0 of the world; the others end here
+ *                              with 0: a process that ends otherwise makes mpirun kill rank 0 in its
+ *                              last line
+ *
+ * Environment: ENGINES_SHARE=n takes every n-th case that the world is big enough for. */
 #ifndef TEST_ENGINES_H
 #define TEST_ENGINES_H
 
@@ -28,13 +33,6 @@ static inline const void *engines_weight(PrRun *run, uint32_t row) {
   return weight;
 }
 
-/* Environment: ENGINES_SHARE=n takes every n-th run that fits. */
-static inline bool engines_shared(void) {
-  static uint32_t asked;
-  const char *share = getenv("ENGINES_SHARE");
-  return asked++ % (share ? (uint32_t)atoi(share) : 1) == 0;
-}
-
 #ifdef ON_MPI
 #include <fcntl.h>
 #include <mpi.h>
@@ -43,6 +41,12 @@ static inline bool engines_shared(void) {
 #include "pipe_mpi.h"
 
 enum { engines_of_processes = 1 };
+
+static uint32_t engines_world(void) {
+  int size;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return (uint32_t)size;
+}
 
 /* Only rank 0 of the world writes results; the others to stderr. */
 static void engines_begin(const char **scratch) {
@@ -63,10 +67,9 @@ static bool engines_take(const PipeProgram *p, PrOptions *o) {
   static MPI_Comm comm = MPI_COMM_NULL;
   static PrMpiOptions options;
   const char *sync = getenv("ENGINES_SYNC");
-  int size, rank;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (o->seed || p->nrank > (uint32_t)size || !engines_shared())
+  if (o->seed || p->nrank > engines_world())
     return false;
   if (comm != MPI_COMM_NULL)
     MPI_Comm_free(&comm);
@@ -89,9 +92,16 @@ static int engines_end(int failures) {
 }
 #else
 static void engines_begin(const char **scratch) { (void)scratch; }
-static bool engines_take(const PipeProgram *p, PrOptions *o) { return p && o && engines_shared(); }
+static bool engines_take(const PipeProgram *p, PrOptions *o) { return p && o; }
 static int engines_end(int failures) { return failures; }
+static uint32_t engines_world(void) { return UINT32_MAX; }
 enum { engines_of_processes = 0 };
 #endif
+
+static bool engines_case(uint32_t nrank) {
+  static uint32_t fit;
+  const char *share = getenv("ENGINES_SHARE");
+  return nrank <= engines_world() && fit++ % (share ? (uint32_t)atoi(share) : 1) == 0;
+}
 
 #endif

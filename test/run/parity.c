@@ -313,9 +313,8 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
 }
 
 static const char *scratch;
-static int lowering;           /* Options.lowering */
-static uint32_t thin = 1, nth; /* only each so many-th case is run */
-static int refused; /* programs, because their transfers cannot be carried out in that order */
+static int lowering; /* Options.lowering */
+static int refused;  /* programs, because their transfers cannot be carried out in that order */
 static const char *third =
     "V"; /* name of the third parameter; another one than V is no count of stages */
 
@@ -484,7 +483,7 @@ static void on_engines(const char *name, const PipeProgram *p, const Case *c, ui
 /* u: NULL, or what c is part of; then V is its `every`. P 0: c->name is a file, with its own parameters. */
 static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V, bool sized,
                      const Updates *u) {
-  if (nth++ % thin)
+  if (!engines_case(P))
     return;
   const char *name = c->name;
   Arena arena = {.oom = oom};
@@ -590,7 +589,7 @@ static void looped_case(const char *dir, const Case *c, uint32_t P) {
       arena_free(&k.arena);
       return;
     }
-    p = pipe_unroll(&k.s.looped->table, sizes_M[i], why);
+    p = engines_case(P) ? pipe_unroll(&k.s.looped->table, sizes_M[i], why) : NULL;
     if (p)
       on_engines(c->name, p, c, 0, NULL, 1 + P * 1000003u + sizes_M[i]);
     pipe_unroll_free(p);
@@ -625,7 +624,7 @@ int main(int argc, char **argv) {
   if (argc > 3 && strcmp(argv[3], "--break") == 0)
     engine_rate = RATE * 1.0001f;
   if (argc > 3 && strcmp(argv[3], "--channels") == 0)
-    lowering = 1 + PIPE_CHANNELS, thin = 3;
+    lowering = 1 + PIPE_CHANNELS;
   if (argc > 3 && strcmp(argv[3], "--grouped") == 0) {
     grouped_grid(dir);
     printf("%d of %d runs differ\n", failures, cases);

@@ -340,6 +340,10 @@ static void one_case(const char *dir, const char *path) {
             draw(6));
   fprintf(f, "}\n");
   fclose(f);
+  if (!engines_case(P)) {
+    arena_free(&arena);
+    return;
+  }
   const PipeProgram *plain = compile_text(&arena, dir, path, P, M, false);
   const PipeProgram *sided = plain ? compile_text(&arena, dir, path, P, M, true) : NULL;
   Result want, got;

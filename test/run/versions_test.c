@@ -236,6 +236,8 @@ static void write_file(const char *path, const char *text) {
 /* name: of the library, or with a text of its own. define: its parameters. */
 static void one_case(const char *name, const char *text, Define *define, uint32_t ndefine,
                      const Rule *rule, bool sized) {
+  if (!engines_case((uint32_t)define[0].value)) /* P */
+    return;
   Arena arena = {.oom = oom};
   Diag diag;
   Options opt = {.dump_out = stdout,

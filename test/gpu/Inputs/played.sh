@@ -41,7 +41,7 @@ fi
 if [ -n "$PIPE_FAULT" ]; then
   rank=$(echo "$PIPE_FAULT" | cut -d: -f2)
   [ "$PLAYED" ] && echo $$ > "$PLAYED"
-  [ "$PLAY" = hang ] && sleep 22
+  [ "$PLAY" = hang ] && sleep 4 # more than twice the deadline of cases.test
   at=' waits in 2RECV_F1 (1f1b.pipe:7:16) for 1SEND_F1 on rank 1'
   [ "$PLAY" = silent ] && at=
   code=75
