@@ -22,6 +22,9 @@ bool list_transfers(Sched *s);
 /* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s);
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
+/* list_schedule.c: the transfers in another order, with which the program is predicted to take less than `makespan`;
+ * NULL: none was found. Requires comm, lowering GLOBAL, no side ops in COMM streams; the caller plays it. */
+Xfer *list_schedule(Sched *s, uint64_t makespan);
 /* comm_lists.c: the same from s->lists, after number_slots; raises slot counts where the text needs more */
 void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);

@@ -151,6 +151,31 @@ static void try_more_slots(Sched *s, PipeSimIn *in, PipeSimOut *out) {
   complete(s, in, out);
 }
 
+static bool transfers_take_time(const Sched *s) {
+  for (uint32_t i = 0; i < s->nstage; i++)
+    if (s->stage[i].time[PIPE_SEND_F] || s->stage[i].time[PIPE_SEND_B])
+      return true;
+  for (uint32_t i = 0; s->graph && i < s->graph->nedge; i++)
+    if (s->graph->edge[i].send[0] || s->graph->edge[i].send[1])
+      return true;
+  return false;
+}
+
+/* Where transfers take time: the order of a list schedule, if the program is shorter with it. */
+static void try_list_schedule(Sched *s, PipeSimIn *in, PipeSimOut *out) {
+  const uint64_t makespan = out->makespan;
+  Xfer *const before = s->xfer, *const other = list_schedule(s, makespan);
+  if (!other)
+    return;
+  s->xfer = other;
+  comm(s);
+  if (complete(s, in, out) && out->makespan < makespan)
+    return;
+  s->xfer = before;
+  comm(s);
+  complete(s, in, out);
+}
+
 bool check_deadlock(Sched *s) {
   PipeGraph g = sched_graph(s);
   PipeSimIn in = {.nrank = s->nrank,
@@ -195,6 +220,9 @@ bool check_deadlock(Sched *s) {
   }
   if (!complete(s, &in, &out))
     return false;
+  if (s->lowering == PIPE_GLOBAL && out.makespan > s->ideal.makespan && s->ncomm_side == 0 &&
+      transfers_take_time(s))
+    try_list_schedule(s, &in, &out);
   if (out.comm_turn && out.makespan > s->ideal.makespan)
     try_more_slots(s, &in, &out);
   find_steady(s, out.compute_end);

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT
+ * The order of transfers where they take time: a list schedule. A transfer takes the COMM streams of
+ * both its ranks, a sum those of all its ranks, and a transfer over shared links those links. Of the
+ * transfers that can start, the one with the longest path to the end of the step goes first. Requires
+ * comm, to whose slots it keeps.
+ *
+ * The net: its nodes are the actions of the ranks, then the transfers in their present order. Its arcs
+ * say what waits for what: an op for its tensor, a transfer for the op that makes it, for the slot at
+ * the receiver and for the transfer before it in its channel, the maker for the slot at the sender, an
+ * update for its sum. Copies and side ops are no part of the net: where there are any its times are a
+ * guess, and the caller plays what is emitted.
+ *
+ * note [repeats]: the choice depends on differences of times and of paths only. Where the orders of the
+ * ranks repeat, these come to repeat, and the order of the transfers with them.
+ *
+ * note [slower]: an order takes no longer where transfers are shorter, since everything waits for a
+ * conjunction. So the orders found for slower networks are tried, too: a faster network is never
+ * predicted to be much slower.
+ *
+ * Linear in arcs for each round, but for the heap, which holds at most one transfer of each channel. */
+#include <string.h>
+
+#include "graph.h"
+#include "lower.h"
+#include "orders.h"
+
+typedef struct NetArc {
+  uint32_t from, to;
+} NetArc;
+
+/* A transfer that has all it waits for and can start at `at`. The one with the least key goes first. */
+typedef struct Ready {
+  int64_t key;
+  uint64_t at;
+  uint32_t x;
+} Ready;
+
+/* How a list schedule chooses. Of two transfers the one whose path to the end is longer by d goes first, unless
+ * it can start more than ahead / 2 * d later. slow: it takes transfers for slow / 4 times as long as they are. */
+typedef struct Choice {
+  uint32_t ahead, slow;
+} Choice;
+static const Choice choices[] = {{0, 4}, {1, 4}, {2, 4}, {0, 5}, {1, 6}, {1, 8}};
+enum { NCHOICES = sizeof choices / sizeof *choices };
+
+typedef struct Net {
+  const Sched *s;
+  Arena *a;
+  uint32_t n, nx;       /* nodes; the last nx are the transfers */
+  VEC(NetArc) arcs;     /* while the net is made */
+  uint32_t *arc0, *arc; /* [n + 1]; who waits for each node */
+  uint32_t *needs;      /* [n] arcs that reach each node */
+  VEC(uint32_t)
+  took;            /* what each transfer takes, transfer after transfer: ranks, then nrank + link */
+  uint32_t *took0; /* [nx + 1] */
+  uint64_t *time;  /* [n] what each node takes */
+  uint64_t *own;   /* [nx] what each transfer takes */
+  uint64_t *tail;  /* [n] the longest path from its start to the end of the step */
+  /* a play */
+  uint64_t *at;            /* [n] it does not start before */
+  uint64_t *now;           /* [nrank] end of the actions so far */
+  uint64_t *free;          /* of each thing that transfers take */
+  uint32_t *left;          /* [n] arcs that have not been followed yet */
+  uint32_t *head;          /* [nrank] next action */
+  uint32_t *stack, nstack; /* actions that can run */
+  uint32_t *topo, ntopo;   /* [n] the nodes as they were played */
+  Ready *heap;
+  uint32_t nheap, ahead; /* ahead: of Choice */
+} Net;
+
+/* ---- the net ---- */
+
+/* The node of an op: the first of its action. */
+static uint32_t lead(const Sched *s, uint32_t op) {
+  while (op > 0 && s->op[op - 1].group > 0)
+    op--;
+  return op;
+}
+
+static void add_arc(Net *net, uint32_t from, uint32_t to) {
+  *vec_push(net->a, &net->arcs) = (NetArc){from, to};
+}
+
+static void take(Net *net, uint32_t what) { *vec_push(net->a, &net->took) = what; }
+
+/* Transfer i, number n of its channel; at: the transfers of that channel. */
+static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const Channel *ch) {
+  const Sched *s = net->s;
+  const Xfer *x = &s->xfer[i];
+  uint32_t node = s->nop + i, from = lead(s, x->from), next = from + s->op[from].group + 1;
+  uint32_t a = op_rank(s, x->from), b = op_rank(s, x->to);
+  add_arc(net, from, node);
+  add_arc(net, node, lead(s, x->to));
+  if (s->send == SEND_NEXT && next < s->rank_op0[a + 1])
+    add_arc(net, node, next);
+  if (n > 0)
+    add_arc(net, s->nop + at[n - 1], node);
+  if (n >= ch->out_slots)
+    add_arc(net, s->nop + at[n - ch->out_slots], from);
+  if (n >= ch->in_slots)
+    add_arc(net, lead(s, s->xfer[at[n - ch->in_slots]].to), node);
+  take(net, a), take(net, b);
+  const PipeShare *share = s->nshare ? pipe_shares(s->share, s->nshare, a, b) : NULL;
+  for (; share && share < s->share + s->nshare && share->from == a && share->to == b; share++)
+    take(net, s->nrank + share->link);
+}
+
+/* The rows of a sum, one call after the other: of the replicas of `first`, or of its tie; *j: 0 at first. */
+static bool next_row(const Sched *s, bool tie, uint32_t first, uint32_t *j, uint32_t *row) {
+  if (tie) {
+    const uint32_t *of = &s->tie_row0[s->tie_of[first]];
+    *row = of[0] + *j < of[1] ? s->tie_row[of[0] + *j] : NONE;
+    return of[0] + (*j)++ < of[1];
+  }
+  *row = *j == 0 ? first : s->stage[*row].replica;
+  return (*j)++ == 0 || *row != first;
+}
+
+/* Sum i. sums: of each stage of the model, then of each tie, so far; reduced: the node of the last REDUCE of each
+ * stage of the model, or 0. */
+static void add_sum(Net *net, uint32_t i, uint32_t *sums, uint32_t *reduced) {
+  const Sched *s = net->s;
+  const bool tie = s->xfer[i].to == XFER_TIE;
+  uint32_t node = s->nop + i, first = s->op[s->xfer[i].from].stage;
+  uint32_t k = sums[tie ? s->nmodel + s->tie_of[first] : s->stage[first].model]++;
+  for (uint32_t j = 0, row = 0; next_row(s, tie, first, &j, &row);) {
+    const Round *round = &s->round[s->round0[row] + k];
+    add_arc(net, lead(s, round->grad), node);
+    add_arc(net, node, lead(s, round->u));
+    if (tie && reduced[s->stage[row].model])
+      add_arc(net, reduced[s->stage[row].model], node);
+    take(net, s->stage[row].rank);
+  }
+  if (!tie)
+    reduced[s->stage[first].model] = node;
+}
+
+static uint64_t transfer_time(const Sched *s, const Xfer *x) {
+  const Op *from = &s->op[x->from];
+  if (xfer_is_sum(x)) {
+    uint32_t row = x->to == XFER_TIE ? s->stage[from->stage].tied : from->stage;
+    return s->stage[row].time[x->to == XFER_TIE ? PIPE_TIE : PIPE_REDUCE];
+  }
+  uint32_t edge = s->graph ? link_at(s, xfer_link(s, x)).edge : NONE;
+  return edge_time(s, edge, from->stage, from->kind == PIPE_F);
+}
+
+/* The transfers of each channel one after the other, of channel c from first[c] on. */
+static uint32_t *by_channel(Net *net, uint32_t *first) {
+  const Sched *s = net->s;
+  uint32_t nchannel = 2 * nlinks(s), *list = arena_alloc(net->a, net->nx * sizeof *list + 1),
+           *fill = NEW_ARRAY(net->a, uint32_t, nchannel);
+  for (int pass = 0; pass < 2; pass++) {
+    for (uint32_t i = 0; i < net->nx; i++) {
+      if (!xfer_moves(&s->xfer[i]))
+        continue;
+      uint32_t c = 2 * xfer_link(s, &s->xfer[i]) + (s->op[s->xfer[i].from].kind != PIPE_F);
+      if (pass)
+        list[first[c] + fill[c]++] = i;
+      else
+        first[c + 1]++;
+    }
+    for (uint32_t c = 0; !pass && c < nchannel; c++)
+      first[c + 1] += first[c];
+  }
+  return list;
+}
+
+/* The arcs by the node that they leave. */
+static void sort_arcs(Net *net) {
+  net->arc0 = NEW_ARRAY(net->a, uint32_t, net->n + (size_t)2);
+  net->arc = arena_alloc(net->a, net->arcs.n * sizeof *net->arc + 1);
+  net->needs = NEW_ARRAY(net->a, uint32_t, net->n);
+  for (uint32_t i = 0; i < net->arcs.n; i++) {
+    net->arc0[net->arcs.at[i].from + 2]++;
+    net->needs[net->arcs.at[i].to]++;
+  }
+  for (uint32_t i = 1; i <= net->n; i++)
+    net->arc0[i + 1] += net->arc0[i];
+  for (uint32_t i = 0; i < net->arcs.n; i++)
+    net->arc[net->arc0[net->arcs.at[i].from + 1]++] = net->arcs.at[i].to;
+}
+
+/* ---- a play ---- */
+
+static void begin_play(Net *net) {
+  const Sched *s = net->s;
+  memset(net->at, 0, net->n * sizeof *net->at);
+  memcpy(net->left, net->needs, net->n * sizeof *net->left);
+  memset(net->now, 0, s->nrank * sizeof *net->now);
+  memset(net->free, 0, ((size_t)s->nrank + s->nlink) * sizeof *net->free);
+  memcpy(net->head, s->rank_op0, s->nrank * sizeof *net->head);
+  net->nstack = net->nheap = net->ntopo = 0;
+  for (uint32_t r = s->nrank; r-- > 0;)
+    if (s->rank_op0[r] < s->rank_op0[r + 1] && !net->left[s->rank_op0[r]])
+      net->stack[net->nstack++] = s->rank_op0[r];
+}
+
+static bool goes_first(const Ready *a, const Ready *b) {
+  return a->key != b->key ? a->key < b->key : a->x < b->x;
+}
+
+/* Transfer x, which can start at `at`. */
+static Ready ready_at(const Net *net, uint32_t x, uint64_t at) {
+  uint64_t path = net->tail[net->s->nop + x];
+  return (Ready){(int64_t)at - (int64_t)(path / 2 * net->ahead), at, x};
+}
+
+static void put(Net *net, Ready r) {
+  uint32_t i = net->nheap++;
+  for (; i > 0 && goes_first(&r, &net->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    net->heap[i] = net->heap[(i - 1) / 2];
+  net->heap[i] = r;
+}
+
+static Ready get(Net *net) {
+  Ready first = net->heap[0], last = net->heap[--net->nheap];
+  uint32_t i = 0;
+  for (uint32_t k; (k = 2 * i + 1) < net->nheap; i = k) {
+    k += k + 1 < net->nheap && goes_first(&net->heap[k + 1], &net->heap[k]);
+    if (!goes_first(&net->heap[k], &last))
+      break;
+    net->heap[i] = net->heap[k];
+  }
+  net->heap[i] = last;
+  return first;
+}
+
+/* When transfer x can start, by what it waits for and what it takes. */
+static uint64_t can_start(const Net *net, uint32_t x) {
+  uint64_t at = net->at[net->s->nop + x];
+  for (uint32_t k = net->took0[x]; k < net->took0[x + 1]; k++) {
+    uint64_t free = net->free[net->took.at[k]];
+    at = free > at ? free : at;
+  }
+  return at;
+}
+
+/* Node v ends: what waits for it may be able to start. */
+static void end_node(Net *net, uint32_t v, uint64_t end) {
+  const Sched *s = net->s;
+  net->topo[net->ntopo++] = v;
+  for (uint32_t k = net->arc0[v]; k < net->arc0[v + 1]; k++) {
+    uint32_t w = net->arc[k];
+    net->at[w] = end > net->at[w] ? end : net->at[w];
+    if (--net->left[w] > 0)
+      continue;
+    if (w >= s->nop)
+      put(net, ready_at(net, w - s->nop, can_start(net, w - s->nop)));
+    else if (net->head[op_rank(s, w)] == w)
+      net->stack[net->nstack++] = w;
+  }
+}
+
+static void run_actions(Net *net) {
+  const Sched *s = net->s;
+  while (net->nstack > 0) {
+    uint32_t v = net->stack[--net->nstack], r = op_rank(s, v), next = v + s->op[v].group + 1;
+    uint64_t start = net->now[r] > net->at[v] ? net->now[r] : net->at[v];
+    net->now[r] = start + net->time[v];
+    net->head[r] = next;
+    end_node(net, v, net->now[r]);
+    if (next < s->rank_op0[r + 1] && net->left[next] == 0)
+      net->stack[net->nstack++] = next;
+  }
+}
+
+static void run_transfer(Net *net, uint32_t x, uint64_t start) {
+  uint64_t end = start + net->time[net->s->nop + x];
+  for (uint32_t k = net->took0[x]; k < net->took0[x + 1]; k++)
+    net->free[net->took.at[k]] = end;
+  end_node(net, net->s->nop + x, end);
+}
+
+static uint64_t last_end(const Net *net) {
+  uint64_t end = 0;
+  for (uint32_t r = 0; r < net->s->nrank; r++)
+    end = net->now[r] > end ? net->now[r] : end;
+  return end;
+}
+
+/* Puts the transfers in the order in which they start into order[nx]. The makespan; UINT64_MAX: they wait for each
+ * other. */
+static uint64_t list_play(Net *net, uint32_t *order) {
+  uint32_t n = 0;
+  begin_play(net);
+  for (run_actions(net); net->nheap > 0; run_actions(net)) {
+    Ready r = get(net);
+    uint64_t start = can_start(net, r.x);
+    if (start > r.at) {
+      put(net, ready_at(net, r.x, start));
+      continue;
+    }
+    order[n++] = r.x;
+    run_transfer(net, r.x, start);
+  }
+  return n == net->nx ? last_end(net) : UINT64_MAX;
+}
+
+/* The same for a given order. */
+static uint64_t play_order(Net *net, const uint32_t *order) {
+  begin_play(net);
+  run_actions(net);
+  for (uint32_t i = 0; i < net->nx; i++) {
+    net->nheap = 0; /* the order says what is next */
+    if (net->left[net->s->nop + order[i]] > 0)
+      return UINT64_MAX;
+    run_transfer(net, order[i], can_start(net, order[i]));
+    run_actions(net);
+  }
+  return last_end(net);
+}
+
+/* Requires a play that came to its end. */
+static void fill_tails(Net *net) {
+  const Sched *s = net->s;
+  for (uint32_t i = net->ntopo; i-- > 0;) {
+    uint32_t v = net->topo[i], next = v < s->nop ? v + s->op[v].group + 1 : 0;
+    uint64_t most = 0;
+    if (v < s->nop && next < s->rank_op0[op_rank(s, v) + 1])
+      most = net->tail[next];
+    for (uint32_t k = net->arc0[v]; k < net->arc0[v + 1]; k++)
+      most = net->tail[net->arc[k]] > most ? net->tail[net->arc[k]] : most;
+    net->tail[v] = most + net->time[v];
+  }
+}
+
+static Net *net_of(Sched *s, Arena *a) {
+  Net *net = NEW(a, Net);
+  uint32_t nchannel = 2 * nlinks(s), *first = NEW_ARRAY(a, uint32_t, nchannel + (size_t)1),
+           *sums = NEW_ARRAY(a, uint32_t, s->nmodel + (size_t)s->ntie),
+           *reduced = NEW_ARRAY(a, uint32_t, s->nmodel), *next = NEW_ARRAY(a, uint32_t, nchannel);
+  *net = (Net){.s = s, .a = a, .n = s->nop + s->nxfer, .nx = s->nxfer};
+  const size_t n = net->n + (size_t)1, nx = net->nx + (size_t)1;
+  net->took0 = arena_alloc(a, nx * sizeof *net->took0);
+  net->own = arena_alloc(a, nx * sizeof *net->own);
+  const uint32_t *list = by_channel(net, first);
+  for (uint32_t i = 0; i < net->nx; i++) {
+    const Xfer *x = &s->xfer[i];
+    net->took0[i] = net->took.n;
+    net->own[i] = transfer_time(s, x);
+    if (xfer_is_sum(x)) {
+      add_sum(net, i, sums, reduced);
+      continue;
+    }
+    uint32_t c = 2 * xfer_link(s, x) + (s->op[x->from].kind != PIPE_F);
+    add_move(net, i, &list[first[c]], next[c]++, &s->channel[c]);
+  }
+  net->took0[net->nx] = net->took.n;
+  sort_arcs(net);
+  net->time = arena_alloc(a, n * sizeof *net->time);
+  for (uint32_t i = 0; i < s->nop; i += s->op[i].group + 1u)
+    net->time[i] = action_time(s, s->stage, false, i);
+  net->tail = NEW_ARRAY(a, uint64_t, n);
+  net->at = arena_alloc(a, n * sizeof *net->at);
+  net->now = arena_alloc(a, s->nrank * sizeof *net->now);
+  net->free = arena_alloc(a, ((size_t)s->nrank + s->nlink) * sizeof *net->free);
+  net->left = arena_alloc(a, n * sizeof *net->left);
+  net->head = arena_alloc(a, s->nrank * sizeof *net->head);
+  net->stack = arena_alloc(a, n * sizeof *net->stack);
+  net->topo = arena_alloc(a, n * sizeof *net->topo);
+  net->heap = arena_alloc(a, nx * sizeof *net->heap);
+  return net;
+}
+
+/* Of the orders that the choices find, the one that takes the least; false: with these slots transfers wait for each
+ * other, or none takes less than `makespan`. */
+static bool find_order(Net *net, uint64_t makespan, uint32_t *best) {
+  const Sched *s = net->s;
+  uint32_t *order = arena_alloc(net->a, net->nx * sizeof *order + 1), slow = 0;
+  uint64_t least = makespan;
+  for (int i = 0; i < NCHOICES; i++) {
+    for (uint32_t x = 0; x < net->nx; x++)
+      net->time[s->nop + x] = net->own[x] / 4 * choices[i].slow +
+                              net->own[x] % 4 * choices[i].slow / 4;
+    net->ahead = choices[i].ahead;
+    if (choices[i].slow != slow) {
+      memset(net->tail, 0, net->n * sizeof *net->tail);
+      if (list_play(net, order) == UINT64_MAX)
+        return false;
+      fill_tails(net);
+      slow = choices[i].slow;
+    }
+    list_play(net, order);
+    memcpy(&net->time[s->nop], net->own, net->nx * sizeof *net->own);
+    uint64_t end = play_order(net, order);
+    if (end >= least)
+      continue;
+    least = end;
+    memcpy(best, order, net->nx * sizeof *best);
+  }
+  return least < makespan;
+}
+
+Xfer *list_schedule(Sched *s, uint64_t makespan) {
+  Arena own = {.oom = s->arena->oom};
+  Net *net = net_of(s, &own);
+  uint32_t *order = arena_alloc(&own, net->nx * sizeof *order + 1);
+  Xfer *x = NULL;
+  if (find_order(net, makespan, order)) {
+    x = arena_alloc(s->arena, net->nx * sizeof *x + 1);
+    for (uint32_t i = 0; i < net->nx; i++)
+      x[i] = s->xfer[order[i]];
+  }
+  arena_free(&own);
+  return x;
+}
