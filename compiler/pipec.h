@@ -43,25 +43,25 @@ typedef struct Op {
   uint8_t kind;   /* PipeOp: F B I W R U, SIDE */
   uint8_t phase;  /* PipePhase */
   uint16_t group; /* further ops of the rank after this one that are one action with it; 0 */
-  uint32_t stage; /* row of Sched.stage */
-  uint32_t mb;    /* unit (Sched.slices); U: the first of the microbatch of a U(m), or NONE */
-  uint32_t site;  /* row of Sched.site */
+  uint32_t stage; /* row of Model.stage */
+  uint32_t mb;    /* unit (Model.slices); U: the first of the microbatch of a U(m), or NONE */
+  uint32_t site;  /* row of Orders.site */
 } Op;
 
 /* When what an action has made may leave its rank (lang/spec.md 5.10). */
 typedef enum SendPolicy { SEND_END, SEND_EAGER, SEND_NEXT } SendPolicy;
 
-/* An OFF or LOAD of the user's program. They are no ops of Sched.op: they stand between those. */
+/* An OFF or LOAD of the user's program. They are no ops of Orders.op: they stand between those. */
 typedef struct Copy {
   uint8_t kind;     /* PipeOp: OFF LOAD SIDE_COPY */
   uint8_t phase;    /* PipePhase */
   uint16_t zero;
   uint32_t stage, mb, site;
   uint32_t to;      /* rank whose memory takes the stash; NONE: the host's */
-  uint32_t at;      /* row of Sched.op before which it stands, one past the last of its rank at the end */
+  uint32_t at;      /* row of Orders.op before which it stands, one past the last of its rank at the end */
   uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
   uint32_t free_by; /* OFF of rules: 1 + the op for which it is free at the latest; 0 */
-  uint32_t use;     /* SIDE_COPY: row of Sched.side_use */
+  uint32_t use;     /* SIDE_COPY: row of Sides.use */
   uint32_t turn;    /* (offload) in its group */
   uint64_t plan;    /* (offload) when it starts on an idle network */
 } Copy;
@@ -69,7 +69,7 @@ typedef struct Copy {
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
 typedef struct Round { uint32_t grad, u; } Round;
 
-/* A hop of a wait cycle: a rank stands at `at`, which needs `on`, of the rank of the next hop. Rows of Sched.op, or
+/* A hop of a wait cycle: a rank stands at `at`, which needs `on`, of the rank of the next hop. Rows of Orders.op, or
  * positions in the list of that rank. */
 typedef struct StallHop {
   uint32_t rank, at, on;
@@ -89,7 +89,7 @@ typedef struct Stall {
  * of its gradients: XFER_REDUCE over the replicas of the stage, XFER_TIE over the stages tied to it. */
 typedef struct Xfer {
   uint32_t from; /* producing op: F, or B/I */
-  uint32_t to;   /* consuming op, or which sum; XFER_SIDE: no transfer, but row `from` of Sched.side_use,
+  uint32_t to;   /* consuming op, or which sum; XFER_SIDE: no transfer, but row `from` of Sides.use,
                     in the COMM stream of its rank */
 } Xfer;
 #define XFER_REDUCE NONE
@@ -98,9 +98,9 @@ typedef struct Xfer {
 static inline bool xfer_is_sum(const Xfer *x) { return x->to >= XFER_TIE; }
 static inline bool xfer_moves(const Xfer *x) { return x->to < XFER_SIDE; } /* a tensor */
 
-/* A side op in the order of its rank (side.c). Rows of Sched.op; NONE where there is nothing. */
+/* A side op in the order of its rank (side.c). Rows of Orders.op; NONE where there is nothing. */
 typedef struct SideUse {
-  uint32_t decl, row;   /* of Sched.side_decl, of Sched.side */
+  uint32_t decl, row;   /* of Sides.decl, of Sides.row */
   uint32_t stage, mb;
   uint32_t at;          /* it stands before this op; SIDE: is that op */
   uint32_t lo, user;    /* it cannot stand before; the op that waits for it */
@@ -117,24 +117,6 @@ typedef struct SideUse {
 typedef struct SideTurn { uint32_t at; int compute; uint32_t use; uint64_t plan; } SideTurn;
 typedef struct SideBuffers { uint64_t bytes; uint32_t stage, count, first; } SideBuffers;
 
-/* A channel: the transfers of one kind over one link, in their order. Index 2*link + (backward). */
-typedef struct Channel {
-  uint32_t out_slots, in_slots; /* at the sender, at the receiver; 0 if no transfer uses it */
-  uint32_t out_first, in_first; /* (slots) first slot number on the rank */
-} Channel;
-
-/* With lowering CHANNELS: an instruction of COMPUTE, or number ncompute + i of COPY, needs that at position `on` of
- * COMM. */
-typedef struct Need { uint32_t of, on; } Need;
-
-/* The instructions of a rank before they are merged into one list, which takes the place of compute and comm:
- * list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is elsewhere. */
-typedef struct Streams {
-  PipeInstr *list, *compute, *comm, *copy;
-  uint32_t ncompute, ncomm, ncopy;
-  Need *need; uint32_t nneed, capneed;
-} Streams;
-
 /* A rank's instructions in the order of the text, transfers included: of a compute_comms file, or of a
  * lowering that has the transfers at their ops. Op, stage, mb, site, group and (once transfers has seen it)
  * peer and edge; `wait` is WAIT_SEND where a file does not send, but waits until it is sent, and WAIT_ALL: not
@@ -144,27 +126,6 @@ typedef struct List {
   PipeInstr *instr;
   uint32_t n;
 } List;
-
-/* The kinds of memory of a rank, in the order of reports. Those before `total` add up to it: what
- * stages have, then slots by PipeClass, and `state`, what their policy keeps. `host` lies in host
- * memory, in no total. */
-#define PEAK_CLASSES(X) \
-  X(weight) X(grad) X(opt) X(work) X(act) X(gout) X(out) X(in) X(local) X(keep) X(guest) \
-  X(buffer) X(guess) X(state) X(total) X(host)
-#define X(c) PEAK_##c,
-enum { PEAK_CLASSES(X) PEAK_NCLASSES, PEAK_NREPORTED = PEAK_host };
-#undef X
-
-/* What a rank needs at its worst moment. */
-typedef struct Peak {
-  uint32_t inflight, held, kept; /* most live ACT, GOUT and KEEP slots (slots) */
-  uint32_t host;           /* and HOST slots */
-  uint32_t guests;         /* GUEST slots (slots) */
-  uint32_t warmup;         /* forwards before the first backward */
-  uint32_t versions;       /* most slots that a stage has for its weights (slots) */
-  uint32_t op;             /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
-  uint64_t bytes[PEAK_NCLASSES]; /* (check_memory) each buffer rounded up to 64 */
-} Peak;
 
 /* A pipe: rows first .. first + nrow - 1 of the stage table, of these the first nstage one for each
  * stage; units mb0 .. mb0 + nmb - 1. */
@@ -183,176 +144,155 @@ typedef struct Timing {
   uint64_t makespan, span, busy; /* busy: summed over ranks */
 } Timing;
 
-typedef struct Sched {
-  Arena *arena;
-  Diag *diag;
-  struct Options *opt;
-  /* What rooms below ask of one above: the value of a builtin, which rules and limits set while they run; and the
-   * same text compiled once more, with options of the caller's (driver.c). */
-  bool (*quantity)(struct Sched *, const Expr *call, int64_t *value);
-  bool (*again)(struct Sched *, Until until);
-  Work *work;            /* what it may take, for a question about every M (work.h); NULL: as much as it takes */
+typedef struct Sched Sched;
 
-  /* parse */
+/* What expressions are evaluated with, while a pass evaluates them. Not a product: any pass writes it. */
+typedef struct Eval {
+  int64_t *env;         /* [Parsed.nslot] current values of the variables */
+  uint32_t calls, depth; /* of functions, in the value being computed */
+  /* The value of a builtin. It is that of `check` (prove/), or while they run that of rules and limits. */
+  bool (*quantity)(Sched *, const Expr *call, int64_t *value);
+  struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
+  const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
+} Eval;
+
+/* What the text says. Made by parse and resolve. */
+typedef struct Parsed {
   Interner *names;
   Ast *tree;             /* of opt->input */
+  Schedule *def;         /* (resolve) the schedule that is compiled */
+  uint32_t nslot;        /* (resolve) variables of the whole text; each has a fixed place in Eval.env */
+  const char *unchecked; /* (resolve) schedules of the file beside this one; NULL: there are none, or it was named */
+} Parsed;
 
-  /* resolve */
-  Schedule *def;         /* the schedule that is compiled */
-  uint32_t nslot;        /* variables of the whole text; each has a fixed place in env */
-  int64_t *env;          /* [nslot] current values */
-  uint32_t calls, call_depth; /* of functions, in the value being computed */
+typedef struct ProfileLink { /* of a profile: transfers from any of these ranks to any of those */
+  const uint32_t *from, *to;
+  uint32_t nfrom, nto;
+} ProfileLink;
 
-  /* expand */
+/* What the ops run on: ranks, pipes, stages, their graph, costs and links. Made by expand, or by the import of a file,
+ * but for what comments say. */
+typedef struct Model {
   const char *name, *params;
-  uint32_t nrank, nstage, nmb; /* of all pipes together; nmb counts units, as everything below does */
+  uint32_t nrank, nstage, nmb; /* of all pipes together; nmb counts units, as everything does that knows a Model */
   uint32_t slices;       /* of a microbatch; unit u is slice u % slices of microbatch u / slices */
   uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
   Pipe *pipe; uint32_t npipe;
   PipeStage *stage;      /* [nstage] */
-  uint64_t *unit_time; uint32_t nunit_time; /* of PipeProgram (expand) */
+  uint64_t *unit_time; uint32_t nunit_time; /* of PipeProgram */
   bool forward;          /* there are only F */
+  bool sized;            /* bytes were given */
+  bool timed;            /* times are ns: one was given with a unit, or by a profile */
   uint32_t *row_of;      /* [nmodel * nmb] row, if a place depends on the microbatch, else NULL */
-  struct StageGraph *graph;   /* NULL: every pipe is a chain of rows (graph.h) */
+  struct StageGraph *graph; /* NULL: every pipe is a chain of rows (graph.h) */
   uint32_t nedge;        /* of it */
   uint32_t ntie, *tie_of, *tie_row0, *tie_row; /* groups of rows that share weights: [nstage] group or
                             NONE, [ntie + 1], rows ascending; tie_of NULL: none */
-  bool sized;            /* bytes were given */
-  bool timed;            /* times are ns: one was given with a unit, or by a profile */
-  const char *profile_lacks; /* keys that neither profile nor schedule gives; NULL: no profile, or none */
-  const char *unchecked; /* (resolve) schedules of the file beside this one; NULL: there are none, or it was named */
-  const char *layers;    /* how a profile of layers was cut into stages; NULL: none was */
-  SendPolicy send;
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
   uint32_t *rank_stage0; /* [nrank + 1] */
-  const Clause **check; uint32_t ncheck; /* to prove at the end; env still has what they name */
-  const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
-  struct Limit *limits; uint32_t nlimits, *limit0; /* their rows (limit.h), rank after rank; [nrank + 2] */
-  uint32_t over;         /* (check_memory) 1 + the rank over the memory limit that needs the most; 0: none */
-  bool limits_hold;      /* (check_user) they are proved, and have their peaks */
-  const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
+  uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
+                            no groups */
+  const char *profile_lacks; /* keys that neither profile nor schedule gives; NULL: no profile, or none */
+  const char *layers;    /* how a profile of layers was cut into stages; NULL: none was */
+  const Clause **link_clause; uint32_t nlink_clause; /* `exclusive a, b` that count */
+  const ProfileLink *profile_link; uint32_t nprofile_link; /* of a profile, in their place */
+  PipeShare *share; uint32_t nshare, nlink; /* (links) of PipeProgram */
+  bool weighted;         /* there is a `weights` clause: */
+  const WeightLine **wline; uint32_t nwline; /* its lines that count; those of one kind in order */
+} Model;
+
+/* The ops of each rank, in order. Made by expand and check_deps, or by the import of a file; sides puts in the ops of
+ * `side` clauses, and offload (lower/) the copies of `offload` clauses, which both need the orders without them. */
+typedef struct Orders {
   Op *op;                /* [nop], rank after rank, each in program order */
   uint32_t nop;
   uint32_t *rank_op0;    /* [nrank + 1] */
+  uint32_t *at_f, *at_b, *at_w, *at_r; /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
   Copy *copy;            /* [ncopy], rank after rank, each in the order of its COPY stream */
   uint32_t ncopy, capcopy;
   uint32_t *rank_copy0;  /* [nrank + 1] (offload) */
   uint32_t *at_off, *at_load; /* [nstage * nmb] copy + 1; 0 none; NULL while ncopy is 0 */
-  const Clause **offload; uint32_t noffload; /* clauses that add to them (expand) */
-  PipeLowering lowering;
-  Span lowering_at;
-  const Clause **link_clause; uint32_t nlink_clause; /* `exclusive a, b` that count (expand) */
-  const struct ProfileLink *profile_link; uint32_t nprofile_link; /* in their place (expand, profile) */
-  PipeShare *share; uint32_t nshare, nlink; /* of PipeProgram (links) */
-  uint64_t *rank_busy, *link_busy, link_wait; /* of PipeSimOut (check_deadlock) */
-  uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
-                            no groups (expand) */
-  const Clause **side_decl; uint32_t nside_decl; /* `side` clauses (expand) */
-  uint32_t side_site0;   /* rows of site: of them */
-  PipeSide *side; uint32_t nside; /* [nside_decl * nstage] */
-  SideUse *side_use; uint32_t nside_use; /* rank after rank (sides) */
-  uint32_t *side_use0;   /* [nrank + 1] */
-  uint32_t ncomm_side;   /* of them in COMM streams */
-  SideTurn *side_turn;   /* [nside_use] rank after rank, in the order in which they stand (offload) */
-  SideBuffers **side_buffers; uint32_t *nside_buffers; /* [nrank] */
-  Span *order_at;        /* [nrank] the order that a rank follows */
-  const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */
-  uint32_t *at_f, *at_b, *at_w, *at_r; /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
   Round *round;          /* (check_deps) updates, stage after stage, in the order of the stage's rank */
   uint32_t *round0;      /* [nstage + 1] */
-  bool weighted;         /* there is a `weights` clause: */
-  const WeightLine **wline; uint32_t nwline; /* its lines that count; those of one kind in order */
-  uint32_t *staleness;   /* [nrank] (versions) most updates of a stage between the version that an F reads and */
-  uint32_t *discrepancy; /* [nrank]   that which its gradient is applied to; between those of F and its B or I */
-  uint32_t *delay;       /* [nstage] (versions) staleness of one row */
-  PipeWeights *weights;  /* [nop] (versions); slots (version_slots) from 0 for each row, (slots) of the rank.
-                            NULL: not weighted */
-  uint32_t *maker;       /* [nop] (versions) of an op whose line has `per`, the first of those that read alike; NONE.
-                            NULL: no line has */
-  uint32_t *last_reader; /* [nop] (version_slots) of such a first op, the last; NULL with maker */
-  PipeFormula *formula; PipeRule *rule; PipeThen *then; const char **state; /* (formulas) of PipeProgram */
-  uint32_t nformula, nrule, nthen, nstate;
-  uint32_t *nversion;    /* [nstage] (version_slots) slots for versions; NULL: not weighted */
-  uint32_t *weight_first; /* [nstage] (slots) the first of these slots */
-  Span *site; uint32_t nsite, capsite;
+  Span *site; uint32_t nsite, capsite; /* places in the text that ops and copies come from */
+  Span *order_at;        /* [nrank] the order that a rank follows */
+  const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */
+  const Clause **offload; uint32_t noffload; /* clauses that add copies */
+  SendPolicy send;
+  PipeLowering lowering;
+  Span lowering_at;
   List *lists;           /* [nrank] of a compute_comms file (read_csv), or of the lowering (transfers); NULL */
   bool only_lists;       /* proved as they stand, and no more: there will be no program */
-  const Clause *tuned;   /* `tune` clause that was followed, or NULL */
-  uint32_t tune_at, ntune; /* the value it has settled for, of so many */
-  bool tune_kept; int64_t tune_worth[2]; /* the order is as written: what `by` says of both as emitted, [1] tuned */
-  uint32_t tune_tries, tune_idle; /* tries so far, and since the last gain */
-  struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
-  struct RulePlay *play; /* with opt->keep_play what it went through (rules_of_m.h), if there are rules */
+  struct RulePlay *play; /* with opt->keep_play what `rules` went through (rules_of_m.h), if there are rules */
+} Orders;
 
-  /* order */
-  bool ordered;          /* it has passed, */
-  const Stall *stall;    /* what was refuted, here or by check_channels; NULL: nothing was */
-  StallHop *circle; uint32_t ncircle; /* or ranks that wait for each other, by rows of op; until then NULL */
-  Timing ideal;          /* with the schedule's own costs */
-  uint64_t *ideal_end;   /* [nop] when what each op made could leave then */
-  uint32_t *made;        /* [nop] of OrderRun, with groups */
-  Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
-  uint32_t nxfer;
+/* Side ops. Made by expand (find_sides) and by sides. */
+typedef struct Sides {
+  const Clause **decl; uint32_t ndecl; /* `side` clauses */
+  uint32_t site0;        /* rows of Orders.site: of them */
+  PipeSide *row; uint32_t nrow; /* [ndecl * nstage] */
+  SideUse *use; uint32_t nuse; /* (sides) rank after rank */
+  uint32_t *use0;        /* [nrank + 1] */
+  uint32_t ncomm;        /* of them in COMM streams */
+  SideTurn *turn;        /* [nuse] rank after rank, in the order in which they stand (offload) */
+  SideBuffers **buffers; uint32_t *nbuffers; /* [nrank] */
+} Sides;
 
-  /* comm, check_deadlock */
-  Channel *channel;      /* [2 * links] */
-  uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
-  Streams *stream;       /* [nrank] */
-  PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
-  uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
-  PipeNeeds *needs;      /* [nrank] */
-  uint64_t **compute_start, **comm_start; /* [nrank][n] predicted */
-  uint64_t **copy_start;
-  uint64_t makespan, busy, own_span; /* own_span: longest window of a single rank */
-  uint32_t channel_slots; /* most that any channel needed */
-  struct Steady { uint64_t time; uint32_t per; } steady; /* of `per` microbatches in the middle of the step; 0: there are
-                             fewer than 4 */
-
-  /* check_channels */
-  const MachineList *machine_list; /* [nrank] what was proved */
-  uint32_t *comm_of;     /* [nmodel + ntie] number of the communicator of each REDUCE, of each TIE */
-  uint64_t least_buffer; /* least --sends=buffered with which it completes; 0: rendezvous is enough */
-
-  /* slots, lower, check_memory */
-  PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] */
-  Peak *peak;            /* [nrank] */
-  PipeProgram *prog;     /* the result; its tables are what emit prints */
-
-  Timing bound;          /* (fill_bound) no order at these places and costs, with these stashes, is shorter */
-
-  /* check_user */
-  uint64_t *sent_bytes, *sent; /* [nrank + 1] of each rank in a step, then of all; NULL: not counted yet */
-  struct Played *played; /* sets of uniform costs already played */
+/* What the proofs find. Made by order (stall) and by the check_* passes. */
+typedef struct Verdict {
+  const Stall *stall;    /* what was refuted, by order or check_channels; NULL: nothing was */
+  const MachineList *machine_list; /* [nrank] (check_channels) what was proved */
+  uint64_t least_buffer; /* (check_channels) least --sends=buffered with which it completes; 0: rendezvous is enough */
+  uint32_t over;         /* (check_memory) 1 + the rank over the memory limit that needs the most; 0: none */
+  bool limits_hold;      /* (check_user) they are proved, and have their peaks */
+  struct Played *played; /* (check_user) sets of uniform costs already played */
   uint64_t *play_end; uint32_t *play_head; /* room for it */
+} Verdict;
 
-  /* check_all_m */
-  struct AllM_ {
-    bool proved, refuted;
-    const char *text; Span at; /* else: what stands in the way, and where */
-    uint64_t time, per;        /* steady state on an idle network: time for so many microbatches, reduced; per 0, with
-                                  from 0: transfers take another time at each M, for what stands at `at`, */
-    bool by_mb;                /*   or times differ by microbatch, which that says */
-    bool below_one;            /* it may admit values below 1, of which nothing is said */
-    uint64_t multiple;         /* proved for the multiples of this; 1: for all */
-    uint64_t period;           /* microbatches after which every rank repeats */
-    uint64_t step, settled;    /* of one kernel: of M, what the counts of microbatches repeat after; an M at which every rank
-                                  has come to what repeats */
-    const char *lists;         /* with --dump-after: what each rank does */
-    uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
-    uint64_t below;            /* with from: those below this have been compiled one by one; from: all of them */
-    bool late, applied;        /* by how many updates gradients are late grows with M; so does how many an update applies */
-  } all_m;
+/* What is proved for every value of a parameter. Made by check_all_m. */
+typedef struct ForAll {
+  bool proved, refuted;
+  const char *text; Span at; /* else: what stands in the way, and where */
+  uint64_t time, per;        /* steady state on an idle network: time for so many microbatches, reduced; per 0, with
+                                from 0: transfers take another time at each M, for what stands at `at`, */
+  bool by_mb;                /*   or times differ by microbatch, which that says */
+  bool below_one;            /* it may admit values below 1, of which nothing is said */
+  uint64_t multiple;         /* proved for the multiples of this; 1: for all */
+  uint64_t period;           /* microbatches after which every rank repeats */
+  uint64_t step, settled;    /* of one kernel: of M, what the counts of microbatches repeat after; an M at which every rank
+                                has come to what repeats */
+  const char *lists;         /* with --dump-after: what each rank does */
+  uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
+  uint64_t below;            /* with from: those below this have been compiled one by one; from: all of them */
+  bool late, applied;        /* by how many updates gradients are late grows with M; so does how many an update applies */
+} ForAll;
 
-  /* make_looped */
-  struct Looped *looped;       /* the program for every M, if one was asked for (looped.h) */
-} Sched;
+/* A compile: what every pass needs, and the products, each all zero until a pass makes it. */
+struct Sched {
+  Arena *arena;
+  Diag *diag;
+  struct Options *opt;
+  bool (*again)(Sched *, Until until); /* compiles the same text once more, with options of the caller's */
+  Work *work;            /* what it may take, for a question about every M (work.h); NULL: as much as it takes */
+  Eval eval;
+  Parsed *parsed;
+  Model *model;
+  Orders *orders;
+  Sides *sides;
+  struct Claims *claims;     /* orders/limit.h */
+  struct Tuning *tuning;     /* orders/orders.h */
+  struct Ideal *ideal;       /* orders/orders.h */
+  struct Versions *versions; /* weights/weights.h */
+  struct Lowered *lowered;   /* lower/lower.h */
+  struct Times *times;       /* lower/lower.h */
+  Verdict *verdict;
+  PipeProgram *prog;         /* the result; its tables are what emit prints. NULL before lower */
+  ForAll all_m;
+  struct Looped *looped;     /* the program for every M, if one was asked for (forall/looped.h); NULL */
+};
 
-/* The number of the pipe that a row is of: of Sched.pipe, which a file that was read does not have. (place.c) */
+/* The number of the pipe that a row is of: of Model.pipe, which a file that was read does not have. (place.c) */
 uint32_t pipe_of(const Sched *s, uint32_t row);
-/* The instruction of an op of `rank` in its COMPUTE stream. */
-static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
-  return &s->stream[rank].compute[op - s->rank_op0[rank]];
-}
 
 /* ---- options, main.c ---- */
 typedef struct Define {
@@ -419,30 +359,33 @@ static inline uint64_t send_time(const PipeStage *st, uint8_t kind) {
 }
 /* The op with whose end what `op` has made may leave, and what it has read is free. */
 static inline uint32_t op_release(const Sched *s, uint32_t op) {
-  return s->send == SEND_EAGER ? op : op + s->op[op].group;
+  return s->orders->send == SEND_EAGER ? op : op + s->orders->op[op].group;
 }
 static inline PipeTimes sched_times(const Sched *s) {
-  return (PipeTimes){s->stage, s->side, s->unit_time, s->nunit_time};
+  return (PipeTimes){s->model->stage, s->sides->row, s->model->unit_time, s->model->nunit_time};
+}
+/* The row of a SIDE. */
+static inline const PipeSide *side_of(const Sched *s, const Op *o) {
+  return &s->sides->row[(o->site - s->sides->site0) * s->model->nstage + o->stage];
 }
 /* What op takes; cost: as in OrderRun. Uniform costs know no side ops: they take no time. */
 static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool uniform, uint32_t op) {
-  const Op *o = &s->op[op];
+  const Op *o = &s->orders->op[op];
   if (o->kind == PIPE_SIDE)
-    return uniform ? 0 : s->side[(o->site - s->side_site0) * s->nstage + o->stage].time;
-  if (s->unit_time && !uniform && o->kind <= PIPE_R)
+    return uniform ? 0 : side_of(s, o)->time;
+  if (s->model->unit_time && !uniform && o->kind <= PIPE_R)
     return pipe_unit_times(sched_times(s), o->stage, o->mb)[o->kind];
   return cost[uniform ? 0 : o->stage].time[o->kind];
 }
 /* What an OFF or LOAD takes. */
 static inline uint64_t copy_cost(const Sched *s, const Copy *c) {
-  return s->unit_time ? pipe_unit_times(sched_times(s), c->stage, c->mb)[pipe_unit_column(c->kind)]
-                      : s->stage[c->stage].time[c->kind];
+  return s->model->unit_time
+             ? pipe_unit_times(sched_times(s), c->stage, c->mb)[pipe_unit_column(c->kind)]
+             : s->model->stage[c->stage].time[c->kind];
 }
-typedef struct ProfileLink { /* of a profile: transfers from any of these ranks to any of those */
-  const uint32_t *from, *to;
-  uint32_t nfrom, nto;
-} ProfileLink;
-static inline uint32_t op_rank(const Sched *s, uint32_t op) { return s->stage[s->op[op].stage].rank; }
+static inline uint32_t op_rank(const Sched *s, uint32_t op) {
+  return s->model->stage[s->orders->op[op].stage].rank;
+}
 static inline uint64_t round64(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 #define OP_TEXT PIPE_OP_TEXT
 

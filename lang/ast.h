@@ -65,7 +65,7 @@ typedef struct OpRef {
   bool parens;        /* "()" was written, even if empty */
   int8_t op;          /* (sema) PipeOp, or -1 for a macro */
   struct OpDef *def;  /* (sema) macro */
-  uint32_t place;     /* (sema) index + 1 of its place in the text, see Sched.site; 0: none yet */
+  uint32_t place;     /* (sema) index + 1 of its place in the text, see Orders.site; 0: none yet */
   uint32_t item;      /* (expand) its row among the items of the kernel being expanded; NONE: it stands in a loop of it */
 } OpRef;
 

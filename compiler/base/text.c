@@ -7,10 +7,11 @@
 
 const char *op_text(Sched *s, uint32_t op) {
   char buf[OP_TEXT];
-  const Op *o = &s->op[op];
-  int n = o->kind == PIPE_SIDE ? pipe_side_text(buf, s->side_decl[o->site - s->side_site0]->name,
-                                                o->stage, o->mb, s->slices)
-                               : pipe_unit_text(buf, (PipeOp)o->kind, o->stage, o->mb, s->slices);
+  const Op *o = &s->orders->op[op];
+  int n = o->kind == PIPE_SIDE
+              ? pipe_side_text(buf, s->sides->decl[o->site - s->sides->site0]->name, o->stage,
+                               o->mb, s->model->slices)
+              : pipe_unit_text(buf, (PipeOp)o->kind, o->stage, o->mb, s->model->slices);
   return arena_strndup(s->arena, buf, (size_t)n);
 }
 
@@ -37,7 +38,7 @@ const char *escaped(Sched *s, EscapeFor to, const char *text) {
 const char *printable(Sched *s, const char *text) { return escaped(s, ESCAPE_TERMINAL, text); }
 
 const char *time_text(Sched *s, uint64_t t) {
-  if (!s->timed)
+  if (!s->model->timed)
     return arena_printf(s->arena, "%" PRIu64, t);
   static const struct {
     uint64_t ns;
@@ -51,7 +52,7 @@ const char *time_text(Sched *s, uint64_t t) {
 
 const char *copy_text(Sched *s, const Copy *c) {
   char buf[OP_TEXT];
-  int n = pipe_unit_text(buf, (PipeOp)c->kind, c->stage, c->mb, s->slices);
+  int n = pipe_unit_text(buf, (PipeOp)c->kind, c->stage, c->mb, s->model->slices);
   return arena_strndup(s->arena, buf, (size_t)n);
 }
 
@@ -121,8 +122,8 @@ bool draws(const Options *o) {
 }
 
 uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
-  return kind == PIPE_F   ? &s->at_f[cell]
-         : kind == PIPE_W ? &s->at_w[cell]
-         : kind == PIPE_R ? &s->at_r[cell]
-                          : &s->at_b[cell];
+  return kind == PIPE_F   ? &s->orders->at_f[cell]
+         : kind == PIPE_W ? &s->orders->at_w[cell]
+         : kind == PIPE_R ? &s->orders->at_r[cell]
+                          : &s->orders->at_b[cell];
 }

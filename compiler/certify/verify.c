@@ -9,23 +9,27 @@
 #include "certify.h"
 #include "validate.h"
 #include "verify.h"
+#include "weights.h"
 
 /* The counts of the tables are those of the passes; nothing else relies on a count before this. */
 static void verify_head(const Sched *s) {
   const PipeProgram *p = s->prog;
-  BUG_IF(p->nrank != s->nrank || p->nstage != s->nstage || p->nmodel != s->nmodel ||
-         p->nmb != s->nmb || p->slices != s->slices || p->nedge != s->nedge);
-  BUG_IF(p->sized != s->sized || p->forward != s->forward || p->lowering != s->lowering);
-  BUG_IF(p->nchannel != s->npipe_channel || (p->nchannel && p->lowering != PIPE_CHANNELS));
-  BUG_IF(p->nformula != s->nformula || p->nrule != s->nrule || p->nthen != s->nthen ||
-         p->nstate != (s->nformula ? s->nstate : 0));
+  BUG_IF(p->nrank != s->model->nrank || p->nstage != s->model->nstage ||
+         p->nmodel != s->model->nmodel || p->nmb != s->model->nmb ||
+         p->slices != s->model->slices || p->nedge != s->model->nedge);
+  BUG_IF(p->sized != s->model->sized || p->forward != s->model->forward ||
+         p->lowering != s->orders->lowering);
+  BUG_IF(p->nchannel != s->lowered->npipe_channel || (p->nchannel && p->lowering != PIPE_CHANNELS));
+  BUG_IF(p->nformula != s->versions->nformula || p->nrule != s->versions->nrule ||
+         p->nthen != s->versions->nthen ||
+         p->nstate != (s->versions->nformula ? s->versions->nstate : 0));
   for (uint32_t st = 0; st < p->nstage; st++)
-    BUG_IF((p->stage[st].tied != NONE) != (s->tie_of && s->tie_of[st] != NONE));
+    BUG_IF((p->stage[st].tied != NONE) != (s->model->tie_of && s->model->tie_of[st] != NONE));
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    const Streams *t = &s->stream[r];
+    const Streams *t = &s->lowered->stream[r];
     uint64_t slots = 0;
-    BUG_IF(k->ninstr != t->ncompute + t->ncomm + t->ncopy || k->npool != s->npool[r]);
+    BUG_IF(k->ninstr != t->ncompute + t->ncomm + t->ncopy || k->npool != s->lowered->npool[r]);
     for (uint32_t i = 0; i < k->npool; i++)
       slots += k->pool[i].count;
     BUG_IF(k->nslot != slots);
@@ -64,19 +68,19 @@ static void verify_times(const PipeProgram *p) {
 
 /* The ops of each rank are those of the text, in its order and in its actions. */
 static void verify_text(const Sched *s) {
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     const PipeRank *k = &s->prog->rank[r];
-    uint32_t next = s->rank_op0[r];
+    uint32_t next = s->orders->rank_op0[r];
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
       if (pipe_op_info[in->op].stream != PIPE_COMPUTE)
         continue;
-      const Op *o = &s->op[next++];
-      BUG_IF(next > s->rank_op0[r + 1]);
+      const Op *o = &s->orders->op[next++];
+      BUG_IF(next > s->orders->rank_op0[r + 1]);
       BUG_IF(in->op != o->kind || in->stage != o->stage || in->mb != o->mb);
       BUG_IF(in->group != o->group || in->phase != o->phase || in->site != o->site);
     }
-    BUG_IF(next != s->rank_op0[r + 1]);
+    BUG_IF(next != s->orders->rank_op0[r + 1]);
   }
 }
 
@@ -84,7 +88,8 @@ static void verify_text(const Sched *s) {
  * action waits for what the one before it has made. */
 static void verify_send(const Sched *s) {
   const PipeProgram *p = s->prog;
-  for (uint32_t r = 0; r < p->nrank && s->send != SEND_EAGER && p->lowering <= PIPE_CHANNELS; r++) {
+  for (uint32_t r = 0;
+       r < p->nrank && s->orders->send != SEND_EAGER && p->lowering <= PIPE_CHANNELS; r++) {
     const PipeRank *k = &p->rank[r];
     uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0, ncomm = 0, sent = 0,
              waited = 0;
@@ -93,7 +98,7 @@ static void verify_send(const Sched *s) {
       if (pipe_op_info[in->op].stream == PIPE_COMPUTE) {
         bool first = ncompute == 0 || k->instr[row[ncompute - 1]].group == 0;
         waited = in->wait > waited ? in->wait : waited;
-        BUG_IF(first && s->send == SEND_NEXT && waited < sent);
+        BUG_IF(first && s->orders->send == SEND_NEXT && waited < sent);
         row[ncompute++] = i;
         continue;
       }

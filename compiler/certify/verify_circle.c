@@ -10,43 +10,45 @@
  * of updates, and in hops times edges of a stage. */
 #include "certify.h"
 #include "graph.h"
+#include "orders.h"
 #include "verify.h"
 
 /* Does the tensor of this edge of the model go from one row to the other for this microbatch? */
 static bool passes(const Sched *s, uint32_t from, uint32_t to, uint32_t mb) {
-  const struct StageGraph *g = s->graph;
-  const PipeStage *a = &s->stage[from], *b = &s->stage[to];
+  const struct StageGraph *g = s->model->graph;
+  const PipeStage *a = &s->model->stage[from], *b = &s->model->stage[to];
   if (!g)
     return a->next == to && b->prev == from;
   bool edge = false;
   for (uint32_t e = 0; e < g->nedge; e++)
     edge |= g->edge[e].from == a->model && g->edge[e].to == b->model;
-  return edge && g->row[cell_at(s->nmb, a->model, mb)] == from &&
-         g->row[cell_at(s->nmb, b->model, mb)] == to;
+  return edge && g->row[cell_at(s->model->nmb, a->model, mb)] == from &&
+         g->row[cell_at(s->model->nmb, b->model, mb)] == to;
 }
 
 /* Have the rows one sum of their gradients? */
 static bool summed(const Sched *s, uint32_t a, uint32_t b) {
-  bool tied = s->tie_of && s->tie_of[a] != NONE;
-  return tied ? s->tie_of[a] == s->tie_of[b] : s->stage[a].model == s->stage[b].model;
+  bool tied = s->model->tie_of && s->model->tie_of[a] != NONE;
+  return tied ? s->model->tie_of[a] == s->model->tie_of[b]
+              : s->model->stage[a].model == s->model->stage[b].model;
 }
 
 /* Updates of the row of op i that stand before it. */
 static uint32_t updates_before(const Sched *s, uint32_t row, uint32_t i) {
   uint32_t n = 0;
-  for (uint32_t k = s->rank_op0[s->stage[row].rank]; k < i; k++)
-    n += s->op[k].kind == PIPE_U && s->op[k].stage == row;
+  for (uint32_t k = s->orders->rank_op0[s->model->stage[row].rank]; k < i; k++)
+    n += s->orders->op[k].kind == PIPE_U && s->orders->op[k].stage == row;
   return n;
 }
 
 /* Is op i a gradient that update number n of its row applies? */
 static bool applied_by(const Sched *s, uint32_t i, uint32_t n) {
-  const Op *o = &s->op[i];
+  const Op *o = &s->orders->op[i];
   return (o->kind == PIPE_B || o->kind == PIPE_W) && updates_before(s, o->stage, i) == n;
 }
 
 static bool needs(const Sched *s, uint32_t at, uint32_t on) {
-  const Op *a = &s->op[at], *b = &s->op[on];
+  const Op *a = &s->orders->op[at], *b = &s->orders->op[on];
   switch (a->kind) {
   case PIPE_F: return b->kind == PIPE_F && a->mb == b->mb && passes(s, b->stage, a->stage, a->mb);
   case PIPE_B:
@@ -61,13 +63,13 @@ static bool needs(const Sched *s, uint32_t at, uint32_t on) {
 
 /* The first op of the action of op i of rank r. */
 static uint32_t action_of(const Sched *s, uint32_t r, uint32_t i) {
-  while (i > s->rank_op0[r] && s->op[i - 1].group > 0)
+  while (i > s->orders->rank_op0[r] && s->orders->op[i - 1].group > 0)
     i--;
   return i;
 }
 
 static bool on_rank(const Sched *s, uint32_t r, uint32_t i) {
-  return r < s->nrank && i >= s->rank_op0[r] && i < s->rank_op0[r + 1];
+  return r < s->model->nrank && i >= s->orders->rank_op0[r] && i < s->orders->rank_op0[r + 1];
 }
 
 bool circle_holds(const Sched *s, const StallHop *hop, uint32_t nhop) {
@@ -81,4 +83,6 @@ bool circle_holds(const Sched *s, const StallHop *hop, uint32_t nhop) {
   return nhop > 0;
 }
 
-void verify_circle(const Sched *s) { BUG_IF(s->circle && !circle_holds(s, s->circle, s->ncircle)); }
+void verify_circle(const Sched *s) {
+  BUG_IF(s->ideal->circle && !circle_holds(s, s->ideal->circle, s->ideal->ncircle));
+}

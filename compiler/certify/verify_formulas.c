@@ -10,6 +10,7 @@
 #include "formula.h"
 #include "names.h"
 #include "verify.h"
+#include "weights.h"
 
 typedef struct Numbers {
   const Sched *s;
@@ -101,7 +102,7 @@ static Value call(const Numbers *n, const Expr *e) {
     const Arg *j = e->args, *lo = j->next, *hi = lo->next;
     Value sum = known(0);
     for (double i = value(n, lo->value).v, end = value(n, hi->value).v; i < end; i++) {
-      n->s->env[j->value->slot] = (int64_t)i;
+      n->s->eval.env[j->value->slot] = (int64_t)i;
       sum = of_two(e, sum, value(n, hi->next->value));
     }
     return sum;
@@ -128,9 +129,9 @@ static Value choice(const Numbers *n, const Expr *e) {
 
 static Value name_value(const Numbers *n, const Expr *e) {
   if (e->builtin == FO_VALUE)
-    return known((double)n->s->env[e->slot]);
-  for (uint32_t j = 0; e->builtin == FO_STATE && j < n->s->nstate; j++)
-    if (strcmp(n->s->state[j], e->name) == 0)
+    return known((double)n->s->eval.env[e->slot]);
+  for (uint32_t j = 0; e->builtin == FO_STATE && j < n->s->versions->nstate; j++)
+    if (strcmp(n->s->versions->state[j], e->name) == 0)
       return (Value){(double)n->elem[PIPE_ELEM_STATE + j], false, true};
   bool of_run = e->builtin == FO_LR || e->builtin == FO_K, of_op = e->builtin >= FO_DELAY;
   return (Value){n->name[e->builtin], of_op, !of_run && !of_op};
@@ -161,14 +162,14 @@ static bool same_number(double a, double b) { return a == b || (isnan(a) && isna
 static const WeightLine *line_of(const Sched *s, const Numbers *n, WeightWord word, int kind,
                                  const char *state, uint32_t row, uint32_t mb) {
   const PipeStage *st = &s->prog->stage[row];
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    const WeightLine *l = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline; i++) {
+    const WeightLine *l = s->model->wline[i];
     if (l->word != word || l->kind != kind || (state && l->state != state))
       continue;
     if (l->clause->var)
-      s->env[l->clause->slot] = st->model;
+      s->eval.env[l->clause->slot] = st->model;
     if (l->clause->mb_var)
-      s->env[l->clause->mb_slot] = (mb - st->mb0) / pipe_slices(s->prog);
+      s->eval.env[l->clause->mb_slot] = (mb - st->mb0) / pipe_slices(s->prog);
     if (!l->when || integer(n, l->when).v != 0)
       return l;
   }
@@ -176,8 +177,8 @@ static const WeightLine *line_of(const Sched *s, const Numbers *n, WeightWord wo
 }
 
 static bool has_lines(const Sched *s, int kind) {
-  for (uint32_t i = 0; i < s->nwline; i++)
-    if (s->wline[i]->word == WW_READS && s->wline[i]->kind == kind)
+  for (uint32_t i = 0; i < s->model->nwline; i++)
+    if (s->model->wline[i]->word == WW_READS && s->model->wline[i]->kind == kind)
       return true;
   return false;
 }
@@ -185,7 +186,7 @@ static bool has_lines(const Sched *s, int kind) {
 /* Row `row` of the formulas, or where that is NONE `nothing`, is what the line says; of no line: it is NONE. */
 static void same(const Numbers *n, const WeightLine *l, uint32_t row, double nothing) {
   const Sched *s = n->s;
-  BUG_IF(row != NONE && row >= s->nformula);
+  BUG_IF(row != NONE && row >= s->versions->nformula);
   if (!l || !l->formula) {
     BUG_IF(row != NONE);
     return;
@@ -193,13 +194,14 @@ static void same(const Numbers *n, const WeightLine *l, uint32_t row, double not
   Value want = value(n, l->formula);
   double got = nothing;
   if (row != NONE) {
-    const PipeFormula *f = &s->formula[row];
+    const PipeFormula *f = &s->versions->formula[row];
     const float *elem[PIPE_ELEM_STATE + 32];
     float out;
     for (uint32_t i = 0; i < PIPE_ELEM_STATE + 32; i++)
       elem[i] = &n->elem[i];
     PrFormulaIn in = {elem, {n->name[FO_LR], n->name[FO_K]}};
-    BUG_IF(pr_formula_check(f, s->nstate, NULL) != NULL || (f->scalar != 0) == want.array);
+    BUG_IF(pr_formula_check(f, s->versions->nstate, NULL) != NULL ||
+           (f->scalar != 0) == want.array);
     pr_formula_array(f, &in, &out, 1);
     BUG_IF(!same_number((double)out, (double)(float)want.v));
     got = f->scalar ? pr_formula_number(f, &in) : (double)out;
@@ -217,20 +219,20 @@ static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w,
                           uint32_t applied) {
   static const PipeRule none = {NONE, NONE, 0, 0};
   const Sched *s = n->s;
-  BUG_IF(w->formula != NONE && w->formula >= s->nrule);
-  const PipeRule *r = w->formula == NONE ? &none : &s->rule[w->formula];
+  BUG_IF(w->formula != NONE && w->formula >= s->versions->nrule);
+  const PipeRule *r = w->formula == NONE ? &none : &s->versions->rule[w->formula];
   n->name[FO_N] = applied;
   same(n, line_of(s, n, WW_APPLIES, PIPE_U, NULL, in->stage, row->mb), r->applies, n->name[FO_G]);
   same(n, line_of(s, n, WW_RATE, PIPE_U, NULL, in->stage, row->mb), r->rate, 1);
   uint32_t next = r->then0;
-  for (uint32_t j = 0; j < s->nstate; j++) {
+  for (uint32_t j = 0; j < s->versions->nstate; j++) {
     if (!(s->prog->stage[in->stage].states >> j & 1))
       continue;
-    const WeightLine *l = line_of(s, n, WW_THEN, PIPE_U, s->state[j], in->stage, row->mb);
+    const WeightLine *l = line_of(s, n, WW_THEN, PIPE_U, s->versions->state[j], in->stage, row->mb);
     if (!l)
       continue;
-    BUG_IF(next >= r->then0 + r->nthen || s->then[next].state != j);
-    same(n, l, s->then[next++].formula, 0);
+    BUG_IF(next >= r->then0 + r->nthen || s->versions->then[next].state != j);
+    same(n, l, s->versions->then[next++].formula, 0);
     double now = n->name[FO_OLD], before = value(n, l->formula).v;
     n->name[FO_OLD] = now + 1;
     double other = value(n, l->formula).v;
@@ -244,9 +246,11 @@ static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w,
 
 static void verify_op(Numbers *n, const PipeInstr *in, const PipeWeights *w, int backward) {
   const Sched *s = n->s;
-  const uint32_t *at = in->op == PIPE_F ? s->at_f : in->op == PIPE_R ? s->at_r : s->at_b;
-  uint32_t op = at[(size_t)in->stage * s->nmb + in->mb] - 1;
-  if (s->maker && s->maker[op] != NONE && s->maker[op] != op) {
+  const uint32_t *at = in->op == PIPE_F   ? s->orders->at_f
+                       : in->op == PIPE_R ? s->orders->at_r
+                                          : s->orders->at_b;
+  uint32_t op = at[(size_t)in->stage * s->model->nmb + in->mb] - 1;
+  if (s->versions->maker && s->versions->maker[op] != NONE && s->versions->maker[op] != op) {
     BUG_IF(w->formula != NONE); /* it reads what another one does: verify_weights */
     return;
   }
@@ -260,7 +264,7 @@ static void verify_op(Numbers *n, const PipeInstr *in, const PipeWeights *w, int
 
 void verify_formulas(const Sched *s) {
   const PipeProgram *p = s->prog;
-  if (!s->weights || (s->nformula == 0 && s->nstate == 0))
+  if (!s->versions->weights || (s->versions->nformula == 0 && s->versions->nstate == 0))
     return;
   Numbers n = {.s = s,
                .name = {[FO_W] = 1.375,
@@ -275,7 +279,7 @@ void verify_formulas(const Sched *s) {
   for (int j = 0; j < 32; j++)
     n.elem[PIPE_ELEM_STATE + j] = 0.25f + 0.125f * (float)j;
   Row *row = NEW_ARRAY(s->arena, Row, p->nstage);
-  uint32_t *applied = NEW_ARRAY(s->arena, uint32_t, s->round0[p->nstage] + 1);
+  uint32_t *applied = NEW_ARRAY(s->arena, uint32_t, s->orders->round0[p->nstage] + 1);
   /* Once for delays and for what each update applies, once to compare. */
   for (int turn = 0; turn < 2; turn++) {
     for (uint32_t st = 0; st < p->nstage; st++)
@@ -291,16 +295,18 @@ void verify_formulas(const Sched *s) {
           k->delay = w->behind > (int32_t)k->delay ? (uint32_t)w->behind : k->delay;
           uint32_t st = in->stage;
           do
-            applied[s->round0[st] + k->updates] += k->own;
+            applied[s->orders->round0[st] + k->updates] += k->own;
           while ((st = p->stage[st].replica) != in->stage);
         }
         n.name[FO_DELAY] = k->delay;
         n.name[FO_BEHIND] = w->behind;
         n.name[FO_AHEAD] = w->ahead;
         if (turn == 1 && in->op == PIPE_U)
-          verify_update(&n, in, w, k, applied[s->round0[in->stage] + k->updates]);
+          verify_update(&n, in, w, k, applied[s->orders->round0[in->stage] + k->updates]);
         else if (turn == 1 && w->version != NONE && in->op <= PIPE_U && in->op != PIPE_W)
-          verify_op(&n, in, w, s->op[s->at_b[(size_t)in->stage * s->nmb + in->mb] - 1].kind);
+          verify_op(
+              &n, in, w,
+              s->orders->op[s->orders->at_b[(size_t)in->stage * s->model->nmb + in->mb] - 1].kind);
         if (in->op == PIPE_U)
           k->updates++, k->own = 0;
       }

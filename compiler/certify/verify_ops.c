@@ -43,61 +43,67 @@ static bool is_complete(uint8_t seen) {
 /* Of the stage of an update there is no other op in its action. */
 static void verify_beside(const Sched *s, uint32_t u) {
   uint32_t first = u;
-  while (first > s->rank_op0[op_rank(s, u)] && s->op[first - 1].group > 0)
+  while (first > s->orders->rank_op0[op_rank(s, u)] && s->orders->op[first - 1].group > 0)
     first--;
-  for (uint32_t i = first; i <= u + s->op[u].group; i++)
-    BUG_IF(i != u && s->op[i].stage == s->op[u].stage);
+  for (uint32_t i = first; i <= u + s->orders->op[u].group; i++)
+    BUG_IF(i != u && s->orders->op[i].stage == s->orders->op[u].stage);
 }
 
 void verify_ops(const Sched *s) {
-  uint8_t *seen = arena_zalloc(s->arena, s->nstage, s->nmb);
-  uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* backwards that are still to come */
+  uint8_t *seen = arena_zalloc(s->arena, s->model->nstage, s->model->nmb);
+  uint32_t *left = NEW_ARRAY(s->arena, uint32_t,
+                             s->model->nstage); /* backwards that are still to come */
   uint32_t *fresh = NEW_ARRAY(s->arena, uint32_t,
-                              s->nstage); /* gradients that no U has applied yet */
-  uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->nstage),
-           *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    BUG_IF(s->stage[st].model >= s->nmodel || s->stage[st].mb0 >= s->nmb ||
-           s->stage[st].nmb > s->nmb - s->stage[st].mb0);
-    for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
-      left[st] += !s->row_of || s->row_of[(size_t)s->stage[st].model * s->nmb + mb] == st;
-    BUG_IF(s->stage[st].rank >= s->nrank || s->stage[st].replica >= s->nstage || left[st] == 0);
+                              s->model->nstage); /* gradients that no U has applied yet */
+  uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
+           *grad = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  for (uint32_t st = 0; st < s->model->nstage; st++) {
+    BUG_IF(s->model->stage[st].model >= s->model->nmodel ||
+           s->model->stage[st].mb0 >= s->model->nmb ||
+           s->model->stage[st].nmb > s->model->nmb - s->model->stage[st].mb0);
+    for (uint32_t mb = s->model->stage[st].mb0;
+         mb < s->model->stage[st].mb0 + s->model->stage[st].nmb; mb++)
+      left[st] += !s->model->row_of ||
+                  s->model->row_of[(size_t)s->model->stage[st].model * s->model->nmb + mb] == st;
+    BUG_IF(s->model->stage[st].rank >= s->model->nrank ||
+           s->model->stage[st].replica >= s->model->nstage || left[st] == 0);
   }
-  BUG_IF(s->rank_op0[0] != 0 || s->rank_op0[s->nrank] != s->nop);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    BUG_IF(s->rank_op0[r] >= s->rank_op0[r + 1]);
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      const Op *o = &s->op[i];
-      BUG_IF(o->stage >= s->nstage || s->stage[o->stage].rank != r);
-      BUG_IF(o->phase >= PIPE_NPHASES || o->site >= s->nsite);
-      BUG_IF(o->group > 0 && (i + 1 >= s->rank_op0[r + 1] || o[1].group != o->group - 1));
+  BUG_IF(s->orders->rank_op0[0] != 0 || s->orders->rank_op0[s->model->nrank] != s->orders->nop);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    BUG_IF(s->orders->rank_op0[r] >= s->orders->rank_op0[r + 1]);
+    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
+      const Op *o = &s->orders->op[i];
+      BUG_IF(o->stage >= s->model->nstage || s->model->stage[o->stage].rank != r);
+      BUG_IF(o->phase >= PIPE_NPHASES || o->site >= s->orders->nsite);
+      BUG_IF(o->group > 0 && (i + 1 >= s->orders->rank_op0[r + 1] || o[1].group != o->group - 1));
       if (o->kind == PIPE_SIDE) {
-        BUG_IF(o->group > 0 || (i > s->rank_op0[r] && o[-1].group > 0));
-        BUG_IF(o->site - s->side_site0 >= s->nside_decl);
+        BUG_IF(o->group > 0 || (i > s->orders->rank_op0[r] && o[-1].group > 0));
+        BUG_IF(o->site - s->sides->site0 >= s->sides->ndecl);
         continue;
       }
       if (o->kind == PIPE_U) {
         verify_beside(s, i);
-        uint32_t row = s->round0[o->stage] + rounds[o->stage]++;
-        BUG_IF(fresh[o->stage] == 0 || row >= s->round0[o->stage + 1]);
-        BUG_IF(s->round[row].u != i || s->round[row].grad != grad[o->stage]);
-        BUG_IF(o->mb != NONE && o->mb > s->nmb - s->slices);
-        for (uint32_t q = 0; o->mb != NONE && q < s->slices; q++)
-          BUG_IF(!is_complete(seen[cell_at(s->nmb, o->stage, o->mb + q)]));
+        uint32_t row = s->orders->round0[o->stage] + rounds[o->stage]++;
+        BUG_IF(fresh[o->stage] == 0 || row >= s->orders->round0[o->stage + 1]);
+        BUG_IF(s->orders->round[row].u != i || s->orders->round[row].grad != grad[o->stage]);
+        BUG_IF(o->mb != NONE && o->mb > s->model->nmb - s->model->slices);
+        for (uint32_t q = 0; o->mb != NONE && q < s->model->slices; q++)
+          BUG_IF(!is_complete(seen[cell_at(s->model->nmb, o->stage, o->mb + q)]));
         fresh[o->stage] = 0;
         continue;
       }
-      BUG_IF(o->mb < s->stage[o->stage].mb0 ||
-             o->mb - s->stage[o->stage].mb0 >= s->stage[o->stage].nmb);
-      size_t cell = cell_at(s->nmb, o->stage, o->mb);
+      BUG_IF(o->mb < s->model->stage[o->stage].mb0 ||
+             o->mb - s->model->stage[o->stage].mb0 >= s->model->stage[o->stage].nmb);
+      size_t cell = cell_at(s->model->nmb, o->stage, o->mb);
       verify_next_op(seen[cell], o->kind);
-      verify_slice(s->slices, o->mb, o->kind, &seen[cell]);
+      verify_slice(s->model->slices, o->mb, o->kind, &seen[cell]);
       seen[cell] |= (uint8_t)(1u << o->kind);
-      const uint32_t *const at[] = {s->at_f, s->at_b, s->at_b, s->at_w, s->at_r};
+      const uint32_t *const at[] = {s->orders->at_f, s->orders->at_b, s->orders->at_b,
+                                    s->orders->at_w, s->orders->at_r};
       BUG_IF(at[o->kind][cell] != i + 1);
-      BUG_IF(o->kind == PIPE_B && s->at_w[cell] != 0);
-      BUG_IF(s->forward && o->kind != PIPE_F);
-      left[o->stage] -= s->forward;
+      BUG_IF(o->kind == PIPE_B && s->orders->at_w[cell] != 0);
+      BUG_IF(s->model->forward && o->kind != PIPE_F);
+      left[o->stage] -= s->model->forward;
       if (o->kind == PIPE_B || o->kind == PIPE_W) {
         left[o->stage]--;
         fresh[o->stage]++;
@@ -105,9 +111,9 @@ void verify_ops(const Sched *s) {
       }
     }
   }
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    BUG_IF(left[st] != 0 || fresh[st] != 0 || (rounds[st] == 0) != s->forward);
-    BUG_IF(rounds[st] != s->round0[st + 1] - s->round0[st] ||
-           rounds[st] != rounds[s->stage[st].replica]);
+  for (uint32_t st = 0; st < s->model->nstage; st++) {
+    BUG_IF(left[st] != 0 || fresh[st] != 0 || (rounds[st] == 0) != s->model->forward);
+    BUG_IF(rounds[st] != s->orders->round0[st + 1] - s->orders->round0[st] ||
+           rounds[st] != rounds[s->model->stage[st].replica]);
   }
 }

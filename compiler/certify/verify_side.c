@@ -91,9 +91,10 @@ static uint32_t first_of(const Lists *l, uint32_t i) {
 
 static bool asked(const Sched *s, const Clause *c, const PipeInstr *in) {
   int64_t yes = 1;
-  s->env[c->slot] = s->stage[in->stage].model;
+  s->eval.env[c->slot] = s->model->stage[in->stage].model;
   if (c->mb_var)
-    s->env[c->mb_slot] = in->mb / s->slices - s->stage[in->stage].mb0 / s->slices;
+    s->eval.env[c->mb_slot] = in->mb / s->model->slices -
+                              s->model->stage[in->stage].mb0 / s->model->slices;
   BUG_IF(c->when && !eval((Sched *)s, c->when, &yes));
   return yes != 0;
 }
@@ -102,11 +103,11 @@ static bool asked(const Sched *s, const Clause *c, const PipeInstr *in) {
 static void verify_clause(Lists *l, uint32_t k, uint32_t *last, uint32_t *first_side,
                           uint32_t *next) {
   const Sched *s = l->s;
-  const Clause *c = s->side_decl[k];
+  const Clause *c = s->sides->decl[k];
   const Side *side = c->side;
   bool after = side->after.name != NULL;
   const Anchor *main_ = after ? &side->after : &side->before;
-  for (uint32_t st = 0; st < s->nstage; st++)
+  for (uint32_t st = 0; st < s->model->nstage; st++)
     first_side[st] = last[st] = NONE;
   for (uint32_t i = l->k->ninstr; i-- > 0;) {
     const PipeInstr *in = &l->k->instr[i];
@@ -136,17 +137,17 @@ static void verify_clause(Lists *l, uint32_t k, uint32_t *last, uint32_t *first_
     if (user != at)
       ends_before(l, at, first_of(l, user));
   }
-  for (uint32_t st = 0; st < s->nstage; st++)
+  for (uint32_t st = 0; st < s->model->nstage; st++)
     BUG_IF(first_side[st] != NONE); /* nobody has asked for it */
 }
 
 void verify_side_table(const Sched *s) {
   const PipeProgram *p = s->prog;
-  BUG_IF((p->nside != 0) != (p->side != NULL) || p->nside != s->nside_decl * p->nstage);
+  BUG_IF((p->nside != 0) != (p->side != NULL) || p->nside != s->sides->ndecl * p->nstage);
   for (uint32_t i = 0; i < p->nside; i++) {
     const PipeSide *k = &p->side[i];
     BUG_IF(k->decl != i / p->nstage || k->stage != i % p->nstage || !pipe_is_side(k->op));
-    BUG_IF(strcmp(k->name, s->side_decl[k->decl]->name) != 0);
+    BUG_IF(strcmp(k->name, s->sides->decl[k->decl]->name) != 0);
   }
 }
 
@@ -161,13 +162,13 @@ static void verify_buffers(const Lists *l) {
       continue;
     if (in->out != NONE)
       held[in->out] = in;
-    Name of = s->side_decl[s->prog->side[in->keep].decl]->side->gives;
+    Name of = s->sides->decl[s->prog->side[in->keep].decl]->side->gives;
     BUG_IF((in->in != NONE) != (of != NULL) || (of && in->in == in->out));
     if (!of)
       continue;
     const PipeInstr *by = held[in->in];
     BUG_IF(!by || by->stage != in->stage);
-    BUG_IF(strcmp(s->side_decl[s->prog->side[by->keep].decl]->name, of) != 0);
+    BUG_IF(strcmp(s->sides->decl[s->prog->side[by->keep].decl]->name, of) != 0);
     for (uint32_t j = 0; by->mb != in->mb && in->mb != NONE && j < l->k->nslot; j++)
       BUG_IF(held[j] && held[j]->mb == in->mb && held[j]->keep == by->keep);
     held[in->in] = NULL;
@@ -176,14 +177,14 @@ static void verify_buffers(const Lists *l) {
 
 void verify_sides(const Sched *s) {
   const PipeProgram *p = s->prog;
-  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nstage),
-           *first_side = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
+           *first_side = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
   for (uint32_t r = 0; r < p->nrank; r++) {
     Lists l = {.s = s, .rank = r, .k = &p->rank[r]};
     uint32_t n = l.k->ninstr, *next = arena_alloc(s->arena, (size_t)n * sizeof *next + 1);
-    for (uint32_t k = 0; k < s->nside_decl; k++)
+    for (uint32_t k = 0; k < s->sides->ndecl; k++)
       verify_clause(&l, k, last, first_side, next);
-    for (uint32_t i = 0; i < n && s->nside_decl == 0; i++)
+    for (uint32_t i = 0; i < n && s->sides->ndecl == 0; i++)
       BUG_IF(pipe_is_side(l.k->instr[i].op));
     verify_pairs(&l);
     verify_buffers(&l);

@@ -103,11 +103,11 @@ static __int128 by_text(const Stashes *v, const Limit *l) {
   int64_t a, b;
   bool more = l->compare->kind == EX_GT || l->compare->kind == EX_GE;
   if (l->clause->var)
-    v->s->env[l->clause->slot] = l->index;
-  bool (*const outer)(Sched *, const Expr *, int64_t *) = v->s->quantity;
-  v->s->moment = v->now, v->s->quantity = limit_quantity;
+    v->s->eval.env[l->clause->slot] = l->index;
+  bool (*const outer)(Sched *, const Expr *, int64_t *) = v->s->eval.quantity;
+  v->s->eval.moment = v->now, v->s->eval.quantity = limit_quantity;
   bool known = eval(v->s, l->compare->a, &a) && eval(v->s, l->compare->b, &b);
-  v->s->moment = NULL, v->s->quantity = outer;
+  v->s->eval.moment = NULL, v->s->eval.quantity = outer;
   BUG_IF(!known);
   return more ? (__int128)b - a : (__int128)a - b;
 }
@@ -245,9 +245,9 @@ static void verify_rank(Stashes *v, uint32_t r, Arena *a) {
   for (uint32_t i = 0; i < k->npool; i++)
     for (uint32_t j = 0; j < k->pool[i].count; j++)
       v->pool_of[k->pool[i].first + j] = i;
-  bool proved = v->s->nlimits && v->s->limits_hold;
-  v->limit = proved ? &v->s->limits[v->s->limit0[r]] : NULL;
-  v->nlimit = proved ? v->s->limit0[r + 1] - v->s->limit0[r] : 0;
+  bool proved = v->s->claims->nrow && v->s->verdict->limits_hold;
+  v->limit = proved ? &v->s->claims->row[v->s->claims->row0[r]] : NULL;
+  v->nlimit = proved ? v->s->claims->row0[r + 1] - v->s->claims->row0[r] : 0;
   v->reached = NEW_ARRAY(a, bool, v->nlimit);
   v->sums = NEW_ARRAY(a, int64_t **, v->nlimit);
   for (uint32_t i = 0; i < v->nlimit; i++) {
@@ -272,7 +272,7 @@ void verify_stashes(const Sched *s) {
   v.chunks = NEW_ARRAY(&a, uint32_t, v.p->nrank);
   for (uint32_t st = 0; st < v.p->nstage; st++)
     v.chunks[v.p->stage[st].rank]++;
-  BUG_IF(s->nlimits && s->limit0[v.p->nrank] != s->nlimits);
+  BUG_IF(s->claims->nrow && s->claims->row0[v.p->nrank] != s->claims->nrow);
   for (uint32_t r = 0; r < v.p->nrank; r++)
     verify_rank(&v, r, &a);
   arena_free(&a);

@@ -5,6 +5,7 @@
 
 #include "names.h"
 #include "verify.h"
+#include "weights.h"
 
 typedef struct Spot {      /* a slot of class WEIGHT or GUESS */
   uint32_t stage, version; /* of WEIGHT; version NONE: nothing yet */
@@ -51,23 +52,23 @@ static void count_reads(const PipeProgram *p, uint32_t r, const size_t *base, ui
 static const WeightLine *line_for(const Sched *s, const PipeInstr *in, uint32_t backward) {
   const PipeStage *st = &s->prog->stage[in->stage];
   bool has[PIPE_NOPS] = {false};
-  for (uint32_t i = 0; i < s->nwline; i++)
-    if (s->wline[i]->word == WW_READS)
-      has[s->wline[i]->kind] = true;
+  for (uint32_t i = 0; i < s->model->nwline; i++)
+    if (s->model->wline[i]->word == WW_READS)
+      has[s->model->wline[i]->kind] = true;
   uint32_t kind = in->op;
   if (kind == PIPE_R && !has[PIPE_R])
     kind = backward;
   if (kind == PIPE_I && !has[PIPE_I])
     kind = PIPE_B;
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    const WeightLine *l = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline; i++) {
+    const WeightLine *l = s->model->wline[i];
     int64_t holds = 1;
     if (l->word != WW_READS || (uint32_t)l->kind != kind)
       continue;
     if (l->clause->var)
-      s->env[l->clause->slot] = st->model;
+      s->eval.env[l->clause->slot] = st->model;
     if (l->clause->mb_var)
-      s->env[l->clause->mb_slot] = (in->mb - st->mb0) / pipe_slices(s->prog);
+      s->eval.env[l->clause->mb_slot] = (in->mb - st->mb0) / pipe_slices(s->prog);
     BUG_IF(l->when && !eval((Sched *)(uintptr_t)s, l->when, &holds));
     if (holds)
       return l;
@@ -80,10 +81,10 @@ static const WeightLine *line_for(const Sched *s, const PipeInstr *in, uint32_t 
 static uint32_t verify_alike(const Sched *s, uint32_t r, uint32_t i, Groups *groups,
                              uint32_t *first) {
   const PipeInstr *in = &s->prog->rank[r].instr[i];
-  if (!s->maker)
+  if (!s->versions->maker)
     return i;
-  const WeightLine *l = line_for(s, in,
-                                 s->op[s->at_b[(size_t)in->stage * s->nmb + in->mb] - 1].kind);
+  const WeightLine *l = line_for(
+      s, in, s->orders->op[s->orders->at_b[(size_t)in->stage * s->model->nmb + in->mb] - 1].kind);
   int64_t value;
   if (!l || !l->per)
     return i;
@@ -137,8 +138,8 @@ static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *
   }
   if (alike)
     return;
-  for (uint32_t i = 0; i < s->nwline; i++) { /* what is said without a condition */
-    const WeightLine *l = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline; i++) { /* what is said without a condition */
+    const WeightLine *l = s->model->wline[i];
     if (l->word != WW_READS || l->kind != in->op)
       continue;
     if (l->when || l->source == WS_VALUE)
@@ -201,7 +202,7 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
     BUG_IF(from->version != row->newest || w->version != row->newest + 1);
     BUG_IF(--from->left > 0 && from == to);
     BUG_IF(from != to && to->version != NONE && to->left > 0);
-    bool last = ++row->updates == s->round0[in->stage + 1] - s->round0[in->stage];
+    bool last = ++row->updates == s->orders->round0[in->stage + 1] - s->orders->round0[in->stage];
     row->live += from != to && from->left > 0;
     row->most = row->live > row->most ? row->live : row->most;
     row->newest++;
@@ -250,7 +251,7 @@ static void verify_ahead(const Sched *s, uint32_t r, Row *rows, uint32_t *at) {
         stale = of->ahead;
     }
   }
-  BUG_IF(s->staleness[r] != stale);
+  BUG_IF(s->versions->staleness[r] != stale);
 }
 
 void verify_weights(const Sched *s) {
@@ -260,12 +261,12 @@ void verify_weights(const Sched *s) {
     nslot = p->rank[r].nslot > nslot ? p->rank[r].nslot : nslot;
     tables += p->rank[r].weights != NULL;
   }
-  BUG_IF(tables != (s->weighted ? p->nrank : 0));
+  BUG_IF(tables != (s->model->weighted ? p->nrank : 0));
   if (!tables)
     return;
   size_t *base = arena_zalloc(s->arena, p->nstage + (size_t)1, sizeof *base);
   for (uint32_t st = 0; st < p->nstage; st++)
-    base[st + 1] = base[st] + (s->round0[st + 1] - s->round0[st]) + 1;
+    base[st + 1] = base[st] + (s->orders->round0[st + 1] - s->orders->round0[st]) + 1;
   uint32_t *reads = arena_zalloc(s->arena, base[p->nstage], sizeof *reads);
   Row *rows = arena_zalloc(s->arena, p->nstage, sizeof *rows);
   Spot *slot = arena_zalloc(s->arena, nslot, sizeof *slot);
@@ -279,7 +280,7 @@ void verify_weights(const Sched *s) {
     verify_rank_weights(s, r, base, reads, rows, slot, first, cells);
   }
   for (uint32_t st = 0; st < p->nstage; st++) {
-    BUG_IF(rows[st].newest != s->round0[st + 1] - s->round0[st]);
+    BUG_IF(rows[st].newest != s->orders->round0[st + 1] - s->orders->round0[st]);
     rows[st].updates = 0;
   }
   uint32_t *at = arena_zalloc(s->arena, 3 * (size_t)p->nstage * p->nmb, sizeof *at);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * `pipec --compare a.pipe b.pipe ... -D P=8 -D M=8..64:8`: compiles each schedule at each point of the
- * swept parameters and ranks them by --by: as a table, as CSV (--emit=csv) or as a picture of time
- * against memory (--emit=svg). Each compile proves all; a schedule that is refused is a row.
- * Times in units are scaled to equal work (equal_work.c). `work` is makespan x ranks over the work of
- * the model: 1 has no bubble and recomputes nothing. Stashes count in 1/ranks of the model's. */
+ * `pipec --compare a.pipe b.pipe ... -D P=8 -D M=8..64:8`: compiles each schedule at each point of
+ * the swept parameters and ranks them by --by: as a table, as CSV (--emit=csv) or as a picture of
+ * time against memory (--emit=svg). Each compile proves all; a schedule that is refused is a row.
+ * Times in units are scaled to equal work (equal_work.c). `work` is makespan x ranks over the work
+ * of the model: 1 has no bubble and recomputes nothing. Stashes count in 1/ranks of the model's. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -14,9 +14,11 @@
 #include "driver.h"
 #include "equal_work.h"
 #include "graph.h"
+#include "orders.h"
 #include "report.h"
 #include "svg_text.h"
 #include "timing.h"
+#include "weights.h"
 
 enum { MOST_ROWS = 100000 };
 
@@ -37,10 +39,9 @@ typedef struct Compare {
   Sched *s; /* of the command line: options, messages, arena */
   Row *row;
   uint32_t nrow, ninput;
-  bool sized;  /* every row that was compiled is */
-  bool scaled; /* some row is: its scale is not 1 */
-  const char *
-      *beside; /* [ninput] behind the name of its schedule; "" unless others have that name */
+  bool sized;          /* every row that was compiled is */
+  bool scaled;         /* some row is: its scale is not 1 */
+  const char **beside; /* [ninput] behind the name of its schedule; "" if no other has it */
 } Compare;
 
 /* ---- one row ---- */
@@ -49,8 +50,6 @@ static uint64_t message_bytes(const Sched *s, const Xfer *x) {
   return xfer_moves(x) ? link_bytes(s, link_at(s, xfer_link(s, x))) : 0;
 }
 
-static const char *keep(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }
-
 /* Compiles input `which` with the values that the defines have now. */
 static void fill(Compare *c, uint32_t which, Row *row) {
   Arena arena = {.oom = c->s->arena->oom};
@@ -58,38 +57,39 @@ static void fill(Compare *c, uint32_t which, Row *row) {
   Options opt = *c->s->opt;
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt, .work = opt.work};
   diag_init(&diag, &arena, NULL);
-  opt.input = opt.compare[which];
-  opt.counterexample = NULL;
-  opt.emit = EMIT_NONE, opt.check_only = false, opt.dump_after = NULL, opt.time_passes = false;
+  opt.input = opt.compare[which], opt.emit = EMIT_NONE;
+  opt.counterexample = opt.dump_after = NULL, opt.check_only = opt.time_passes = false;
   opt.define = arena_alloc(&arena, (opt.ndefine + 1) * sizeof *opt.define);
   memcpy(opt.define, c->s->opt->define, opt.ndefine * sizeof *opt.define);
   *row = (Row){.file = c->s->opt->compare[which], .which = which, .scale = 1};
   bool ok = compile_only(&s) && diag.errors == 0;
   for (uint32_t i = 0; i < opt.ndefine; i++)
     c->s->opt->define[i].used |= opt.define[i].used;
-  row->name = keep(c->s->arena, s.name ? s.name : row->file);
-  row->params = keep(c->s->arena, s.params ? s.params : "");
+  row->name = arena_printf(c->s->arena, "%s", s.model->name ? s.model->name : row->file);
+  row->params = arena_printf(c->s->arena, "%s", s.model->params ? s.model->params : "");
   if (!ok || !s.prog) {
+    const char *why = diag.errors ? diag.first_text : "not a program of ours";
     row->refused = diag.errors ? diag_name(diag.first) : "transfers";
-    row->why = diag.errors ? keep(c->s->arena, diag.first_text) : "not a program of ours";
+    row->why = arena_printf(c->s->arena, "%s", why);
     arena_free(&arena);
     return;
   }
-  row->sized = s.sized, row->model = model_work(&s);
-  row->makespan = s.makespan, row->span = s.own_span, row->transfers = s.nxfer;
   fill_bound(&s);
-  row->bound = s.bound.makespan, row->span_bound = s.bound.span;
-  row->bubble = bubble_percent(&s, s.makespan);
-  row->work = row->model.all > 0 ? (double)s.makespan * s.nrank / row->model.all : 1;
-  for (uint32_t r = 0; r < s.nrank; r++) {
-    const Peak *p = &s.peak[r];
-    row->inflight = fmax(row->inflight, (double)p->inflight * s.nrank / s.nmodel);
+  row->sized = s.model->sized, row->model = model_work(&s), row->transfers = s.ideal->nxfer;
+  row->makespan = s.times->makespan, row->span = s.times->span;
+  row->bound = s.times->bound.makespan, row->span_bound = s.times->bound.span;
+  row->bubble = bubble_percent(&s, s.times->makespan);
+  row->work = row->model.all > 0 ? (double)s.times->makespan * s.model->nrank / row->model.all : 1;
+  const uint32_t *late = s.versions->staleness;
+  for (uint32_t r = 0; r < s.model->nrank; r++) {
+    const Peak *p = &s.lowered->peak[r];
+    row->inflight = fmax(row->inflight, (double)p->inflight * s.model->nrank / s.model->nmodel);
     row->versions = p->versions > row->versions ? p->versions : row->versions;
-    row->staleness = s.staleness[r] > row->staleness ? s.staleness[r] : row->staleness;
+    row->staleness = late[r] > row->staleness ? late[r] : row->staleness;
     row->bytes = p->bytes[PEAK_total] > row->bytes ? p->bytes[PEAK_total] : row->bytes;
   }
-  for (uint32_t i = 0; i < s.nxfer; i++)
-    row->volume += message_bytes(&s, &s.xfer[i]);
+  for (uint32_t i = 0; i < s.ideal->nxfer; i++)
+    row->volume += message_bytes(&s, &s.ideal->xfer[i]);
   arena_free(&arena);
 }
 
@@ -187,7 +187,7 @@ static const char *shown_name(Compare *c, const Row *w) {
 }
 
 static const char *row_time(Compare *c, const Row *w, uint64_t t) {
-  Sched shown = {.arena = c->s->arena, .timed = w->model.timed};
+  Sched shown = {.arena = c->s->arena, .model = &(Model){.timed = w->model.timed}};
   return w->scale == 1
              ? time_text(&shown, t)
              : arena_printf(c->s->arena, "%.10g", round(100 * w->scale * (double)t) / 100);

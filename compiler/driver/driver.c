@@ -9,6 +9,7 @@
 #include "emit.h"
 #include "emit_formulas.h"
 #include "forall.h"
+#include "limit.h"
 #include "formula.h"
 #include "import.h"
 #include "lists_of_m.h"
@@ -33,12 +34,13 @@ static bool pass_parse(Sched *s) {
   const char *text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
   if (!text)
     return false;
-  s->names = intern_new(s->arena);
-  s->tree = parse(s->arena, s->names, s->diag, diag_source(s->diag, s->opt->input, text, len));
+  s->parsed->names = intern_new(s->arena);
+  s->parsed->tree = parse(s->arena, s->parsed->names, s->diag,
+                          diag_source(s->diag, s->opt->input, text, len));
   return s->diag->errors == 0;
 }
 
-static void dump_tree(Sched *s, FILE *f) { ast_dump(f, s->tree); }
+static void dump_tree(Sched *s, FILE *f) { ast_dump(f, s->parsed->tree); }
 
 static bool emit(Sched *s) {
   OutFile out;
@@ -127,7 +129,7 @@ static const struct {
 enum { NPASSES = sizeof pass / sizeof *pass };
 
 static void time_line(Sched *s, const char *name, double ms) {
-  uint64_t n = s->prog ? (uint64_t)s->nop + 2 * (uint64_t)s->nxfer : s->nop;
+  uint64_t n = s->prog ? (uint64_t)s->orders->nop + 2 * (uint64_t)s->ideal->nxfer : s->orders->nop;
   if (n && ms > 0)
     fprintf(stderr, "%-16s %10.3f ms  %8.1f M/s\n", name, ms, (double)n / ms / 1e3);
   else
@@ -147,7 +149,7 @@ typedef struct Run {
 /* Takes the steps of a pass. False: there are not as many left. */
 static bool begin_pass(Run *x) {
   x->began = now_ms();
-  return work_take(x->s->work, WORK_PASS * (uint64_t)x->s->nop, NO_SPAN);
+  return work_take(x->s->work, WORK_PASS * (uint64_t)x->s->orders->nop, NO_SPAN);
 }
 
 /* ok: what the pass has returned. False: an error was reported, or no pass follows. */
@@ -161,7 +163,7 @@ static bool end_pass(Run *x, const char *name, bool ok) {
     time_line(s, name, now_ms() - x->began);
   if (s->opt->verify)
     verify_circle(s);
-  if (!ok || work_spent(s->work) || s->diag->errors > (s->over > 0))
+  if (!ok || work_spent(s->work) || s->diag->errors > (s->verdict->over > 0))
     return false;
   if (s->opt->verify && x->complete)
     verify_ops(s);
@@ -188,7 +190,7 @@ static bool end_pass(Run *x, const char *name, bool ok) {
 /* Has check_channels to prove anything that check_deadlock and check_match have not proved? They
  * prove what the engines demand of transfers in one global order. */
 static bool other_channels(const Sched *s) {
-  return s->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model);
+  return s->orders->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model);
 }
 
 /* Is the proof for every value of a parameter wanted? A --check looks for one that is open. */
@@ -221,11 +223,12 @@ static bool passes(Run *x) {
   PASS("formulas", formulas(s));
   PASS("version_slots", version_slots(s));
   PASS("order", order(s));
-  if (!s->only_lists) { /* the file has no transfers of its own */
+  if (!s->orders->only_lists) { /* the file has no transfers of its own */
     PASS("offload", offload(s));
     PASS("transfers", list_transfers(s) && prove_transfers(s));
   }
-  if (s->only_lists) { /* of the file, or for other channels than the engines have: no program */
+  if (s->orders
+          ->only_lists) { /* of the file, or for other channels than the engines have: no program */
     PASS("check_channels", check_channels(s));
     return true;
   }
@@ -240,7 +243,7 @@ static bool passes(Run *x) {
   PASS("check_match", check_match(s));
   if (other_channels(s))
     PASS("check_channels", check_channels(s));
-  if (!s->over) /* else it is only drawn */
+  if (!s->verdict->over) /* else it is only drawn */
     PASS("check_user", check_user(s));
   if (text && for_all(s))
     PASS("check_all_m", check_all_m(s));
@@ -257,15 +260,15 @@ static bool holds_for_all(const Sched *s, bool asked) {
   return !o->for_all || is_proved_for_all(s) || (!s->all_m.refuted && !error);
 }
 
-static void set_hooks(Sched *s);
+static void begin(Sched *s);
 
 static bool run(Sched *s, bool output) {
   const Options *o = s->opt;
   const char *dump = o->dump_after;
   const bool asked = o->for_all && output, all = dump && strcmp(dump, "all") == 0;
-  const double begin = now_ms();
+  const double t_begin = now_ms();
   Run x = {.s = s, .dump = dump, .output = output};
-  set_hooks(s);
+  begin(s);
   if (!passes(&x))
     return x.stopped || (draw_stall(s), false);
   if (dump && !all) {
@@ -274,19 +277,19 @@ static bool run(Sched *s, bool output) {
     return false;
   }
   if (!output || all)
-    return !s->over;
+    return !s->verdict->over;
   const bool holds = holds_for_all(s, asked);
   if (!holds && o->looped) {
-    diag_error(s->diag, DIAG_LOOPED, s->def->name_at,
+    diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at,
                "it is not proved for every %s, which --undecided=error asks for: %s", o->for_all,
                s->all_m.text ? s->all_m.text : "some values are too many to compile");
     return false;
   }
   const double t0 = now_ms();
-  bool ok = emit(s) && !s->over && depfile(s);
+  bool ok = emit(s) && !s->verdict->over && depfile(s);
   if (o->time_passes) {
     time_line(s, "emit", now_ms() - t0);
-    time_line(s, "all", now_ms() - begin);
+    time_line(s, "all", now_ms() - t_begin);
   }
   return ok && holds;
 }
@@ -294,12 +297,13 @@ static bool run(Sched *s, bool output) {
 bool compile(Sched *s) { return run(s, true); }
 
 static bool compile_orders(Sched *s, bool prove) {
-  set_hooks(s);
+  begin(s);
   return pass_parse(s) && resolve(s) && expand_best(s) &&
-         work_take(s->work, (prove ? 2 : 1) * WORK_ORDER * (uint64_t)s->nop, s->def->name_at) &&
-         (!prove ||
-          (check_deps(s) && versions(s) && (!s->weighted || (formulas(s) && version_slots(s))) &&
-           order(s) && (s->ncopy == 0 || offload(s)))) &&
+         work_take(s->work, (prove ? 2 : 1) * WORK_ORDER * (uint64_t)s->orders->nop,
+                   s->parsed->def->name_at) &&
+         (!prove || (check_deps(s) && versions(s) &&
+                     (!s->model->weighted || (formulas(s) && version_slots(s))) && order(s) &&
+                     (s->orders->ncopy == 0 || offload(s)))) &&
          s->diag->errors == 0 && !work_spent(s->work);
 }
 
@@ -309,7 +313,22 @@ static bool again(Sched *s, Until until) {
   return until == UNTIL_END ? compile_only(s) : compile_orders(s, until == UNTIL_ORDERS);
 }
 
-static void set_hooks(Sched *s) { s->quantity = quantity, s->again = again; }
+/* A new compile: the hooks, and empty products. */
+static void begin(Sched *s) {
+  s->again = again;
+  s->eval = (Eval){.quantity = quantity};
+  s->parsed = NEW(s->arena, Parsed);
+  s->model = NEW(s->arena, Model);
+  s->orders = NEW(s->arena, Orders);
+  s->sides = NEW(s->arena, Sides);
+  s->claims = NEW(s->arena, Claims);
+  s->tuning = NEW(s->arena, Tuning);
+  s->ideal = NEW(s->arena, Ideal);
+  s->versions = NEW(s->arena, Versions);
+  s->lowered = NEW(s->arena, Lowered);
+  s->times = NEW(s->arena, Times);
+  s->verdict = NEW(s->arena, Verdict);
+}
 
 bool is_pass(const char *name) {
   for (int i = 0; i < NPASSES; i++)

@@ -15,16 +15,16 @@ static uint32_t first_difference(const char *a, const char *b) {
   return i;
 }
 
-static bool format_file(Sched *s, const char *path, bool *differs) {
+static bool format_file(Sched *s, Interner *names, const char *path, bool *differs) {
   uint32_t len, result_len, errors = s->diag->errors;
   const char *text = file_read(s, path, NO_SPAN, &len);
   if (!text)
     return false;
   uint32_t file = diag_source(s->diag, path, text, len);
-  parse(s->arena, s->names, s->diag, file);
+  parse(s->arena, names, s->diag, file);
   if (s->diag->errors != errors)
     return false;
-  const char *result = format_text(s->arena, s->names, text, len, &result_len);
+  const char *result = format_text(s->arena, names, text, len, &result_len);
   if (!result) {
     diag_error(s->diag, DIAG_TOO_LARGE, NO_SPAN, "%s would be longer than 64 MiB", path);
     return false;
@@ -50,9 +50,9 @@ static bool format_file(Sched *s, const char *path, bool *differs) {
 
 bool format_files(Sched *s) {
   bool ok = true, differs = false;
-  s->names = intern_new(s->arena);
+  Interner *names = intern_new(s->arena);
   for (uint32_t i = 0; i < s->opt->nformat; i++)
-    ok &= format_file(s, s->opt->format[i], &differs);
+    ok &= format_file(s, names, s->opt->format[i], &differs);
   if (differs)
     diag_help(s->diag, "pipec --fmt --write puts files in that form");
   return ok;

@@ -19,6 +19,7 @@
 
 #include "emit.h"
 #include "names.h"
+#include "orders.h"
 #include "text.h"
 
 static void op(Text *t, const Op *o) {
@@ -32,14 +33,14 @@ static bool is_left_out(const Op *o) { return o->kind >= PIPE_R; }
 
 /* Whether op i begins an action that the format has. */
 static bool is_pair(const Sched *s, uint32_t r, uint32_t i) {
-  const Op *a = &s->op[i], *b = a + 1;
-  return a->group == 1 && (i == s->rank_op0[r] || a[-1].group == 0) &&
+  const Op *a = &s->orders->op[i], *b = a + 1;
+  return a->group == 1 && (i == s->orders->rank_op0[r] || a[-1].group == 0) &&
          ((a->kind == PIPE_F && backward(b)) || (backward(a) && b->kind == PIPE_F));
 }
 
 /* The cell of op i; returns how many ops it has. */
 static uint32_t cell(const Sched *s, Text *t, uint32_t r, uint32_t i) {
-  const Op *o = &s->op[i];
+  const Op *o = &s->orders->op[i];
   if (!is_pair(s, r, i)) {
     op(t, o);
     return 1;
@@ -64,13 +65,13 @@ static void comma(Text *t, bool *first) {
 
 /* A side op that the format has: of a stage, with one of these names. */
 static bool has_side(const Sched *s, const SideUse *u) {
-  const char *name = s->side_decl[u->decl]->name;
+  const char *name = s->sides->decl[u->decl]->name;
   return u->mb == NONE && (strcmp(name, "UNSHARD") == 0 || strcmp(name, "RESHARD") == 0);
 }
 
 static bool other_side(const Sched *s, bool comms) {
-  for (uint32_t i = 0; i < s->nside_use; i++)
-    if (!comms || s->opt->torch_unshard || !has_side(s, &s->side_use[i]))
+  for (uint32_t i = 0; i < s->sides->nuse; i++)
+    if (!comms || s->opt->torch_unshard || !has_side(s, &s->sides->use[i]))
       return true;
   return false;
 }
@@ -79,28 +80,28 @@ static bool other_side(const Sched *s, bool comms) {
 static void warn_lost(Sched *s, bool comms) {
   Diag *d = s->diag;
   const char *what = NULL;
-  for (uint32_t st = 0; st < s->nstage && !what; st++)
-    what = s->round0[st + 1] - s->round0[st] > 1 ? "updates within a step" : NULL;
-  for (uint32_t i = 0; i < s->nop && !what; i++)
-    what = s->op[i].kind == PIPE_R ? "recomputation" : NULL;
+  for (uint32_t st = 0; st < s->model->nstage && !what; st++)
+    what = s->orders->round0[st + 1] - s->orders->round0[st] > 1 ? "updates within a step" : NULL;
+  for (uint32_t i = 0; i < s->orders->nop && !what; i++)
+    what = s->orders->op[i].kind == PIPE_R ? "recomputation" : NULL;
   what = what                   ? what
          : other_side(s, comms) ? "side ops like these"
-         : s->ncopy             ? "copies to and from host memory"
-         : s->ntie              ? "tied weights"
+         : s->orders->ncopy     ? "copies to and from host memory"
+         : s->model->ntie       ? "tied weights"
                                 : NULL;
   if (what)
-    diag_warn(d, DIAG_TORCH, NO_SPAN, "%s: PyTorch's format has no %s: they are left out", s->name,
-              what);
-  uint32_t last = s->nstage - 1, before = 0;
+    diag_warn(d, DIAG_TORCH, NO_SPAN, "%s: PyTorch's format has no %s: they are left out",
+              s->model->name, what);
+  uint32_t last = s->model->nstage - 1, before = 0;
   bool any = false;
-  for (uint32_t i = s->rank_op0[s->stage[last].rank]; i < s->rank_op0[s->stage[last].rank + 1];
-       i++) {
-    const Op *o = &s->op[i];
+  for (uint32_t i = s->orders->rank_op0[s->model->stage[last].rank];
+       i < s->orders->rank_op0[s->model->stage[last].rank + 1]; i++) {
+    const Op *o = &s->orders->op[i];
     if (o->kind != PIPE_F || o->stage != last)
       continue;
     if (any && o->mb < before) {
       diag_warn(
-          d, DIAG_TORCH, s->site[o->site],
+          d, DIAG_TORCH, s->orders->site[o->site],
           "the last stage runs %uF%u after %uF%u: PyTorch takes the losses in the order of the forwards, as those of microbatches 0, 1, ...",
           last, o->mb, last, before);
       break;
@@ -109,29 +110,29 @@ static void warn_lost(Sched *s, bool comms) {
   }
   if (comms)
     return;
-  uint32_t P = s->nrank, S = s->nstage;
+  uint32_t P = s->model->nrank, S = s->model->nstage;
   bool loop = S % P == 0, vee = S == 2 * P;
   for (uint32_t st = 0; st < S; st++) {
-    loop &= s->stage[st].rank == st % P;
-    vee &= s->stage[st].rank == (st < P ? st : S - 1 - st);
+    loop &= s->model->stage[st].rank == st % P;
+    vee &= s->model->stage[st].rank == (st < P ? st : S - 1 - st);
   }
   if (loop || vee)
     return;
   diag_warn(
       d, DIAG_TORCH, NO_SPAN,
       "%s: TorchTitan places stage s on rank s %% P, or two stages a rank in a V, and not as here: it would build other stages than the file runs",
-      s->name);
+      s->model->name);
 }
 
 /* What neither format can say at all; said of compute_comms, which PyTorch runs as it stands. */
 static const char *cannot(const Sched *s) {
-  if (s->slices > 1)
+  if (s->model->slices > 1)
     return "it has one index, and this schedule has slices";
-  if (s->graph || s->row_of)
+  if (s->model->graph || s->model->row_of)
     return "it has a chain of stages, each on one rank, and this schedule has edges, or places by microbatch";
-  if (s->nstage > s->nmodel)
+  if (s->model->nstage > s->model->nmodel)
     return "it has each stage once, and this schedule has replicas";
-  if (s->forward)
+  if (s->model->forward)
     return "each microbatch has a backward in it, and this schedule is forward-only";
   return NULL;
 }
@@ -139,16 +140,16 @@ static const char *cannot(const Sched *s) {
 bool csv_can(Sched *s) {
   bool comms = s->opt->emit == EMIT_COMMS_CSV;
   const char *why = cannot(s);
-  if (comms && !why && s->lowering != PIPE_GLOBAL)
+  if (comms && !why && s->orders->lowering != PIPE_GLOBAL)
     why = arena_printf(s->arena, "its transfers are in pipec's order, and the lowering is %s",
                        lowering_text(s));
   if (!why) {
     warn_lost(s, comms);
     return true;
   }
-  if (!comms && s->slices == 1) { /* an order to look at or to compare */
-    diag_warn(s->diag, DIAG_TORCH, NO_SPAN, "%s: PyTorch would not take this file: %s", s->name,
-              why);
+  if (!comms && s->model->slices == 1) { /* an order to look at or to compare */
+    diag_warn(s->diag, DIAG_TORCH, NO_SPAN, "%s: PyTorch would not take this file: %s",
+              s->model->name, why);
     return true;
   }
   diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--emit=%s: the format cannot say this: %s",
@@ -159,10 +160,10 @@ bool csv_can(Sched *s) {
 void emit_csv(Sched *s, FILE *f) {
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     bool first = true;
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1];) {
-      if (is_left_out(&s->op[i])) {
+    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1];) {
+      if (is_left_out(&s->orders->op[i])) {
         i++;
         continue;
       }
@@ -181,12 +182,12 @@ typedef struct Row { /* of a rank, while it is written */
   Text *t;
   uint32_t rank;
   bool first;
-  const uint32_t *xfer; /* [nxfer] rows of s->xfer that the rank takes part in, in their order */
+  const uint32_t *xfer; /* [nxfer] rows of Ideal.xfer that the rank takes part in, in their order */
   uint32_t nxfer, at;   /* at: next */
   /* UNSHARD: the next op of each chunk, from the op that is at hand; [rank's stages] */
   uint32_t **use, *nuse, *used;
   bool *active;
-  uint32_t side, nside; /* of s->side_turn: next, end */
+  uint32_t side, nside; /* of Sides.turn: next, end */
 } Row;
 
 static void action(Row *w, uint32_t stage, const char *kind, uint32_t mb) {
@@ -201,10 +202,10 @@ static void action(Row *w, uint32_t stage, const char *kind, uint32_t mb) {
 static void transfers(Row *w, uint32_t done) {
   const Sched *s = w->s;
   for (; w->at < w->nxfer; w->at++) {
-    const Xfer *x = &s->xfer[w->xfer[w->at]];
-    const Op *from = &s->op[x->from], *to = &s->op[x->to];
+    const Xfer *x = &s->ideal->xfer[w->xfer[w->at]];
+    const Op *from = &s->orders->op[x->from], *to = &s->orders->op[x->to];
     bool forward = from->kind == PIPE_F;
-    if (s->stage[to->stage].rank == w->rank)
+    if (s->model->stage[to->stage].rank == w->rank)
       action(w, to->stage, forward ? "RECV_F" : "RECV_B", to->mb);
     else if (x->from < done)
       action(w, from->stage, forward ? "SEND_F" : "SEND_B", from->mb);
@@ -216,10 +217,10 @@ static void transfers(Row *w, uint32_t done) {
 /* The side ops that stand before op i, or are it. */
 static void sides_at(Row *w, uint32_t i) {
   const Sched *s = w->s;
-  for (; w->side < w->nside && s->side_turn[w->side].at <= i; w->side++) {
-    const SideUse *u = &s->side_use[s->side_turn[w->side].use];
+  for (; w->side < w->nside && s->sides->turn[w->side].at <= i; w->side++) {
+    const SideUse *u = &s->sides->use[s->sides->turn[w->side].use];
     if (has_side(s, u) && !s->opt->torch_unshard)
-      action(w, u->stage, s->side_decl[u->decl]->name, NONE);
+      action(w, u->stage, s->sides->decl[u->decl]->name, NONE);
   }
 }
 
@@ -231,7 +232,8 @@ static uint32_t next_use(const Row *w, uint32_t c) {
  * go; those that a last cell joins beyond that come with it, as PyTorch has it. */
 static void unshard(Row *w, uint32_t i, uint32_t most) {
   const Sched *s = w->s;
-  uint32_t first = s->rank_stage0[w->rank], n = s->rank_stage0[w->rank + 1] - first, nnext = 0;
+  uint32_t first = s->model->rank_stage0[w->rank], n = s->model->rank_stage0[w->rank + 1] - first,
+           nnext = 0;
   uint32_t *next = NEW_ARRAY(s->arena, uint32_t, n);
   bool *keep = NEW_ARRAY(s->arena, bool, n);
   for (uint32_t c = 0; c < n; c++)
@@ -246,7 +248,7 @@ static void unshard(Row *w, uint32_t i, uint32_t most) {
     if (best == NONE)
       break;
     uint32_t op = next_use(w, best);
-    bool joined = nnext > 0 && op > s->rank_op0[w->rank] && is_pair(s, w->rank, op - 1) &&
+    bool joined = nnext > 0 && op > s->orders->rank_op0[w->rank] && is_pair(s, w->rank, op - 1) &&
                   next_use(w, next[nnext - 1]) == op - 1;
     if (nnext >= most && !joined)
       break;
@@ -256,12 +258,12 @@ static void unshard(Row *w, uint32_t i, uint32_t most) {
   for (uint32_t c = 0; c < n; c++)
     if (w->active[c] && !keep[c]) {
       w->active[c] = false;
-      action(w, s->rank_stage[first + c], "RESHARD", NONE);
+      action(w, s->model->rank_stage[first + c], "RESHARD", NONE);
     }
   for (uint32_t k = 0; k < nnext; k++)
     if (!w->active[next[k]]) {
       w->active[next[k]] = true;
-      action(w, s->rank_stage[first + next[k]], "UNSHARD", NONE);
+      action(w, s->model->rank_stage[first + next[k]], "UNSHARD", NONE);
     }
 }
 
@@ -269,8 +271,8 @@ static void unshard(Row *w, uint32_t i, uint32_t most) {
 static void after_op(Row *w, const Op *o, uint32_t *left) {
   const Sched *s = w->s;
   bool waits = s->opt->torch_waits;
-  const PipeStage *st = &s->stage[o->stage];
-  if (waits && backward(o) && st->next != NONE && s->stage[st->next].rank != w->rank)
+  const PipeStage *st = &s->model->stage[o->stage];
+  if (waits && backward(o) && st->next != NONE && s->model->stage[st->next].rank != w->rank)
     action(w, o->stage, "WAIT_SEND_F", o->mb);
   if ((o->kind != PIPE_B && o->kind != PIPE_W) || --left[st->chunk] > 0)
     return;
@@ -281,29 +283,30 @@ static void after_op(Row *w, const Op *o, uint32_t *left) {
 
 static void write_row(Row *w, uint32_t r) {
   Sched *s = w->s;
-  uint32_t first = s->rank_stage0[r], n = s->rank_stage0[r + 1] - first;
+  uint32_t first = s->model->rank_stage0[r], n = s->model->rank_stage0[r + 1] - first;
   uint32_t *left = NEW_ARRAY(s->arena, uint32_t, n);
-  const Op *o0 = s->op, *stop = &s->op[s->rank_op0[r + 1]];
+  const Op *o0 = s->orders->op, *stop = &s->orders->op[s->orders->rank_op0[r + 1]];
   for (uint32_t c = 0; c < n; c++)
-    left[c] = s->nmb;
+    left[c] = s->model->nmb;
   w->rank = r, w->first = true, w->at = 0;
-  w->side = s->nside_use ? s->side_use0[r] : 0, w->nside = s->nside_use ? s->side_use0[r + 1] : 0;
+  w->side = s->sides->nuse ? s->sides->use0[r] : 0,
+  w->nside = s->sides->nuse ? s->sides->use0[r + 1] : 0;
   w->use = NEW_ARRAY(s->arena, uint32_t *, n);
   w->nuse = NEW_ARRAY(s->arena, uint32_t, n);
   w->used = NEW_ARRAY(s->arena, uint32_t, n);
   w->active = NEW_ARRAY(s->arena, bool, n);
   for (uint32_t c = 0; c < n && s->opt->torch_unshard; c++)
-    w->use[c] = NEW_ARRAY(s->arena, uint32_t, 3 * (size_t)s->nmb); /* F, and B or I and W */
-  for (const Op *o = &s->op[s->rank_op0[r]]; o < stop && s->opt->torch_unshard; o++)
+    w->use[c] = NEW_ARRAY(s->arena, uint32_t, 3 * (size_t)s->model->nmb); /* F, and B or I and W */
+  for (const Op *o = &s->orders->op[s->orders->rank_op0[r]]; o < stop && s->opt->torch_unshard; o++)
     if (!is_left_out(o)) {
-      uint32_t c = s->stage[o->stage].chunk;
+      uint32_t c = s->model->stage[o->stage].chunk;
       w->use[c][w->nuse[c]++] = (uint32_t)(o - o0);
     }
-  transfers(w, s->rank_op0[r]);
-  for (uint32_t i = s->rank_op0[r], k; i < s->rank_op0[r + 1]; i += k) {
+  transfers(w, s->orders->rank_op0[r]);
+  for (uint32_t i = s->orders->rank_op0[r], k; i < s->orders->rank_op0[r + 1]; i += k) {
     k = 1;
     sides_at(w, i);
-    if (is_left_out(&s->op[i]))
+    if (is_left_out(&s->orders->op[i]))
       continue;
     if (s->opt->torch_unshard)
       unshard(w, i, s->opt->torch_unshard);
@@ -311,43 +314,43 @@ static void write_row(Row *w, uint32_t r) {
     k = cell(s, w->t, r, i);
     transfers(w, i + k);
     for (uint32_t j = i; j < i + k; j++)
-      after_op(w, &s->op[j], left);
+      after_op(w, &s->orders->op[j], left);
   }
-  sides_at(w, s->rank_op0[r + 1]);
+  sides_at(w, s->orders->rank_op0[r + 1]);
   BUG_IF(w->at < w->nxfer);
   for (uint32_t k = 0; k < w->nxfer && s->opt->torch_waits; k++) { /* gradients, in their order */
-    const Op *from = &s->op[s->xfer[w->xfer[k]].from];
-    if (from->kind != PIPE_F && s->stage[from->stage].rank == r)
+    const Op *from = &s->orders->op[s->ideal->xfer[w->xfer[k]].from];
+    if (from->kind != PIPE_F && s->model->stage[from->stage].rank == r)
       action(w, from->stage, "WAIT_SEND_B", from->mb);
   }
   for (uint32_t c = 0; c < n; c++)
     if (w->active[c])
-      action(w, s->rank_stage[first + c], "RESHARD", NONE);
+      action(w, s->model->rank_stage[first + c], "RESHARD", NONE);
   text_char(w->t, '\n');
 }
 
 void emit_comms_csv(Sched *s, FILE *f) {
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0;
-  uint32_t *of = arena_alloc(s->arena, 2 * (size_t)s->nxfer * sizeof *of + 1);
-  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1),
-           *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  uint32_t *of = arena_alloc(s->arena, 2 * (size_t)s->ideal->nxfer * sizeof *of + 1);
+  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1),
+           *fill = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t i = 0; i < s->nxfer; i++) {
-      if (!xfer_moves(&s->xfer[i]))
+    for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
+      if (!xfer_moves(&s->ideal->xfer[i]))
         continue;
-      uint32_t end[2] = {op_rank(s, s->xfer[i].from), op_rank(s, s->xfer[i].to)};
+      uint32_t end[2] = {op_rank(s, s->ideal->xfer[i].from), op_rank(s, s->ideal->xfer[i].to)};
       for (int e = 0; e < 2; e++)
         if (pass == 0)
           first[end[e] + 1]++;
         else
           of[first[end[e]] + fill[end[e]]++] = i;
     }
-    for (uint32_t r = 0; r < s->nrank && pass == 0; r++)
+    for (uint32_t r = 0; r < s->model->nrank && pass == 0; r++)
       first[r + 1] += first[r];
   }
   Row w = {.s = s, .t = t};
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     w.xfer = of + first[r], w.nxfer = first[r + 1] - first[r];
     write_row(&w, r);
   }

@@ -6,6 +6,7 @@
 
 #include "evaluate.h"
 #include "emit_formulas.h"
+#include "weights.h"
 
 static const char *real_name(uint32_t arg) { return arg == PIPE_REAL_LR ? "lr" : "k"; }
 
@@ -61,7 +62,8 @@ static Piece piece(Sched *s, const PipeTerm *t, const Piece *x) {
   case PIPE_TERM_CONST: return (Piece){double_text(s, t->value), signbit(t->value) ? 6 : level};
   case PIPE_TERM_REAL: return (Piece){real_name(t->arg), level};
   case PIPE_TERM_ELEM:
-    return (Piece){t->arg < PIPE_ELEM_STATE ? elem[t->arg] : s->state[t->arg - PIPE_ELEM_STATE],
+    return (Piece){t->arg < PIPE_ELEM_STATE ? elem[t->arg]
+                                            : s->versions->state[t->arg - PIPE_ELEM_STATE],
                    level};
   case PIPE_TERM_COND:
     return (Piece){
@@ -100,25 +102,26 @@ static const char *rule_text(Sched *s, const PipeRule *r) {
   if (r->rate != NONE)
     text = arena_printf(s->arena, "%s rate %u", text, r->rate);
   for (uint32_t i = 0; i < r->nthen; i++) {
-    const PipeThen *t = &s->then[r->then0 + i];
-    text = arena_printf(s->arena, "%s then %s = %u", text, s->state[t->state], t->formula);
+    const PipeThen *t = &s->versions->then[r->then0 + i];
+    text = arena_printf(s->arena, "%s then %s = %u", text, s->versions->state[t->state],
+                        t->formula);
   }
   return text;
 }
 
 void dump_formulas(Sched *s, FILE *f) {
-  if (s->nformula == 0)
+  if (s->versions->nformula == 0)
     fputs("no formulas\n", f);
-  for (uint32_t i = 0; i < s->nformula; i++)
-    fprintf(f, "formula %u: %s\n", i, formula_text(s, &s->formula[i]));
-  for (uint32_t i = 0; i < s->nrule; i++)
-    fprintf(f, "rule %u:%s\n", i, rule_text(s, &s->rule[i]));
-  for (uint32_t st = 0; s->nstate && st < s->nstage; st++) {
+  for (uint32_t i = 0; i < s->versions->nformula; i++)
+    fprintf(f, "formula %u: %s\n", i, formula_text(s, &s->versions->formula[i]));
+  for (uint32_t i = 0; i < s->versions->nrule; i++)
+    fprintf(f, "rule %u:%s\n", i, rule_text(s, &s->versions->rule[i]));
+  for (uint32_t st = 0; s->versions->nstate && st < s->model->nstage; st++) {
     fprintf(f, "stage %u keeps", st);
-    for (uint32_t j = 0; j < s->nstate; j++)
-      if (s->stage[st].states >> j & 1)
-        fprintf(f, " %s", s->state[j]);
-    fputs(s->stage[st].states ? "\n" : " no state\n", f);
+    for (uint32_t j = 0; j < s->versions->nstate; j++)
+      if (s->model->stage[st].states >> j & 1)
+        fprintf(f, " %s", s->versions->state[j]);
+    fputs(s->model->stage[st].states ? "\n" : " no state\n", f);
   }
 }
 
@@ -137,10 +140,10 @@ void emit_formulas_c(Sched *s, Text *t) {
       PIPE_TERMS(X)
 #undef X
   };
-  if (s->nformula == 0)
+  if (s->versions->nformula == 0)
     return;
-  for (uint32_t i = 0; i < s->nformula; i++) {
-    const PipeFormula *f = &s->formula[i];
+  for (uint32_t i = 0; i < s->versions->nformula; i++) {
+    const PipeFormula *f = &s->versions->formula[i];
     text_string(t, arena_printf(s->arena, "\n/* %s */\n", formula_text(s, f)));
     text_table(t, "PipeTerm", arena_printf(s->arena, "formula%u", i));
     text_lit(t, "\n");
@@ -152,35 +155,36 @@ void emit_formulas_c(Sched *s, Text *t) {
   text_lit(t, "\n");
   text_table(t, "PipeFormula", "formula");
   text_lit(t, "\n");
-  for (uint32_t i = 0; i < s->nformula; i++)
+  for (uint32_t i = 0; i < s->versions->nformula; i++)
     text_string(t, arena_printf(s->arena, "  {%sformula%u, %u, %u, %u, 0},\n", t->prefix, i,
-                                s->formula[i].n, s->formula[i].depth, s->formula[i].scalar));
+                                s->versions->formula[i].n, s->versions->formula[i].depth,
+                                s->versions->formula[i].scalar));
   text_lit(t, "};\n");
-  if (s->nrule) {
+  if (s->versions->nrule) {
     text_table(t, "PipeRule", "rule");
     text_lit(t, "\n");
-    for (uint32_t i = 0; i < s->nrule; i++) {
+    for (uint32_t i = 0; i < s->versions->nrule; i++) {
       text_room(t);
       text_lit(t, "  {");
-      none_or(t, s->rule[i].applies), text_char(t, ',');
-      none_or(t, s->rule[i].rate), text_char(t, ',');
-      text_u64(t, s->rule[i].then0), text_char(t, ',');
-      text_u64(t, s->rule[i].nthen), text_lit(t, "},\n");
+      none_or(t, s->versions->rule[i].applies), text_char(t, ',');
+      none_or(t, s->versions->rule[i].rate), text_char(t, ',');
+      text_u64(t, s->versions->rule[i].then0), text_char(t, ',');
+      text_u64(t, s->versions->rule[i].nthen), text_lit(t, "},\n");
     }
     text_lit(t, "};\n");
   }
-  if (s->nthen) {
+  if (s->versions->nthen) {
     text_table(t, "PipeThen", "then");
-    for (uint32_t i = 0; i < s->nthen; i++)
-      text_string(t, arena_printf(s->arena, "%s{%u, %u}", i ? ", " : "", s->then[i].state,
-                                  s->then[i].formula));
+    for (uint32_t i = 0; i < s->versions->nthen; i++)
+      text_string(t, arena_printf(s->arena, "%s{%u, %u}", i ? ", " : "", s->versions->then[i].state,
+                                  s->versions->then[i].formula));
     text_lit(t, "};\n");
   }
-  if (s->nstate) {
+  if (s->versions->nstate) {
     text_table(t, "char *const", "state");
-    for (uint32_t i = 0; i < s->nstate; i++) {
+    for (uint32_t i = 0; i < s->versions->nstate; i++) {
       text_string(t, i ? ", " : "");
-      text_quoted(t, ESCAPE_C, s->state[i]);
+      text_quoted(t, ESCAPE_C, s->versions->state[i]);
     }
     text_lit(t, "};\n");
   }
@@ -188,30 +192,34 @@ void emit_formulas_c(Sched *s, Text *t) {
 
 const char *formula_fields(Sched *s, const char *prefix) {
   const char *text = "";
-  if (s->nformula)
-    text = arena_printf(s->arena, "  .formula = %sformula, .nformula = %u,\n", prefix, s->nformula);
-  if (s->nrule)
-    text = arena_printf(s->arena, "%s  .rule = %srule, .nrule = %u,\n", text, prefix, s->nrule);
-  if (s->nthen)
-    text = arena_printf(s->arena, "%s  .then = %sthen, .nthen = %u,\n", text, prefix, s->nthen);
-  if (s->nstate && s->nformula)
-    text = arena_printf(s->arena, "%s  .state = %sstate, .nstate = %u,\n", text, prefix, s->nstate);
+  if (s->versions->nformula)
+    text = arena_printf(s->arena, "  .formula = %sformula, .nformula = %u,\n", prefix,
+                        s->versions->nformula);
+  if (s->versions->nrule)
+    text = arena_printf(s->arena, "%s  .rule = %srule, .nrule = %u,\n", text, prefix,
+                        s->versions->nrule);
+  if (s->versions->nthen)
+    text = arena_printf(s->arena, "%s  .then = %sthen, .nthen = %u,\n", text, prefix,
+                        s->versions->nthen);
+  if (s->versions->nstate && s->versions->nformula)
+    text = arena_printf(s->arena, "%s  .state = %sstate, .nstate = %u,\n", text, prefix,
+                        s->versions->nstate);
   return text;
 }
 
 /* ---- JSON ---- */
 
 void emit_formulas_json(Sched *s, Text *t) {
-  if (s->nformula == 0)
+  if (s->versions->nformula == 0)
     return;
   text_lit(t, "\"formulas\":[\n");
-  for (uint32_t i = 0; i < s->nformula; i++) {
-    text_quoted(t, ESCAPE_C, formula_text(s, &s->formula[i]));
-    text_lit(t, i + 1 < s->nformula ? ",\n" : "],\n");
+  for (uint32_t i = 0; i < s->versions->nformula; i++) {
+    text_quoted(t, ESCAPE_C, formula_text(s, &s->versions->formula[i]));
+    text_lit(t, i + 1 < s->versions->nformula ? ",\n" : "],\n");
   }
   text_lit(t, "\"rules\":[");
-  for (uint32_t i = 0; i < s->nrule; i++) {
-    const PipeRule *r = &s->rule[i];
+  for (uint32_t i = 0; i < s->versions->nrule; i++) {
+    const PipeRule *r = &s->versions->rule[i];
     text_lit(t, i ? ",\n{" : "\n{");
     if (r->applies != NONE)
       text_string(t, arena_printf(s->arena, "\"applies\":%u,", r->applies));
@@ -219,9 +227,9 @@ void emit_formulas_json(Sched *s, Text *t) {
       text_string(t, arena_printf(s->arena, "\"rate\":%u,", r->rate));
     text_lit(t, "\"then\":[");
     for (uint32_t k = 0; k < r->nthen; k++) {
-      const PipeThen *n = &s->then[r->then0 + k];
+      const PipeThen *n = &s->versions->then[r->then0 + k];
       text_string(t, arena_printf(s->arena, "%s{\"state\":\"%s\",\"formula\":%u}", k ? "," : "",
-                                  s->state[n->state], n->formula));
+                                  s->versions->state[n->state], n->formula));
     }
     text_lit(t, "]}");
   }

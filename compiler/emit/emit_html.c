@@ -123,7 +123,7 @@ static void put_panel(Sched *s, double scale, FILE *f) {
   for (uint32_t i = 0, done = 0; i < s->prog->nsite;
        i++) /* files are numbered as sites name them */
     if (s->prog->site[i].file == done) {
-      const Source *source = &s->diag->source[s->site[i].file];
+      const Source *source = &s->diag->source[s->orders->site[i].file];
       fputs(done++ ? ",\"" : "\"", f);
       put_text(f, source->text, source->len, false);
       fputc('"', f);
@@ -181,10 +181,10 @@ static Sched *compile_other(Sched *s, uint32_t k) {
   *o = (Sched){.arena = s->arena, .diag = diag, .opt = opt, .work = opt->work, .again = s->again};
   if (!s->again(o, UNTIL_END) || diag->errors)
     return NULL;
-  if (o->timed != s->timed) {
+  if (o->model->timed != s->model->timed) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "one time axis: the times of %s are %s, those of %s %s", s->opt->input,
-               s->timed ? "ns" : "units", opt->input, o->timed ? "ns" : "units");
+               s->model->timed ? "ns" : "units", opt->input, o->model->timed ? "ns" : "units");
     return NULL;
   }
   for (uint32_t i = 0; i < diag->nsource;

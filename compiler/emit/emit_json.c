@@ -12,6 +12,7 @@
 #include "text.h"
 #include "timing.h"
 #include "transfers.h"
+#include "weights.h"
 
 static void key(Text *t, const char *name) {
   text_room(t);
@@ -110,7 +111,7 @@ static void links_json(Sched *s, Text *t) {
     text_room(t);
     text_char(t, '{');
     number(t, "link", k, ',');
-    number(t, "busy", s->link_busy[k], ',');
+    number(t, "busy", s->times->link_busy[k], ',');
     key(t, "pairs"), text_char(t, '[');
     for (uint32_t i = 0; i < p->nshare; i++)
       if (p->share[i].link == k) {
@@ -123,7 +124,7 @@ static void links_json(Sched *s, Text *t) {
     text_lit(t, k + 1 < p->nlink ? "]},\n" : "]}\n");
   }
   text_lit(t, "],\n");
-  number(t, "link_wait", s->link_wait, ',');
+  number(t, "link_wait", s->times->link_wait, ',');
   text_char(t, '\n');
 }
 
@@ -146,19 +147,20 @@ static void channels_json(Sched *s, Text *t) {
 
 static bool recomputes(const Sched *s) {
   uint32_t i = 0;
-  while (i < s->nop && s->op[i].kind != PIPE_R)
+  while (i < s->orders->nop && s->orders->op[i].kind != PIPE_R)
     i++;
-  return i < s->nop;
+  return i < s->orders->nop;
 }
 
 /* How many columns: F B I W, with R if the program has one, with OFF LOAD FB if these differ between units. */
 static int unit_columns(const Sched *s) {
-  for (uint32_t st = 0; st < s->nstage; st++)
-    for (uint32_t u = 0; u < s->nunit_time; u++) {
-      const uint64_t *time = pipe_unit_times(sched_times(s), st, s->stage[st].mb0 + u);
-      if (u < s->stage[st].nmb && (time[PIPE_UNIT_OFF] != s->stage[st].time[PIPE_OFF] ||
-                                   time[PIPE_UNIT_LOAD] != s->stage[st].time[PIPE_LOAD] ||
-                                   time[PIPE_UNIT_FB] != s->stage[st].time_fb))
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    for (uint32_t u = 0; u < s->model->nunit_time; u++) {
+      const uint64_t *time = pipe_unit_times(sched_times(s), st, s->model->stage[st].mb0 + u);
+      if (u < s->model->stage[st].nmb &&
+          (time[PIPE_UNIT_OFF] != s->model->stage[st].time[PIPE_OFF] ||
+           time[PIPE_UNIT_LOAD] != s->model->stage[st].time[PIPE_LOAD] ||
+           time[PIPE_UNIT_FB] != s->model->stage[st].time_fb))
         return PIPE_UNIT_TIMES;
     }
   return PIPE_R + recomputes(s);
@@ -188,15 +190,16 @@ static void sides_json(Sched *s, Text *t) {
   if (p->nside == 0)
     return;
   key(t, "sides"), text_lit(t, "[\n");
-  for (uint32_t k = 0; k < s->nside_decl; k++) {
+  for (uint32_t k = 0; k < s->sides->ndecl; k++) {
     static const char *const stream[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
     text_room(t);
     text_char(t, '{');
-    key(t, "side"), text_quoted(t, ESCAPE_JSON, s->side_decl[k]->name), text_char(t, ',');
+    key(t, "side"), text_quoted(t, ESCAPE_JSON, s->sides->decl[k]->name), text_char(t, ',');
     key(t, "stream"),
-        text_quoted(t, ESCAPE_JSON, stream[pipe_op_info[s->side_decl[k]->side->op].stream]);
-    if (s->side_decl[k]->side->gives)
-      text_char(t, ','), key(t, "gives"), text_quoted(t, ESCAPE_JSON, s->side_decl[k]->side->gives);
+        text_quoted(t, ESCAPE_JSON, stream[pipe_op_info[s->sides->decl[k]->side->op].stream]);
+    if (s->sides->decl[k]->side->gives)
+      text_char(t, ','), key(t, "gives"),
+          text_quoted(t, ESCAPE_JSON, s->sides->decl[k]->side->gives);
     for (int bytes = 0; bytes < 2; bytes++) {
       text_char(t, ',');
       key(t, bytes ? "memory" : "cost");
@@ -208,7 +211,7 @@ static void sides_json(Sched *s, Text *t) {
       }
       text_char(t, ']');
     }
-    text_lit(t, k + 1 < s->nside_decl ? "},\n" : "}\n");
+    text_lit(t, k + 1 < s->sides->ndecl ? "},\n" : "}\n");
   }
   text_lit(t, "],\n");
 }
@@ -283,12 +286,12 @@ static void bytes_json(Text *t, const uint64_t v[PEAK_NREPORTED]) {
 /* Idle time and memory of all ranks together. */
 static void sums_json(Sched *s, Text *t, const Critical *c) {
   uint64_t idle[IDLE_NCAUSES] = {0}, bytes[PEAK_NREPORTED];
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     for (int i = 0; i < IDLE_NCAUSES; i++)
       idle[i] += c->idle[r][i];
   idle_json(s, t, idle);
   peak_sums(s, bytes);
-  if (s->sized)
+  if (s->model->sized)
     bytes_json(t, bytes);
 }
 
@@ -303,9 +306,9 @@ typedef struct Beside {
 static Beside find_beside(Sched *s, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
   Beside b = {0};
-  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
-       i++) {
-    const SideUse *u = &s->side_use[s->side_turn[i].use];
+  for (uint32_t i = s->sides->nuse ? s->sides->use0[r] : 0;
+       s->sides->nuse && i < s->sides->use0[r + 1]; i++) {
+    const SideUse *u = &s->sides->use[s->sides->turn[i].use];
     uint32_t **of = &b.side[pipe_op_info[u->kind].stream];
     if (!*of)
       *of = NEW_ARRAY(s->arena, uint32_t, k->ninstr);
@@ -319,20 +322,21 @@ static void beside_json(Sched *s, Text *t, uint32_t r, Beside *b, const PipeInst
   if (!b->side[on] || !b->side[on][at])
     return;
   uint32_t i = b->side[on][at] - 1;
-  const SideUse *u = &s->side_use[s->side_turn[i].use];
-  number(t, "order", i - s->side_use0[r], ',');
+  const SideUse *u = &s->sides->use[s->sides->turn[i].use];
+  number(t, "order", i - s->sides->use0[r], ',');
   if (u->user != NONE && u->kind != PIPE_SIDE)
-    number(t, "before", u->user - s->rank_op0[r], ',');
+    number(t, "before", u->user - s->orders->rank_op0[r], ',');
 }
 
 /* The limits of a rank: per count, a weight for each of its stages. */
 static void limits_json(Sched *s, Text *t, uint32_t r) {
-  uint32_t first, n = limits_of(s, r, &first), nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  uint32_t first, n = limits_of(s, r, &first),
+                  nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
   if (n == 0)
     return;
   key(t, "limits"), text_char(t, '[');
   for (uint32_t i = first; i < first + n; i++) {
-    const Limit *l = &s->limits[i];
+    const Limit *l = &s->claims->row[i];
     text_lit(t, i > first ? ",\n{" : "{");
     for (int k = 0; k < NCOUNTS; k++) {
       const int64_t *weight = &l->weight[(uint32_t)k * nchunk];
@@ -360,29 +364,29 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   const uint64_t *idle = c->idle[r], busy = c->busy[r];
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
-  const Peak *pk = &s->peak[r];
+  const Peak *pk = &s->lowered->peak[r];
   text_lit(t, "{");
   number(t, "rank", r, ',');
   number(t, "busy", busy, ',');
-  share(s, t, "utilisation", (double)busy, (double)s->makespan, ',');
-  number(t, "messages", s->sent[r], ',');
-  if (s->sized)
-    number(t, "volume", s->sent_bytes[r], ',');
+  share(s, t, "utilisation", (double)busy, (double)s->times->makespan, ',');
+  number(t, "messages", s->times->sent[r], ',');
+  if (s->model->sized)
+    number(t, "volume", s->times->sent_bytes[r], ',');
   if (k->group)
     number(t, "group_of_copies", k->group - 1, ',');
   number(t, "inflight", pk->inflight, ',');
   number(t, "held", pk->held, ',');
   number(t, "kept", pk->kept, ',');
   number(t, "host", pk->host, ',');
-  if (s->sized)
+  if (s->model->sized)
     number(t, "host_bytes", pk->bytes[PEAK_host], ',');
   number(t, "guests", pk->guests, ',');
   number(t, "warmup_depth", pk->warmup, ',');
-  number(t, "staleness", s->staleness[r], ',');
-  number(t, "discrepancy", s->discrepancy[r], ',');
+  number(t, "staleness", s->versions->staleness[r], ',');
+  number(t, "discrepancy", s->versions->discrepancy[r], ',');
   number(t, "versions", pk->versions, ',');
   idle_json(s, t, idle);
-  if (s->sized) {
+  if (s->model->sized) {
     bytes_json(t, pk->bytes);
     if (pk->op != NONE) {
       key(t, "peak_op");
@@ -474,10 +478,10 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
 static void states_json(Sched *s, Text *t, uint32_t stage) {
   bool first = true;
   key(t, "states"), text_char(t, '[');
-  for (uint32_t j = 0; j < s->nstate; j++)
-    if (s->stage[stage].states >> j & 1) {
+  for (uint32_t j = 0; j < s->versions->nstate; j++)
+    if (s->model->stage[stage].states >> j & 1) {
       text_lit(t, first ? "" : ",");
-      text_quoted(t, ESCAPE_JSON, s->state[j]);
+      text_quoted(t, ESCAPE_JSON, s->versions->state[j]);
       first = false;
     }
   text_lit(t, "],");
@@ -503,35 +507,36 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "forward", p->forward, ',');
   number(t, "channel_slots", p->slots, ',');
   number(t, "makespan", p->makespan, ',');
-  number(t, "span", s->own_span, ',');
+  number(t, "span", s->times->span, ',');
   number(t, "ideal", p->ideal, ',');
   number(t, "busy", p->busy, ',');
   share(s, t, "utilisation", (double)p->busy, (double)p->makespan * p->nrank, ',');
   count_sends(s);
-  number(t, "messages", s->sent[s->nrank], ',');
-  if (s->sized)
-    number(t, "volume", s->sent_bytes[s->nrank], ',');
+  number(t, "messages", s->times->sent[s->model->nrank], ',');
+  if (s->model->sized)
+    number(t, "volume", s->times->sent_bytes[s->model->nrank], ',');
   sums_json(s, t, c);
   fill_bound(s);
   key(t, "bound"), text_char(t, '{');
-  number(t, "makespan", s->bound.makespan, ',');
-  number(t, "span", s->bound.span, '}'), text_char(t, ',');
+  number(t, "makespan", s->times->bound.makespan, ',');
+  number(t, "span", s->times->bound.span, '}'), text_char(t, ',');
   key(t, "gap"), text_char(t, '{');
-  const Timing *least = &s->bound;
-  share(s, t, "makespan", (double)(s->makespan - least->makespan), (double)least->makespan, ',');
-  share(s, t, "span", (double)(s->own_span - least->span), (double)least->span, '}');
+  const Timing *least = &s->times->bound;
+  share(s, t, "makespan", (double)(s->times->makespan - least->makespan), (double)least->makespan,
+        ',');
+  share(s, t, "span", (double)(s->times->span - least->span), (double)least->span, '}');
   text_char(t, ',');
-  if (s->steady.per) {
+  if (s->times->steady.per) {
     key(t, "steady"), text_char(t, '{');
-    number(t, "time", s->steady.time, ',');
-    number(t, "microbatches", s->steady.per, '}'), text_char(t, ',');
+    number(t, "time", s->times->steady.time, ',');
+    number(t, "microbatches", s->times->steady.per, '}'), text_char(t, ',');
   }
   key(t, "send"), text_quoted(t, ESCAPE_JSON, send_text(s)), text_char(t, ',');
   key(t, "lowering"), text_quoted(t, ESCAPE_JSON, lowering_text(s)), text_char(t, ',');
   key(t, "channels"), text_quoted(t, ESCAPE_JSON, model_text(s));
   if (s->opt->model.buffer > 0) {
     text_char(t, ','), key(t, "least_buffer"), text_char(t, '{');
-    number(t, s->opt->model.in_bytes ? "bytes" : "messages", s->least_buffer, '}');
+    number(t, s->opt->model.in_bytes ? "bytes" : "messages", s->verdict->least_buffer, '}');
   }
   text_lit(t, ",\n");
   key(t, "files"), text_char(t, '[');
@@ -552,17 +557,18 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "model", st.model, ',');
     number(t, "mb0", st.mb0 / p->slices, ',');
     number(t, "mbs", st.nmb / p->slices, ',');
-    if (s->nversion) {
-      number(t, "versions", s->nversion[i], ',');
-      number(t, "delay", s->delay[i], ',');
-      if (s->nstate)
+    if (s->versions->nversion) {
+      number(t, "versions", s->versions->nversion[i], ',');
+      number(t, "delay", s->versions->delay[i], ',');
+      if (s->versions->nstate)
         states_json(s, t, i);
     }
     if (st.tied != NONE)
-      number(t, "tied_with", p->stage[s->tie_row[s->tie_row0[s->tie_of[i]]]].model, ',');
+      number(t, "tied_with",
+             p->stage[s->model->tie_row[s->model->tie_row0[s->model->tie_of[i]]]].model, ',');
     for (int k = 0; k < NKEYS; k++) {
-      bool there = (k < NTIMEKEYS || s->sized) && (k != KEY_EDGE || p->edge) &&
-                   (k != KEY_TIED || s->ntie) && (k != KEY_FB || st.time_fb);
+      bool there = (k < NTIMEKEYS || s->model->sized) && (k != KEY_EDGE || p->edge) &&
+                   (k != KEY_TIED || s->model->ntie) && (k != KEY_FB || st.time_fb);
       if (!there)
         continue;
       if (k > 0)
@@ -594,23 +600,27 @@ void emit_json(Sched *s, FILE *f) {
   }
   text_lit(t, "],\n");
   key(t, "transfers"), text_lit(t, "[\n");
-  for (uint32_t i = 0; i < s->nxfer; i++) {
+  for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
     text_room(t);
     text_lit(t, "{");
-    if (s->xfer[i].to == XFER_SIDE) {
-      const SideUse *u = &s->side_use[s->xfer[i].from];
+    if (s->ideal->xfer[i].to == XFER_SIDE) {
+      const SideUse *u = &s->sides->use[s->ideal->xfer[i].from];
       key(t, "side"), text_quoted(t, ESCAPE_JSON, side_text(s, u)), text_char(t, ',');
-      number(t, "on", s->stage[u->stage].rank, '}');
-      text_lit(t, i + 1 < s->nxfer ? ",\n" : "\n");
+      number(t, "on", s->model->stage[u->stage].rank, '}');
+      text_lit(t, i + 1 < s->ideal->nxfer ? ",\n" : "\n");
       continue;
     }
-    const Op *a = &s->op[s->xfer[i].from],
-             *b = xfer_is_sum(&s->xfer[i]) ? NULL : &s->op[s->xfer[i].to];
+    const Op *a = &s->orders->op[s->ideal->xfer[i].from],
+             *b = xfer_is_sum(&s->ideal->xfer[i]) ? NULL : &s->orders->op[s->ideal->xfer[i].to];
     if (!b) {
-      bool tie = s->xfer[i].to == XFER_TIE;
+      bool tie = s->ideal->xfer[i].to == XFER_TIE;
       number(t, tie ? "tie" : "reduce",
-             s->stage[tie ? s->tie_row[s->tie_row0[s->tie_of[a->stage]]] : a->stage].model, '}');
-      text_lit(t, i + 1 < s->nxfer ? ",\n" : "\n");
+             s->model
+                 ->stage[tie ? s->model->tie_row[s->model->tie_row0[s->model->tie_of[a->stage]]]
+                             : a->stage]
+                 .model,
+             '}');
+      text_lit(t, i + 1 < s->ideal->nxfer ? ",\n" : "\n");
       continue;
     }
     key(t, "send");
@@ -621,9 +631,9 @@ void emit_json(Sched *s, FILE *f) {
     if (op_outputs(s, a) > 1)
       text_char(t, '>'), text_u64(t, b->stage);
     text_lit(t, "\",");
-    number(t, "from", s->stage[a->stage].rank, ',');
-    number(t, "to", s->stage[b->stage].rank, '}');
-    text_lit(t, i + 1 < s->nxfer ? ",\n" : "\n");
+    number(t, "from", s->model->stage[a->stage].rank, ',');
+    number(t, "to", s->model->stage[b->stage].rank, '}');
+    text_lit(t, i + 1 < s->ideal->nxfer ? ",\n" : "\n");
   }
   text_lit(t, "]}\n");
   text_flush(t);

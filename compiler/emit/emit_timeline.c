@@ -3,6 +3,7 @@
  * Require prog. The times are those of the machine that check_deadlock proved, played once more. */
 #include "emit.h"
 #include "base.h"
+#include "lower.h"
 #include "prove.h"
 #include "report.h"
 #include "svg.h"
@@ -10,10 +11,10 @@
 #include "trace_json.h"
 
 const PipeInstr *over_limit(const Sched *s) {
-  if (!s->over || s->peak[s->over - 1].op == NONE)
+  if (!s->verdict->over || s->lowered->peak[s->verdict->over - 1].op == NONE)
     return NULL;
-  const PipeRank *k = &s->prog->rank[s->over - 1];
-  const Op *o = &s->op[s->peak[s->over - 1].op];
+  const PipeRank *k = &s->prog->rank[s->verdict->over - 1];
+  const Op *o = &s->orders->op[s->lowered->peak[s->verdict->over - 1].op];
   for (uint32_t i = 0; i < k->ninstr; i++)
     if (k->instr[i].op == o->kind && k->instr[i].stage == o->stage && k->instr[i].mb == o->mb)
       return &k->instr[i];
@@ -22,14 +23,15 @@ const PipeInstr *over_limit(const Sched *s) {
 
 void emit_svg(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
-  SvgTrack track = {"Predicted", start, end, s->timed, 1};
+  SvgTrack track = {"Predicted", start, end, s->model->timed, 1};
   const char *said = arena_printf(
       s->arena, "Against the bounds of any order with these places, costs and stashes: %s.",
       bound_text(s));
-  if (s->over)
-    said = arena_printf(s->arena, "%s Over the limit: rank %u needs %s at %s.", said, s->over - 1,
-                        bytes_text(s, s->peak[s->over - 1].bytes[PEAK_total]),
-                        memory_sum(s, s->over - 1));
+  if (s->verdict->over)
+    said = arena_printf(s->arena, "%s Over the limit: rank %u needs %s at %s.", said,
+                        s->verdict->over - 1,
+                        bytes_text(s, s->lowered->peak[s->verdict->over - 1].bytes[PEAK_total]),
+                        memory_sum(s, s->verdict->over - 1));
   SvgOptions o = {.memory = 1,
                   .limit_bytes = s->opt->memory_limit_bytes,
                   .arrows = s->opt->arrows,
@@ -44,8 +46,8 @@ void emit_svg(Sched *s, FILE *f) {
 
 void emit_trace(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
-  TraceGroup group = {s->timed ? "Predicted" : "Predicted (1 unit = 1 us)", start, end, 1,
-                      s->timed ? 1 : 1000};
+  TraceGroup group = {s->model->timed ? "Predicted" : "Predicted (1 unit = 1 us)", start, end, 1,
+                      s->model->timed ? 1 : 1000};
   if (trace_json(f, s->prog, &group, 1) != 0 && !ferror(f))
     s->arena->oom(0);
   free(*start);

@@ -30,7 +30,7 @@ bool affine_fail(AffineEnv *x, AffineFail fail, int64_t need) {
 
 void affine_bind(AffineEnv *x, uint32_t slot, Affine v) {
   x->value[slot] = v;
-  x->s->env[slot] = v.a;
+  x->s->eval.env[slot] = v.a;
 }
 
 static bool in_bounds(AffineEnv *x, Span at, Affine v) {

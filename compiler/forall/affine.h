@@ -37,7 +37,7 @@ Affine affine_sum(Affine u, Affine v, int64_t times); /* u + times * v */
 /* What stands in the way, the first of it; false. */
 bool affine_no(AffineEnv *x, Span at, const char *why);
 bool affine_fail(AffineEnv *x, AffineFail fail, int64_t need);
-/* Binds a name, for n = 0 in Sched.env, too. */
+/* Binds a name, for n = 0 in Eval.env, too. */
 void affine_bind(AffineEnv *x, uint32_t slot, Affine v);
 /* Is v >= 0 for all n and j? It is, or it never is, or this fails. */
 bool affine_at_least_0(AffineEnv *x, Span at, Affine v, bool *yes);

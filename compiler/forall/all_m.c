@@ -30,6 +30,7 @@
 #include "hints.h"
 #include "lists_of_m.h"
 #include "names.h"
+#include "orders.h"
 #include "plant.h"
 #include "quasi.h"
 
@@ -59,14 +60,14 @@ static bool bind(AllM *x, const Schedule *sc) {
 
 /* Parameters that are not given, by their defaults; then all else. */
 static bool bind_all(AllM *x, const Param *m) {
-  for (const Param *p = x->s->def->params; p; p = p->next)
+  for (const Param *p = x->s->parsed->def->params; p; p = p->next)
     if (p != m && p->init && !is_given(x->s->opt, p) && !quasi(x, p->init, &x->env[p->slot]))
       return false;
-  return bind(x, x->s->def);
+  return bind(x, x->s->parsed->def);
 }
 
 static void clear(AllM *x, const Param *m, bool variable) {
-  for (uint32_t i = 0; i < x->s->nslot; i++)
+  for (uint32_t i = 0; i < x->s->parsed->nslot; i++)
     x->env[i] = FIXED;
   x->env[m->slot] = variable ? (Quasi){1, 1, false, false, 0} : (Quasi){1, 0, true, true, 0};
 }
@@ -99,7 +100,7 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
       if (!quasi(x, a->value, &q) || (q.other && !quasi_no(x, a->value->at, "it depends on M")))
         return false;
       x->env[p->slot] = q;
-      if (q.fixed && !eval(x->s, a->value, &x->s->env[p->slot]))
+      if (q.fixed && !eval(x->s, a->value, &x->s->eval.env[p->slot]))
         return false;
     }
   }
@@ -143,7 +144,7 @@ static bool op_shape(AllM *x, const OpRef *o, Shape *h) {
 static bool bind_let(AllM *x, const Stmt *b) {
   Quasi *q = &x->env[b->slot];
   return quasi(x, b->value, q) &&
-         (!q->fixed || q->other || eval(x->s, b->value, &x->s->env[b->slot]));
+         (!q->fixed || q->other || eval(x->s, b->value, &x->s->eval.env[b->slot]));
 }
 
 static bool body_shape(AllM *x, const Stmt *b, Shape *h);
@@ -167,7 +168,7 @@ static bool inner_loop(AllM *x, const Stmt *b, Shape *h) {
     if (++turns > MOST_PERIOD)
       return quasi_no(x, b->at, "it has too many turns");
     if (b->name)
-      x->s->env[b->slot] = i, x->env[b->slot] = FIXED;
+      x->s->eval.env[b->slot] = i, x->env[b->slot] = FIXED;
     if (!body_shape(x, b->body, h))
       return false;
   }
@@ -343,19 +344,19 @@ typedef struct Graph {
 static uint32_t kind_of(const Op *o) { return o->kind == PIPE_F ? 0 : o->kind == PIPE_W ? 2 : 1; }
 
 static int64_t mb_of(const Sched *s, const Op *o) {
-  return (int64_t)o->mb - s->stage[o->stage].mb0;
+  return (int64_t)o->mb - s->model->stage[o->stage].mb0;
 }
 
 /* n ops of rank r in the middle of its order that repeat S microbatches later. NONE: there are none. */
 static uint32_t find_period(const Sched *s, uint32_t r, uint32_t n, int64_t S) {
-  uint32_t a = s->rank_op0[r], b = s->rank_op0[r + 1];
-  while (b > a && s->op[b - 1].kind == PIPE_U)
+  uint32_t a = s->orders->rank_op0[r], b = s->orders->rank_op0[r + 1];
+  while (b > a && s->orders->op[b - 1].kind == PIPE_U)
     b--;
   if (n == 0 || b - a < 4 * n)
     return NONE;
   uint32_t at = a + (b - a) / 2 - n;
   for (uint32_t i = at; i < at + n; i++) {
-    const Op *p = &s->op[i], *q = &s->op[i + n];
+    const Op *p = &s->orders->op[i], *q = &s->orders->op[i + n];
     if (p->kind != q->kind || p->stage != q->stage || (int64_t)q->mb - p->mb != S)
       return NONE;
   }
@@ -377,14 +378,14 @@ static void add_edge(Sched *s, Graph *g, uint32_t from_kind, uint32_t stage, uin
 }
 
 static int64_t op_time(const Sched *s, uint32_t op) {
-  return (int64_t)s->stage[s->op[op].stage].time[s->op[op].kind];
+  return (int64_t)s->model->stage[s->orders->op[op].stage].time[s->orders->op[op].kind];
 }
 
 /* How long the op after n waits for what n sends: with `send next` (comm.c). */
 static int64_t hold_of(const Sched *s, const Node *n) {
   bool forward = n->kind == 0;
   int64_t most = 0;
-  if (s->send != SEND_NEXT || n->kind == 2)
+  if (s->orders->send != SEND_NEXT || n->kind == 2)
     return 0;
   for (uint32_t k = 0; k < row_links(s, n->stage, forward); k++) {
     Link l = link_at(s, row_link(s, n->stage, forward, k));
@@ -397,7 +398,7 @@ static int64_t hold_of(const Sched *s, const Node *n) {
 
 /* Costs on an edge are those of its tail, and of the transfer. */
 static void add_edges(Sched *into, const Sched *s, Graph *g) {
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t v = g->rank0[r]; v < g->rank0[r + 1]; v++) {
       const Node n = g->node.at[v];
       uint32_t next = v + 1 < g->rank0[r + 1] ? v + 1 : g->rank0[r];
@@ -408,8 +409,9 @@ static void add_edges(Sched *into, const Sched *s, Graph *g) {
         Link l = link_at(s, row_link(s, n.stage, n.kind == 1, k));
         uint32_t from = n.kind == 0 ? l.from : l.to;
         uint32_t u = *row_of(g, n.kind, from, n.mb);
-        int64_t send = s->stage[from].rank == r ? 0
-                                                : (int64_t)edge_time(s, l.edge, from, n.kind == 0);
+        int64_t send = s->model->stage[from].rank == r
+                           ? 0
+                           : (int64_t)edge_time(s, l.edge, from, n.kind == 0);
         if (u && !PLANTED(ALL_DATA))
           add_edge(into, g, n.kind, from, v, op_time(s, g->node.at[u - 1].op) + send);
       }
@@ -431,7 +433,7 @@ static uint32_t positive_cycle(Sched *s, const Graph *g, bool order_only, __int1
     at[v] = 0, via[v] = NONE;
   for (uint32_t round = 0;; round++) {
     bool moved = false;
-    if (!work_take(s->opt->work, g->edge.n + (uint64_t)n, s->def->name_at))
+    if (!work_take(s->opt->work, g->edge.n + (uint64_t)n, s->parsed->def->name_at))
       return 0;
     for (uint32_t e = 0; e < g->edge.n; e++) {
       const Edge *k = &g->edge.at[e];
@@ -461,7 +463,8 @@ static uint32_t positive_cycle(Sched *s, const Graph *g, bool order_only, __int1
 
 static const char *node_text(Sched *s, const Sched *p, const Node *n, int64_t mb) {
   char text[OP_TEXT];
-  pipe_op_text(text, (PipeOp)p->op[n->op].kind, n->stage, (uint32_t)mb + p->stage[n->stage].mb0);
+  pipe_op_text(text, (PipeOp)p->orders->op[n->op].kind, n->stage,
+               (uint32_t)mb + p->model->stage[n->stage].mb0);
   return arena_printf(s->arena, "%s", text);
 }
 
@@ -477,7 +480,7 @@ static void report_cycle(Sched *s, const Sched *p, const Graph *g, const uint32_
   }
   int64_t back = least / g->S;
   const Node *first = &g->node.at[g->edge.at[cycle[0]].to];
-  diag_error(s->diag, DIAG_DEADLOCK, p->site[p->op[first->op].site],
+  diag_error(s->diag, DIAG_DEADLOCK, p->orders->site[p->orders->op[first->op].site],
              "deadlock for all large %s: a circle of waits comes back to %s; model: any",
              s->opt->for_all,
              turn == 0 ? "where it began" : "an op that comes after the one where it began");
@@ -486,8 +489,8 @@ static void report_cycle(Sched *s, const Sched *p, const Graph *g, const uint32_
     const Edge *e = &g->edge.at[cycle[i]];
     const Node *v = &g->node.at[e->to], *u = &g->node.at[e->from];
     int64_t at = v->mb + turn * g->S, on = u->mb + (turn -= e->d) * g->S;
-    diag_note(s->diag, p->site[p->op[v->op].site], "rank %u: %s %s %s", p->stage[v->stage].rank,
-              node_text(s, p, v, at),
+    diag_note(s->diag, p->orders->site[p->orders->op[v->op].site], "rank %u: %s %s %s",
+              p->model->stage[v->stage].rank, node_text(s, p, v, at),
               at == on && (u->stage != v->stage || u->kind < v->kind) ? "needs" : "comes after",
               node_text(s, p, u, on));
   }
@@ -505,21 +508,21 @@ static bool not_decided(Sched *s, Span at, const char *text) {
 static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank,
                    const uint32_t *first_of) {
   Graph g = {.S = S};
-  g.rank0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
-  g.row = NEW_ARRAY(s->arena, uint32_t, (size_t)3 * s->nstage * (size_t)S);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  g.rank0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
+  g.row = NEW_ARRAY(s->arena, uint32_t, (size_t)3 * s->model->nstage * (size_t)S);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     g.rank0[r] = g.node.n;
     for (uint32_t i = first_of[r]; i < first_of[r] + per_rank[r]; i++) {
-      const Op *o = &p->op[i];
+      const Op *o = &p->orders->op[i];
       Node n = {kind_of(o), o->stage, mb_of(p, o), i};
       uint32_t *row = row_of(&g, n.kind, n.stage, n.mb);
       if (*row)
-        return not_decided(s, p->site[o->site], "an op comes twice in one period");
+        return not_decided(s, p->orders->site[o->site], "an op comes twice in one period");
       *vec_push(s->arena, &g.node) = n;
       *row = g.node.n;
     }
   }
-  g.rank0[s->nrank] = g.node.n;
+  g.rank0[s->model->nrank] = g.node.n;
   if (g.node.n > MOST_NODES)
     return not_decided(s, NO_SPAN, "a period has too many ops");
   add_edges(s, p, &g);
@@ -543,7 +546,7 @@ static bool decide(Sched *s, const Sched *p, int64_t S, const uint32_t *per_rank
   s->all_m.proved = s->all_m.applied = true; /* its updates stand behind all gradients */
   s->all_m.time = num / (common ? common : 1),
   s->all_m.per = by * (uint64_t)S / (common ? common : 1);
-  s->all_m.per *= s->npipe; /* which have the same microbatches, but for some */
+  s->all_m.per *= s->model->npipe; /* which have the same microbatches, but for some */
   s->all_m.period = (uint64_t)S;
   verify_clock(p, S, g.node.n, (const uint32_t *)first_of, per_rank, at, num, by);
   return true;
@@ -598,7 +601,7 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
   s->all_m.proved = false;
   s->all_m.refuted = wrong != 0;
   not_decided(
-      s, s->def->name_at,
+      s, s->parsed->def->name_at,
       wrong ? refuted_text(s, name, wrong, why)
             : arena_printf(s->arena,
                            "it is right for some %s only, which are not the multiples of a number",
@@ -607,14 +610,14 @@ static void try_values(Sched *s, const char *name, int64_t from, int64_t T) {
 
 /* What stands in the way of any proof for all M; NULL: nothing. */
 static const char *obstacle(const Sched *s, Span *at) {
-  if (s->tuned)
-    return *at = s->tuned->at, "the order is tuned for them";
-  *at = s->lowering_at;
-  if (s->lowering > PIPE_CHANNELS)
+  if (s->tuning->clause)
+    return *at = s->tuning->clause->at, "the order is tuned for them";
+  *at = s->orders->lowering_at;
+  if (s->orders->lowering > PIPE_CHANNELS)
     return "its transfers are not in the order that pipec finds";
-  for (uint32_t i = 0; i < s->noffload;
+  for (uint32_t i = 0; i < s->orders->noffload;
        i++) { /* else it closes no cycle: offload.c, note [copies cannot stall] */
-    const Clause *c = s->offload[i];
+    const Clause *c = s->orders->offload[i];
     const Expr *const part[] = {c->place, c->lead};
     for (int k = 0; k < 2; k++)
       if (part[k] && c->mb_var && hint_mentions(part[k], c->mb_var))
@@ -622,8 +625,8 @@ static const char *obstacle(const Sched *s, Span *at) {
       else if (part[k] && expr_moves(s, s->opt->for_all, part[k]))
         return *at = part[k]->at, "it depends on M";
   }
-  if (s->nside_decl)
-    return *at = s->side_decl[0]->at, "it has side operations";
+  if (s->sides->ndecl)
+    return *at = s->sides->decl[0]->at, "it has side operations";
   return NULL;
 }
 
@@ -631,31 +634,31 @@ static const char *obstacle(const Sched *s, Span *at) {
 static bool prove_kernels(Sched *s, const Param *m) {
   AllM x = {.s = s, .value_T = 1};
   Quasi q;
-  if (s->slices > 1)
-    return not_decided(s, s->pipe[0].clause->at, "its microbatches go through in slices");
-  for (uint32_t i = 0; i < s->nwline; i++)
-    if (s->wline[i]->value) /* `versions`, or a read by number */
-      return not_decided(s, s->wline[i]->at,
+  if (s->model->slices > 1)
+    return not_decided(s, s->model->pipe[0].clause->at, "its microbatches go through in slices");
+  for (uint32_t i = 0; i < s->model->nwline; i++)
+    if (s->model->wline[i]->value) /* `versions`, or a read by number */
+      return not_decided(s, s->model->wline[i]->at,
                          "its ops say by number which versions of the weights they need");
-  for (uint32_t i = 0; i < s->nop; i++)
-    if (s->op[i].kind == PIPE_R)
-      return not_decided(s, s->site[s->op[i].site], "it recomputes");
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+  for (uint32_t i = 0; i < s->orders->nop; i++)
+    if (s->orders->op[i].kind == PIPE_R)
+      return not_decided(s, s->orders->site[s->orders->op[i].site], "it recomputes");
+  for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       if (c->kind == CL_RECOMPUTE && c->when &&
           ((c->mb_var && hint_mentions(c->when, c->mb_var)) || expr_moves(s, m->name, c->when)))
         return not_decided(s, c->at, "for some M it may recompute");
-  x.env = NEW_ARRAY(s->arena, Quasi, s->nslot);
+  x.env = NEW_ARRAY(s->arena, Quasi, s->parsed->nslot);
   clear(&x, m, false);
   bool ok = bind_all(&x, m);
-  for (uint32_t k = 0; k < s->npipe && ok; k++) {
-    const Clause *c = s->pipe[k].clause;
+  for (uint32_t k = 0; k < s->model->npipe && ok; k++) {
+    const Clause *c = s->model->pipe[k].clause;
     ok = clause_free_of_m(&x, m, c->value, "the number of stages depends on it") &&
          clause_free_of_m(&x, m, c->slices, "the number of slices depends on it") &&
          clause_free_of_m(&x, m, c->place, "a place depends on it") &&
          (!c->mb_var || quasi_no(&x, c->place->at, "a place depends on the microbatch"));
   }
-  for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc && ok; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c && ok; c = c->next) {
       for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e && ok; e = e->next)
         ok = clause_free_of_m(&x, m, e->value, "a cost depends on it");
@@ -672,25 +675,25 @@ static bool prove_kernels(Sched *s, const Param *m) {
                   clause_free_of_m(&x, m, c->value, "the number of ranks depends on it"));
     }
   int64_t S = 1;
-  Shape *shape = NEW_ARRAY(s->arena, Shape, s->nrank);
-  for (uint32_t r = 0; r < s->nrank && ok; r++) {
+  Shape *shape = NEW_ARRAY(s->arena, Shape, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank && ok; r++) {
     Shape *h = &shape[r];
     *h = (Shape){1, 0, 1, NULL};
-    s->env[s->order_clause[r]->slot] = r;
-    ok = order_shape(&x, s->order_clause[r]->body, h) &&
-         (h->kernel || quasi_no(&x, s->order_at[r], "it has no kernel"));
+    s->eval.env[s->orders->order_clause[r]->slot] = r;
+    ok = order_shape(&x, s->orders->order_clause[r]->body, h) &&
+         (h->kernel || quasi_no(&x, s->orders->order_at[r], "it has no kernel"));
     if (ok)
       S = S / quasi_gcd(S, h->S) * h->S;
     if (S > MOST_PERIOD)
-      ok = quasi_no(&x, s->order_at[r], "its period is too long");
+      ok = quasi_no(&x, s->orders->order_at[r], "its period is too long");
   }
   if (ok) { /* the counts, as functions of M */
     clear(&x, m, true);
     ok = bind_all(&x, m);
-    for (uint32_t k = 0; k < s->npipe && ok; k++) {
-      const Clause *c = s->pipe[k].clause;
+    for (uint32_t k = 0; k < s->model->npipe && ok; k++) {
+      const Clause *c = s->model->pipe[k].clause;
       if (c->index)
-        s->env[c->index_slot] = s->pipe[k].index;
+        s->eval.env[c->index_slot] = s->model->pipe[k].index;
       ok = quasi(&x, c->mbs, &q) &&
            (q.s >= 0 ||
             quasi_no(&x, c->mbs->at, "there are fewer microbatches the larger it is")) &&
@@ -699,13 +702,13 @@ static bool prove_kernels(Sched *s, const Param *m) {
       x.mbs = k == 0 ? q : x.mbs;
       x.value_T = ok ? x.value_T / quasi_gcd(x.value_T, q.T) * q.T : 1;
     }
-    for (uint32_t r = 0; r < s->nrank && ok; r++) {
-      s->env[s->order_clause[r]->slot] = r;
-      ok = range_ends(&x, s->order_clause[r]->body, &shape[r]);
+    for (uint32_t r = 0; r < s->model->nrank && ok; r++) {
+      s->eval.env[s->orders->order_clause[r]->slot] = r;
+      ok = range_ends(&x, s->orders->order_clause[r]->body, &shape[r]);
     }
     x.value_T = x.value_T / quasi_gcd(x.value_T, S) * S;
     if (ok && x.value_T > MOST_VALUES)
-      ok = quasi_no(&x, s->def->name_at, "too many values of it would have to be tried");
+      ok = quasi_no(&x, s->parsed->def->name_at, "too many values of it would have to be tried");
   }
   if (!ok) {
     not_decided(s, x.why.at, x.why.text ? x.why.text : "it has no value");
@@ -716,21 +719,21 @@ static bool prove_kernels(Sched *s, const Param *m) {
   Diag diag;
   Options opt;
   Sched p;
-  uint32_t *per = NEW_ARRAY(s->arena, uint32_t, s->nrank),
-           *first = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  uint32_t *per = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
+           *first = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   bool found = false;
   int64_t value = x.value_T;
   for (; !found; value *= 2) {
-    if ((uint64_t)s->nstage * (uint64_t)value * 3 > MOST_OPS)
-      return not_decided(s, s->def->name_at, "no rank order that repeats was found");
+    if ((uint64_t)s->model->nstage * (uint64_t)value * 3 > MOST_OPS)
+      return not_decided(s, s->parsed->def->name_at, "no rank order that repeats was found");
     found = orders_at(s, &p, &arena, &diag, &opt, m->name, value, true, false);
-    for (uint32_t r = 0; r < s->nrank && found; r++) {
-      uint32_t n = p.rank_op0[r + 1] - p.rank_op0[r], own = 0;
-      for (uint32_t i = p.rank_op0[r]; i < p.rank_op0[r + 1]; i++)
-        own += p.op[i].kind != PIPE_U;
-      uint64_t each = (uint64_t)own * (uint64_t)S / p.pipe[0].nmb;
+    for (uint32_t r = 0; r < s->model->nrank && found; r++) {
+      uint32_t n = p.orders->rank_op0[r + 1] - p.orders->rank_op0[r], own = 0;
+      for (uint32_t i = p.orders->rank_op0[r]; i < p.orders->rank_op0[r + 1]; i++)
+        own += p.orders->op[i].kind != PIPE_U;
+      uint64_t each = (uint64_t)own * (uint64_t)S / p.model->pipe[0].nmb;
       per[r] = (uint32_t)each;
-      found = n > 0 && (uint64_t)own * (uint64_t)S % p.pipe[0].nmb == 0 &&
+      found = n > 0 && (uint64_t)own * (uint64_t)S % p.model->pipe[0].nmb == 0 &&
               (first[r] = find_period(&p, r, per[r], S)) != NONE;
     }
     if (found)
@@ -746,12 +749,12 @@ static bool prove_kernels(Sched *s, const Param *m) {
 }
 
 static bool check(Sched *s) {
-  const Param *m = s->def ? s->def->params : NULL;
+  const Param *m = s->parsed->def ? s->parsed->def->params : NULL;
   while (m && strcmp(m->name, s->opt->for_all) != 0)
     m = m->next;
   if (!m) {
-    diag_error(s->diag, DIAG_PARAM, s->def ? s->def->name_at : NO_SPAN,
-               "schedule '%s' has no parameter '%s' (--for-all)", s->name, s->opt->for_all);
+    diag_error(s->diag, DIAG_PARAM, s->parsed->def ? s->parsed->def->name_at : NO_SPAN,
+               "schedule '%s' has no parameter '%s' (--for-all)", s->model->name, s->opt->for_all);
     return false;
   }
   Span at;

@@ -48,7 +48,7 @@ typedef struct Classes {
 } Classes;
 
 static bool compile_value(Classes *c, int64_t value, Tried *to) {
-  c->work += value * c->s->nstage;
+  c->work += value * c->s->model->nstage;
   return orders_at(c->s, &to->s, &to->arena, &to->diag, &to->opt, c->m->name, value, true, true);
 }
 
@@ -60,15 +60,15 @@ static bool play(Tried *p) {
     one.time[i] = 1;
   OrderRun run = {.stage = &one,
                   .uniform = true,
-                  .end = NEW_ARRAY(s->arena, uint64_t, s->nop + (size_t)1),
-                  .head = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
+                  .end = NEW_ARRAY(s->arena, uint64_t, s->orders->nop + (size_t)1),
+                  .head = NEW_ARRAY(s->arena, uint32_t, s->model->nrank)};
   p->tick = run.end;
   return order_run(s, &run);
 }
 
 static bool refuted(Classes *c, int64_t value, DiagName why) {
   c->refuted = true;
-  c->at = c->s->def->name_at;
+  c->at = c->s->parsed->def->name_at;
   c->why = refuted_text(c->s, c->m->name, value, why);
   return false;
 }
@@ -94,7 +94,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   ListsOfM l = {.pace = c->pace};
   c->s->opt->keep_play = true; /* at n = 0, 1 and 2 */
   bool right = compile_value(c, from, &p[0]);
-  bool ok = p[0].s.def && p[0].s.env, admits = true;
+  bool ok = p[0].s.eval.env, admits = true;
   *never = false, *fail = AFFINE_NO, c->why = "it has no value";
   ok = ok && bind_of_m(&x, c->m->slot, from, c->step) && admits_of_m(&x, &admits);
   *never = ok && !admits;
@@ -108,7 +108,7 @@ static bool try_from(Classes *c, int64_t from, AffineFail *fail, int64_t *need, 
   if (by_mb)
     ok = affine_no(&x, by_mb->value->at, "times differ by microbatch, and its rules go by them");
   int64_t far = PACE_TURNS;
-  while (far > 3 && (from + far * c->step) * c->s->nstage > MOST_WORK / 16)
+  while (far > 3 && (from + far * c->step) * c->s->model->nstage > MOST_WORK / 16)
     far--;
   const int64_t n[] = {0, 1, 2, far};
   for (int i = 1; i < 4 && ok; i++, made++) {
@@ -161,7 +161,7 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
       }
       if (c->refuted || *fail != AFFINE_BASE)
         return false;
-      c->vain += (residue + n * c->step) * c->s->nstage;
+      c->vain += (residue + n * c->step) * c->s->model->nstage;
       if (c->work > MOST_WORK || (c->rules && c->vain > MOST_WORK / 32)) {
         *fail = AFFINE_NO;
         c->why = arena_printf(
@@ -171,7 +171,7 @@ static bool try_step(Classes *c, AffineFail *fail, int64_t *need) {
                      : "what its ranks do still changes at %s = %" PRId64
                        ", and more would be too much to compile",
             c->m->name, residue + n * c->step);
-        c->at = c->s->def->name_at;
+        c->at = c->s->parsed->def->name_at;
         return false;
       }
       n += 1 + n / 4;
@@ -189,7 +189,7 @@ static bool try_below(Classes *c, int64_t *end) {
     Tried p;
     if (v >= from)
       continue;
-    if ((most -= v * c->s->nstage) < 0) {
+    if ((most -= v * c->s->model->nstage) < 0) {
       *end = v;
       return true;
     }
@@ -213,17 +213,17 @@ void prove_by_lists(Sched *s, const Param *m) {
     if (!ok && (c.refuted || fail != AFFINE_STEP))
       break;
     if (!ok && (c.step *= need) > MOST_STEP) {
-      c.why = "what repeats takes too many microbatches", c.at = s->def->name_at;
+      c.why = "what repeats takes too many microbatches", c.at = s->parsed->def->name_at;
       break;
     }
     if (!ok && i + 1 == MOST_STEPS)
       c.why = "no number of microbatches was found after which all its ranks repeat",
-      c.at = s->def->name_at;
+      c.at = s->parsed->def->name_at;
   }
   for (int64_t i = 0; i < c.step && ok; i++)
     end = c.from[i] > end ? c.from[i] : end;
   if (ok && end == 0)
-    ok = false, c.why = "it has no value", c.at = s->def->name_at;
+    ok = false, c.why = "it has no value", c.at = s->parsed->def->name_at;
   for (int64_t i = 0; i < c.step && ok; i++)
     end = c.ends[i] > end ? c.ends[i] : end;
   int64_t below = end;
@@ -255,14 +255,14 @@ static AffineFail refused_from(const Sched *s, const Param *m, int64_t from, int
   Sched own = quiet(s, &none);
   AffineEnv x = {.s = &own};
   bool admits = true, some = true;
-  own.env = arena_alloc(s->arena, (s->nslot + (size_t)1) * sizeof *own.env);
-  memcpy(own.env, s->env, s->nslot * sizeof *own.env);
+  own.eval.env = arena_alloc(s->arena, (s->parsed->nslot + (size_t)1) * sizeof *own.eval.env);
+  memcpy(own.eval.env, s->eval.env, s->parsed->nslot * sizeof *own.eval.env);
   bool ok = bind_of_m(&x, m->slot, from, -step) && admits_of_m(&x, &admits);
-  for (uint32_t k = 0; k < s->npipe && ok && admits && some; k++) {
-    const Clause *c = s->pipe[k].clause;
+  for (uint32_t k = 0; k < s->model->npipe && ok && admits && some; k++) {
+    const Clause *c = s->model->pipe[k].clause;
     Affine v;
     if (c->index)
-      affine_bind(&x, c->index_slot, affine(s->pipe[k].index));
+      affine_bind(&x, c->index_slot, affine(s->model->pipe[k].index));
     ok = affine_eval(&x, c->mbs, &v) &&
          affine_at_least_0(&x, c->mbs->at, affine_sum(v, affine(1), -1), &some);
   }

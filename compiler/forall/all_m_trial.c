@@ -27,7 +27,7 @@ void try_proved(Sched *s, const Param *m) {
     if (work_spent(&work) || why == DIAG_LOOP || why == DIAG_TOO_LARGE)
       break; /* as of larger ones: of these nothing is said */
     s->all_m.proved = false, s->all_m.refuted = true;
-    s->all_m.at = s->def->name_at;
+    s->all_m.at = s->parsed->def->name_at;
     s->all_m.text = refuted_text(s, m->name, v, why);
     break;
   }

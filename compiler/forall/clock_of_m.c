@@ -24,7 +24,7 @@
 #include "quasi.h"
 
 bool proof_no(Proof *p, const ListRow *o, const char *why) {
-  return affine_no(p->x, o ? o->at : p->s->def->name_at, why);
+  return affine_no(p->x, o ? o->at : p->s->parsed->def->name_at, why);
 }
 
 static ListSegment *segment_at(const Proof *p, const Run *r) {
@@ -33,11 +33,11 @@ static ListSegment *segment_at(const Proof *p, const Run *r) {
 static bool is_grad(const ListRow *o) { return o->kind == PIPE_B || o->kind == PIPE_W; }
 
 static Runs *family(const Proof *p, uint32_t pipe, uint32_t model, int kind) {
-  return &p->family[((size_t)pipe * p->s->nmodel + model) * NFAMILY + (uint32_t)kind];
+  return &p->family[((size_t)pipe * p->s->model->nmodel + model) * NFAMILY + (uint32_t)kind];
 }
 
 const Runs *proof_family(const Proof *p, uint32_t stage, int kind) {
-  return family(p, p->pipe[stage], p->s->stage[stage].model, kind);
+  return family(p, p->pipe[stage], p->s->model->stage[stage].model, kind);
 }
 
 static int family_of(uint32_t kind) {
@@ -118,14 +118,14 @@ static bool complete(Proof *p) {
   const Sched *s = p->s;
   Runs have = {0}, want = {0};
   int64_t pace = p->l->pace;
-  for (uint32_t k = 0; k < s->npipe; k++)
-    for (uint32_t m = 0; m < s->nmodel; m++) {
+  for (uint32_t k = 0; k < s->model->npipe; k++)
+    for (uint32_t m = 0; m < s->model->nmodel; m++) {
       Affine units = p->l->units[k];
       if (units.n % pace != 0)
         return affine_fail(p->x, AFFINE_STEP, pace / quasi_gcd(units.n, pace));
       for (int kind = OF_F; kind <= OF_B; kind += OF_B - OF_F) {
         const Runs *f = family(p, k, m, kind);
-        if (kind == OF_B && s->forward)
+        if (kind == OF_B && s->model->forward)
           continue;
         if (!joined(p, f, &have))
           return false;
@@ -179,7 +179,7 @@ static uint32_t action_first(const RankList *l, uint32_t row) {
   return row;
 }
 static uint32_t action_last(const Proof *p, const RankList *l, uint32_t row) {
-  return p->s->send == SEND_EAGER ? row : row + l->row.at[row].group;
+  return p->s->orders->send == SEND_EAGER ? row : row + l->row.at[row].group;
 }
 
 /* Row `to` comes after row `from`, where its clock is ahead by `least`, without starts and per_n. */
@@ -290,14 +290,14 @@ static bool needs_tensors(Proof *p, const Run *x) {
   const Sched *s = p->s;
   const ListRow *o = row_at(p, x);
   bool forward = o->kind == PIPE_F;
-  uint32_t m = s->stage[o->stage].model, pipe = p->pipe[o->stage];
+  uint32_t m = s->model->stage[o->stage].model, pipe = p->pipe[o->stage];
   if (!has_tensors(o->kind) || PLANTED(ALL_DATA))
     return true;
-  if (!s->graph) {
-    uint32_t other = forward ? s->stage[o->stage].prev : s->stage[o->stage].next;
+  if (!s->model->graph) {
+    uint32_t other = forward ? s->model->stage[o->stage].prev : s->model->stage[o->stage].next;
     return other == NONE || needs(p, x, proof_family(p, other, forward ? OF_F : OF_B), 0);
   }
-  const struct StageGraph *g = s->graph;
+  const struct StageGraph *g = s->model->graph;
   uint32_t first = forward ? g->in0[m] : g->out0[m], end = forward ? g->in0[m + 1] : g->out0[m + 1];
   for (uint32_t k = first; k < end; k++) {
     uint32_t other = forward ? g->edge[g->in_edge[k]].from : g->edge[k].to;
@@ -350,7 +350,8 @@ static bool needs_stash(Proof *p, const Run *x) {
 static bool needs_own(Proof *p, const Run *x) {
   const Sched *s = p->s;
   const ListRow *o = row_at(p, x);
-  int64_t slice = x->lo.a % s->slices, last = s->slices - 1 - slice; /* the pace is a multiple */
+  int64_t slice = x->lo.a % s->model->slices,
+          last = s->model->slices - 1 - slice; /* the pace is a multiple */
   const Runs *f = proof_family(p, o->stage, OF_F), *again = proof_family(p, o->stage, OF_R),
              *b = proof_family(p, o->stage, OF_B);
   bool ok = true;
@@ -364,7 +365,7 @@ static bool needs_own(Proof *p, const Run *x) {
   case PIPE_B:
   case PIPE_I:
     ok = needs(p, x, f, 0) && (last == 0 || needs(p, x, b, -1));
-    for (int64_t k = 0; k < s->slices && ok; k++)
+    for (int64_t k = 0; k < s->model->slices && ok; k++)
       ok = needs(p, x, again, slice - k);
     return ok;
   case PIPE_W: return needs(p, x, b, 0);
@@ -402,8 +403,8 @@ static bool count_updates(Proof *p, uint32_t r, Counts *c) {
   const RankList *l = &p->l->rank[r];
   Affine *updates = p->updates[r] = NEW_ARRAY(p->a, Affine, l->row.n + (size_t)1);
   Spot *gradient = p->gradient[r] = arena_alloc(p->a, l->row.n * sizeof *gradient + 1);
-  for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++)
-    c->gradient[s->rank_stage[k]].row = NONE;
+  for (uint32_t k = s->model->rank_stage0[r]; k < s->model->rank_stage0[r + 1]; k++)
+    c->gradient[s->model->rank_stage[k]].row = NONE;
   for (uint32_t i = 0; i < l->segment.n; i++) {
     const ListSegment *g = &l->segment.at[i];
     uint32_t end = g->row0 + g->nrow;
@@ -456,7 +457,7 @@ static bool labelled_of(Proof *p, const Run *x, const Runs *f, int64_t slice) {
 static bool labelled(Proof *p, const Run *x) {
   bool ok = true;
   for (int kind = OF_B; kind <= OF_W && ok; kind++)
-    for (int64_t slice = 0; slice < p->s->slices && ok; slice++)
+    for (int64_t slice = 0; slice < p->s->model->slices && ok; slice++)
       ok = labelled_of(p, x, proof_family(p, row_at(p, x)->stage, kind), slice);
   return ok;
 }
@@ -482,8 +483,8 @@ static bool needs_sums(Proof *p, uint32_t r, uint32_t segment, uint32_t row) {
   int64_t pace = own.j ? own.j : 1;
   Spot to = {r, segment, action_first(&p->l->rank[r], row)}; /* it starts when all of it can */
   Run x, y;
-  bool alone = s->stage[o->stage].replica == o->stage &&
-               !(s->tie_of && s->tie_of[o->stage] != NONE);
+  bool alone = s->model->stage[o->stage].replica == o->stage &&
+               !(s->model->tie_of && s->model->tie_of[o->stage] != NONE);
   if (alone)
     return true;
   if (!run_of(p, r, segment, row, own, pace, &x))
@@ -532,12 +533,12 @@ static int64_t ops_of(const RankList *l, const ListSegment *g) {
 /* Where each segment of a rank begins in the op table of a sample; NULL: it has not as many ops as the list says. */
 static int64_t *places(const Proof *p, const SampleOfM *of, uint32_t r) {
   const RankList *l = &p->l->rank[r];
-  int64_t *at = arena_alloc(p->a, l->segment.n * sizeof *at + 1), n = of->s->rank_op0[r];
+  int64_t *at = arena_alloc(p->a, l->segment.n * sizeof *at + 1), n = of->s->orders->rank_op0[r];
   for (uint32_t i = 0; i < l->segment.n; i++) {
     at[i] = n;
     n += ops_of(l, &l->segment.at[i]) * (l->segment.at[i].turns + l->segment.at[i].by_n * of->n);
   }
-  return n == (int64_t)of->s->rank_op0[r + 1] ? at : NULL;
+  return n == (int64_t)of->s->orders->rank_op0[r + 1] ? at : NULL;
 }
 
 /* What a turn takes, as num / by: over the fewest turns that take as long as those before them. It has n ops; tick: of the first one. */
@@ -655,17 +656,18 @@ static bool all_arcs(Proof *p) {
 /* The runs of all ops, and how many updates were before each. */
 static bool find_runs(Proof *p) {
   const Sched *s = p->s;
-  size_t nfamily = (size_t)s->npipe * s->nmodel * NFAMILY;
-  Counts counts = {NEW_ARRAY(p->a, int64_t, s->nstage), NEW_ARRAY(p->a, int64_t, s->nstage),
-                   NEW_ARRAY(p->a, Affine, s->nstage), NEW_ARRAY(p->a, Spot, s->nstage)};
-  p->pipe = NEW_ARRAY(p->a, uint32_t, s->nstage);
-  for (uint32_t st = 0; st < s->nstage; st++)
+  size_t nfamily = (size_t)s->model->npipe * s->model->nmodel * NFAMILY;
+  Counts counts = {
+      NEW_ARRAY(p->a, int64_t, s->model->nstage), NEW_ARRAY(p->a, int64_t, s->model->nstage),
+      NEW_ARRAY(p->a, Affine, s->model->nstage), NEW_ARRAY(p->a, Spot, s->model->nstage)};
+  p->pipe = NEW_ARRAY(p->a, uint32_t, s->model->nstage);
+  for (uint32_t st = 0; st < s->model->nstage; st++)
     p->pipe[st] = pipe_of(s, st);
   p->family = NEW_ARRAY(p->a, Runs, nfamily);
-  p->rounds = NEW_ARRAY(p->a, Runs, s->nstage);
-  p->updates = NEW_ARRAY(p->a, Affine *, s->nrank);
-  p->gradient = NEW_ARRAY(p->a, Spot *, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  p->rounds = NEW_ARRAY(p->a, Runs, s->model->nstage);
+  p->updates = NEW_ARRAY(p->a, Affine *, s->model->nrank);
+  p->gradient = NEW_ARRAY(p->a, Spot *, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     const RankList *k = &p->l->rank[r];
     if (!count_updates(p, r, &counts))
       return false;
@@ -678,8 +680,8 @@ static bool find_runs(Proof *p) {
           continue;
         if (!proof_run_of_units(p, r, i, j, &run))
           return false;
-        *vec_push(p->a,
-                  family(p, p->pipe[o->stage], s->stage[o->stage].model, family_of(o->kind))) = run;
+        *vec_push(p->a, family(p, p->pipe[o->stage], s->model->stage[o->stage].model,
+                               family_of(o->kind))) = run;
       }
   }
   for (size_t i = 0; i < nfamily; i++)
@@ -693,12 +695,12 @@ bool clock_of_m(const Sched *s, AffineEnv *x, ListsOfM *l, const SampleOfM *of) 
   Proof p = {.s = s, .x = x, .l = l, .a = &a};
   uint32_t nnode = 0, nsegment = 0;
   l->pace = l->pace ? l->pace : 1;
-  bool ok = l->pace % s->slices == 0 || affine_fail(x, AFFINE_STEP, 1);
+  bool ok = l->pace % s->model->slices == 0 || affine_fail(x, AFFINE_STEP, 1);
   if (!ok)
-    l->pace = l->pace / quasi_gcd(l->pace, s->slices) * s->slices;
-  p.node0 = NEW_ARRAY(&a, uint32_t, s->nrank);
-  p.segment0 = NEW_ARRAY(&a, uint32_t, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+    l->pace = l->pace / quasi_gcd(l->pace, s->model->slices) * s->model->slices;
+  p.node0 = NEW_ARRAY(&a, uint32_t, s->model->nrank);
+  p.segment0 = NEW_ARRAY(&a, uint32_t, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     p.node0[r] = nnode, nnode += l->rank[r].row.n;
     p.segment0[r] = nsegment, nsegment += l->rank[r].segment.n;
   }

@@ -229,7 +229,7 @@ static Reach sum(Bound *b, const Expr *e, bool late) {
     return refuse(b, e, NO_VALUE);
   l->known[slot] = true;
   for (double i = from.lo; i < to.lo && !b->no; i++) {
-    l->s->env[slot] = (int64_t)i;
+    l->s->eval.env[slot] = (int64_t)i;
     next = reach(b, hi->next->value, late);
     r = checked(b, e, late, of_two(b, e, PIPE_TERM_ADD, late, r, next));
   }

@@ -14,7 +14,7 @@ enum { MOST_TERMS = 1 << 12 };
 typedef struct Build {
   const Sched *s;
   const char *name;
-  uint32_t *place; /* [nslot] on the stack; OPEN: M itself; NONE: a number, that of s->env */
+  uint32_t *place; /* [nslot] on the stack; OPEN: M itself; NONE: a number, that of Eval.env */
   VEC(PipeLoopTerm) term;
   uint32_t held; /* values on the stack */
   bool ok;       /* there was room */
@@ -94,7 +94,7 @@ static void push(Build *b, const Expr *e) {
          at == OPEN   ? PIPE_LOOP_OPEN
          : at == NONE ? PIPE_LOOP_CONST
                       : PIPE_LOOP_PICK,
-         at == NONE   ? b->s->env[e->slot]
+         at == NONE   ? b->s->eval.env[e->slot]
          : at == OPEN ? 0
                       : at,
          1);
@@ -124,7 +124,7 @@ static void push(Build *b, const Expr *e) {
 /* The parameters of the schedule up to `end`, which has its own formula; NULL: all. */
 static void push_params(Build *b, const Param *end) {
   const Options *o = b->s->opt;
-  for (const Param *p = b->s->def->params; p != end; p = p->next) {
+  for (const Param *p = b->s->parsed->def->params; p != end; p = p->next) {
     const Define *d = NULL;
     for (uint32_t i = 0; i < o->ndefine; i++)
       d = strcmp(o->define[i].name, p->name) == 0 ? &o->define[i] : d;
@@ -158,9 +158,9 @@ static void push_base(Build *b, const Schedule *sc) {
 static Build build(const Sched *s, const char *name) {
   Build b = {.s = s,
              .name = name,
-             .place = NEW_ARRAY(s->arena, uint32_t, s->nslot + (size_t)1),
+             .place = NEW_ARRAY(s->arena, uint32_t, s->parsed->nslot + (size_t)1),
              .ok = true};
-  for (uint32_t i = 0; i < s->nslot; i++)
+  for (uint32_t i = 0; i < s->parsed->nslot; i++)
     b.place[i] = NONE;
   return b;
 }
@@ -172,7 +172,7 @@ static PipeLoopFormula built(const Build *b, Span at) {
 bool formulas_of_m(const Sched *s, const char *name, PipeLooped *l) {
   VEC(PipeLoopFormula) admit = {0}, value = {0};
   bool ok = true;
-  for (const Param *p = s->def->params; p && ok; p = p->next) {
+  for (const Param *p = s->parsed->def->params; p && ok; p = p->next) {
     Build b = build(s, name);
     bool moves = strcmp(p->name, name) != 0 && !is_given(s->opt, p) && expr_moves(s, name, p->init);
     if (moves) {
@@ -182,14 +182,14 @@ bool formulas_of_m(const Sched *s, const char *name, PipeLooped *l) {
     *vec_push(s->arena, &value) = built(&b, p->at);
     ok = b.ok;
   }
-  for (const Schedule *sc = s->def; sc && ok; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc && ok; sc = sc->base_def)
     for (int soft = 0; soft < 2; soft++)
       for (const Require *r = soft ? sc->expects : sc->requires; r && ok; r = r->next) {
         if (!expr_moves(s, name, r->cond))
           continue;
         Build b = build(s, name);
         push_params(&b, NULL);
-        for (const Schedule *of = s->def; of != sc; of = of->base_def)
+        for (const Schedule *of = s->parsed->def; of != sc; of = of->base_def)
           push_base(&b, of);
         push(&b, r->cond);
         if (soft) { /* a warning; but it has a value */

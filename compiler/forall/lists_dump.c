@@ -31,9 +31,10 @@ static void add_row(Lines *l, const Sched *s, const ListRow *o) {
   add(l, buf);
   if (o->whole)
     return;
-  snprintf(buf, sizeof buf, "%" PRId64, o->kind == PIPE_U ? o->unit.a / s->slices : o->unit.a);
+  snprintf(buf, sizeof buf, "%" PRId64,
+           o->kind == PIPE_U ? o->unit.a / s->model->slices : o->unit.a);
   add(l, buf);
-  int64_t by = o->kind == PIPE_U ? s->slices : 1;
+  int64_t by = o->kind == PIPE_U ? s->model->slices : 1;
   add_times(l, o->unit.n / by, "n");
   add_times(l, o->unit.j / by, "j");
 }

@@ -210,8 +210,8 @@ bool text_run_do(Text *t, const Stmt *b) {
 /* Microbatches of the pipes that an op may be of, if they have as many each. */
 static bool same_mbs(const Text *t, const OpRef *o, Affine *n) {
   bool any = false;
-  for (uint32_t k = 0; k < t->s->npipe; k++) {
-    const Clause *c = t->ex.in_use ? t->ex.in_use->pipe[k] : t->s->pipe[k].clause;
+  for (uint32_t k = 0; k < t->s->model->npipe; k++) {
+    const Clause *c = t->ex.in_use ? t->ex.in_use->pipe[k] : t->s->model->pipe[k].clause;
     if (!c || c->name != o->pipe)
       continue;
     if (any && !affine_same(*n, t->mbs[k]))
@@ -237,7 +237,7 @@ static bool item_range(Text *t, const Stmt *k, const OpRef *o, Affine *lo, Affin
   t->ex.use = o;
   if (!affine_constant(t->x, op->pipe_index) || !op_pipe(&t->ex, op, &p))
     return text_no(t, op->at, "it is of no pipe");
-  *lo = affine(0), *hi = t->mbs[p - t->s->pipe];
+  *lo = affine(0), *hi = t->mbs[p - t->s->model->pipe];
   return true;
 }
 

@@ -71,23 +71,23 @@ bool text_bind_clauses(AffineEnv *x, const Schedule *sc) {
 
 bool bind_of_m(AffineEnv *x, uint32_t slot, int64_t from, int64_t step) {
   Sched *s = x->s;
-  x->value = NEW_ARRAY(s->arena, Affine, s->nslot + (size_t)1);
-  for (uint32_t i = 0; i < s->nslot; i++)
-    x->value[i] = affine(s->env[i]);
-  for (const Param *p = s->def->params; p; p = p->next) {
-    Affine v = affine(s->env[p->slot]);
+  x->value = NEW_ARRAY(s->arena, Affine, s->parsed->nslot + (size_t)1);
+  for (uint32_t i = 0; i < s->parsed->nslot; i++)
+    x->value[i] = affine(s->eval.env[i]);
+  for (const Param *p = s->parsed->def->params; p; p = p->next) {
+    Affine v = affine(s->eval.env[p->slot]);
     if (p->slot == slot)
       v = (Affine){from, step, 0};
     else if (!is_given(s->opt, p) && p->init && !affine_eval(x, p->init, &v))
       return false;
     affine_bind(x, p->slot, v);
   }
-  return text_bind_clauses(x, s->def);
+  return text_bind_clauses(x, s->parsed->def);
 }
 
 bool admits_of_m(AffineEnv *x, bool *yes) {
   *yes = true;
-  for (const Schedule *sc = x->s->def; sc && *yes; sc = sc->base_def)
+  for (const Schedule *sc = x->s->parsed->def; sc && *yes; sc = sc->base_def)
     for (const Require *r = sc->requires; r && *yes; r = r->next)
       if (!affine_truth(x, r->cond, yes))
         return false;
@@ -98,8 +98,8 @@ bool admits_of_m(AffineEnv *x, bool *yes) {
 bool same_model_of_m(AffineEnv *x) {
   Sched *s = x->s;
   int64_t v;
-  for (uint32_t k = 0; k < s->npipe; k++) {
-    const Pipe *p = &s->pipe[k];
+  for (uint32_t k = 0; k < s->model->npipe; k++) {
+    const Pipe *p = &s->model->pipe[k];
     const Clause *c = p->clause;
     if (c->index)
       affine_bind(x, c->index_slot, affine(p->index));
@@ -111,7 +111,7 @@ bool same_model_of_m(AffineEnv *x) {
         return false;
     }
   }
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next) {
       if (c->kind == CL_RANKS && !affine_constant(x, c->value))
         return false;

@@ -19,10 +19,10 @@ bool text_no(Text *t, Span at, const char *why) { return affine_no(t->x, at, why
 
 State text_save(Sched *s, const State *of) {
   State to = {.wait = {0}, .old = of->old};
-  work_take(s->opt->work, s->nstage + (uint64_t)of->wait.n, s->def->name_at);
+  work_take(s->opt->work, s->model->nstage + (uint64_t)of->wait.n, s->parsed->def->name_at);
   for (int i = 0; i < 3 * MOST_LEVELS && of->next[i]; i++) {
-    to.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
-    memcpy(to.next[i], of->next[i], s->nstage * sizeof *to.next[i]);
+    to.next[i] = NEW_ARRAY(s->arena, Affine, s->model->nstage);
+    memcpy(to.next[i], of->next[i], s->model->nstage * sizeof *to.next[i]);
   }
   for (uint32_t i = 0; i < of->wait.n; i++)
     *vec_push(s->arena, &to.wait) = of->wait.at[i];
@@ -31,10 +31,11 @@ State text_save(Sched *s, const State *of) {
 
 /* Those values of a state that count, one after the other. NULL: there are no more. */
 Affine *text_part(const Text *t, State *st, uint32_t i) {
-  uint32_t first = t->s->rank_stage0[t->rank], held = t->s->rank_stage0[t->rank + 1] - first;
+  uint32_t first = t->s->model->rank_stage0[t->rank],
+           held = t->s->model->rank_stage0[t->rank + 1] - first;
   uint32_t levels = t->use ? t->use->level + 1 : 1, n = 3 * levels * held;
   if (i < n)
-    return &st->next[i / held][t->s->rank_stage[first + i % held]];
+    return &st->next[i / held][t->s->model->rank_stage[first + i % held]];
   return i - n < st->wait.n ? &st->wait.at[i - n].unit : NULL;
 }
 
@@ -75,7 +76,7 @@ static bool placed_here(Text *t, const Pipe *p, int64_t model, Affine mb, Span a
   const Clause *c = p->clause;
   int64_t rank;
   *here = true;
-  if (!t->s->row_of || !c->mb_var)
+  if (!t->s->model->row_of || !c->mb_var)
     return true;
   affine_bind(t->x, c->slot, affine(model));
   affine_bind(t->x, c->mb_slot, mb);
@@ -89,7 +90,7 @@ static bool placed_here(Text *t, const Pipe *p, int64_t model, Affine mb, Span a
 
 /* Does the microbatch exist? */
 static bool exists(Text *t, const Pipe *p, Affine mb, Span at, bool *yes) {
-  Affine n = t->mbs[p - t->s->pipe];
+  Affine n = t->mbs[p - t->s->model->pipe];
   if (!affine_at_least_0(t->x, at, mb, yes))
     return false;
   return !*yes ||
@@ -202,7 +203,7 @@ static void sort_waits(Text *t, const RankList *l, uint32_t row0, uint32_t segme
 /* What State.next outside of all is behind a row; highest: behind its highest turn, not the last. False: it is not counted. */
 static bool behind_row(const Text *t, const ListRow *o, const ListSegment *g, bool highest,
                        Affine *next) {
-  int64_t slices = t->s->slices, slice = o->unit.a % slices; /* the same in all turns */
+  int64_t slices = t->s->model->slices, slice = o->unit.a % slices; /* the same in all turns */
   bool back = o->kind == PIPE_B || o->kind == PIPE_I;
   if (o->whole || (!back && o->kind != PIPE_F && o->kind != PIPE_R))
     return false;
@@ -217,7 +218,7 @@ bool text_end_block(Text *t, const Stmt *b, const State *before, const RankList 
                     uint32_t segment0) {
   Sched *s = t->s;
   bool highest = b->kind == ST_RULES, more;
-  bool *seen = NEW_ARRAY(s->arena, bool, 3 * (size_t)s->nstage);
+  bool *seen = NEW_ARRAY(s->arena, bool, 3 * (size_t)s->model->nstage);
   memcpy(t->now.next, before->next,
          sizeof before->next); /* a copy of its own, which nobody else needs */
   for (uint32_t i = segment0, from = row0; i < l->segment.n || from < l->row.n; i++) {
@@ -228,8 +229,8 @@ bool text_end_block(Text *t, const Stmt *b, const State *before, const RankList 
       if (!behind_row(t, o, &g, highest, &next))
         continue;
       uint32_t kind = next_of(t, o->kind);
-      Affine own = affine_sum(next, t->use ? t->use->total : affine(0), -(int64_t)s->slices);
-      bool *any = &seen[kind % 3 * (size_t)s->nstage + o->stage];
+      Affine own = affine_sum(next, t->use ? t->use->total : affine(0), -(int64_t)s->model->slices);
+      bool *any = &seen[kind % 3 * (size_t)s->model->nstage + o->stage];
       if (highest && *any &&
           !affine_at_least_0(t->x, b->at, affine_sum(own, t->now.next[kind][o->stage], -1), &more))
         return false;
@@ -249,8 +250,8 @@ bool text_end_block(Text *t, const Stmt *b, const State *before, const RankList 
 
 static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t slice, Affine stamp) {
   Sched *s = t->s;
-  int64_t slices = s->slices;
-  const Pipe *p = &s->pipe[pipe_of(s, stage)];
+  int64_t slices = s->model->slices;
+  const Pipe *p = &s->model->pipe[pipe_of(s, stage)];
   bool here = true, there;
   if (slice < 0 || slice >= slices)
     return text_no(t, o->at, "an op is of no slice");
@@ -260,10 +261,10 @@ static bool emit(Text *t, const OpRef *o, uint32_t stage, Affine mb, int64_t sli
   bool counts = o->op != PIPE_W && !pipe_is_copy(o->op);
   if (counts)
     t->now.next[next_of(t, o->op)][stage] = affine_sum(unit, behind, 1);
-  if (t->use ? !text_use_mb(t, (uint32_t)(p - s->pipe), o->at, &mb, &there)
+  if (t->use ? !text_use_mb(t, (uint32_t)(p - s->model->pipe), o->at, &mb, &there)
              : !exists(t, p, mb, o->at, &there))
     return false;
-  if (there && !placed_here(t, p, s->stage[stage].model, mb, o->at, &here))
+  if (there && !placed_here(t, p, s->model->stage[stage].model, mb, o->at, &here))
     return false;
   if (!there || !here) {
     if (counts && (t->clock || t->rules) && t->level == level_of(t))
@@ -291,7 +292,7 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
                       bool *none) {
   Sched *s = t->s;
   Affine unit;
-  uint32_t held = s->rank_stage0[t->rank + 1] - s->rank_stage0[t->rank];
+  uint32_t held = s->model->rank_stage0[t->rank + 1] - s->model->rank_stage0[t->rank];
   bool any = o->op == PIPE_W && !o->chunk && !o->stage && held > 1, here = false;
   *none = false;
   if (o->op == PIPE_W && (t->block[t->rank] || t->left))
@@ -308,7 +309,7 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
     uint32_t i = 0, n = t->now.wait.n;
     for (; i < n; i++) {
       uint32_t at = t->now.wait.at[i].stage;
-      if (any ? !of || of == &s->pipe[pipe_of(s, at)] : at == *stage)
+      if (any ? !of || of == &s->model->pipe[pipe_of(s, at)] : at == *stage)
         break;
     }
     bool clip = t->ex.clip;
@@ -319,22 +320,23 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
       return clip || text_no(t, o->at, "no I waits for it");
     unit = t->now.wait.at[i].unit, *stage = t->now.wait.at[i].stage;
     if (t->use)
-      unit = affine_sum(unit, t->use->total, -(int64_t)s->slices);
-    return affine_divide(t->x, unit, s->slices, mb, slice);
+      unit = affine_sum(unit, t->use->total, -(int64_t)s->model->slices);
+    return affine_divide(t->x, unit, s->model->slices, mb, slice);
   }
-  const Pipe *p = &s->pipe[pipe_of(s, *stage)];
+  const Pipe *p = &s->model->pipe[pipe_of(s, *stage)];
   if (t->unsure & 1u << next_of(t, o->op) % 3)
     return text_no(t, o->at, "an op without index stands behind a block of which ops are left out");
   for (unit = t->now.next[next_of(t, o->op)][*stage]; !here; unit.a += !here) {
     bool there;
-    if (!affine_divide(t->x, unit, s->slices, mb, slice))
+    if (!affine_divide(t->x, unit, s->model->slices, mb, slice))
       return false;
     here = true;
-    if (s->row_of && (!exists(t, p, *mb, o->at, &there) ||
-                      (there && !placed_here(t, p, s->stage[*stage].model, *mb, o->at, &here))))
+    if (s->model->row_of &&
+        (!exists(t, p, *mb, o->at, &there) ||
+         (there && !placed_here(t, p, s->model->stage[*stage].model, *mb, o->at, &here))))
       return false;
   }
-  *slice = o->op == PIPE_B || o->op == PIPE_I ? s->slices - 1 - *slice : *slice;
+  *slice = o->op == PIPE_B || o->op == PIPE_I ? s->model->slices - 1 - *slice : *slice;
   return true;
 }
 
@@ -342,8 +344,8 @@ static bool take_next(Text *t, const OpRef *o, uint32_t *stage, Affine *mb, int6
 
 static bool update(Text *t, const OpRef *o, Affine stamp) {
   Sched *s = t->s;
-  uint32_t n = s->rank_stage0[t->rank + 1] - s->rank_stage0[t->rank], one;
-  const uint32_t *row = &s->rank_stage[s->rank_stage0[t->rank]];
+  uint32_t n = s->model->rank_stage0[t->rank + 1] - s->model->rank_stage0[t->rank], one;
+  const uint32_t *row = &s->model->rank_stage[s->model->rank_stage0[t->rank]];
   const Pipe *only = NULL;
   Affine mb = affine(0);
   bool there = true, here = true;
@@ -361,17 +363,17 @@ static bool update(Text *t, const OpRef *o, Affine stamp) {
     return text_no(t, o->at, "it is of no pipe");
   }
   for (uint32_t i = 0; i < n; i++) {
-    const Pipe *p = &s->pipe[pipe_of(s, row[i])];
+    const Pipe *p = &s->model->pipe[pipe_of(s, row[i])];
     if (only && p != only)
       continue;
     if (o->args && (!exists(t, p, mb, o->at, &there) ||
-                    (there && !placed_here(t, p, s->stage[row[i]].model, mb, o->at, &here))))
+                    (there && !placed_here(t, p, s->model->stage[row[i]].model, mb, o->at, &here))))
       return false;
     if ((!there || !here) && t->ex.clip)
       continue;
     if (!there || !here)
       return text_no(t, o->at, "an update is of a microbatch that is not here");
-    Affine unit = {mb.a * s->slices, mb.n * s->slices, mb.j * s->slices};
+    Affine unit = {mb.a * s->model->slices, mb.n * s->model->slices, mb.j * s->model->slices};
     if (!push(t, o, PIPE_U, row[i], unit, !o->args, stamp))
       return false;
   }
@@ -408,11 +410,11 @@ static bool run_ref(Text *t, const OpRef *o, Affine stamp) {
   if (o->op == PIPE_U)
     return update(t, o, stamp);
   if (pipe_is_copy(o->op)) {
-    const char *why = t->clock             ? "a clock copies stashes"
-                      : t->rules           ? "its rules copy stashes"
-                      : t->s->slices > 1   ? "it copies stashes of slices"
-                      : t->s->noffload > 0 ? "a clause and the order copy stashes"
-                                           : NULL;
+    const char *why = t->clock                     ? "a clock copies stashes"
+                      : t->rules                   ? "its rules copy stashes"
+                      : t->s->model->slices > 1    ? "it copies stashes of slices"
+                      : t->s->orders->noffload > 0 ? "a clause and the order copy stashes"
+                                                   : NULL;
     if (why)
       return text_no(t, o->at, why);
     t->copy = o;
@@ -447,17 +449,17 @@ bool text_recompute_before(Text *t, uint32_t first) {
       return text_no(t, of.at, "what is recomputed is said in two ways");
     if (of.kind != PIPE_B && of.kind != PIPE_I)
       continue;
-    if (!affine_divide(t->x, of.unit, s->slices, &mb, &slice))
+    if (!affine_divide(t->x, of.unit, s->model->slices, &mb, &slice))
       return false;
-    if (slice + 1 != s->slices)
+    if (slice + 1 != s->model->slices)
       continue;
     if (c->var)
-      affine_bind(t->x, c->slot, affine(s->stage[of.stage].model));
+      affine_bind(t->x, c->slot, affine(s->model->stage[of.stage].model));
     if (c->mb_var)
       affine_bind(t->x, c->mb_slot, mb);
     if (c->when && !affine_truth(t->x, c->when, &yes))
       return false;
-    for (int64_t k = 0; yes && k < s->slices; k++) {
+    for (int64_t k = 0; yes && k < s->model->slices; k++) {
       ListRow again = {.kind = PIPE_R, .stage = of.stage, .at = c->at};
       again.unit = affine_sum(of.unit, affine(k - slice), 1);
       vec_push(s->arena, &l->row);
@@ -562,34 +564,34 @@ static bool bare_w(const Stmt *b) {
 bool lists_of_m(Sched *s, AffineEnv *x, ListsOfM *l) {
   if (!same_model_of_m(x))
     return false;
-  l->nrank = s->nrank;
-  l->rank = NEW_ARRAY(s->arena, RankList, s->nrank);
-  l->units = NEW_ARRAY(s->arena, Affine, s->npipe);
-  Affine *mbs = NEW_ARRAY(s->arena, Affine, s->npipe);
-  for (uint32_t k = 0; k < s->npipe; k++) {
-    const Clause *c = s->pipe[k].clause;
+  l->nrank = s->model->nrank;
+  l->rank = NEW_ARRAY(s->arena, RankList, s->model->nrank);
+  l->units = NEW_ARRAY(s->arena, Affine, s->model->npipe);
+  Affine *mbs = NEW_ARRAY(s->arena, Affine, s->model->npipe);
+  for (uint32_t k = 0; k < s->model->npipe; k++) {
+    const Clause *c = s->model->pipe[k].clause;
     if (c->index)
-      affine_bind(x, c->index_slot, affine(s->pipe[k].index));
+      affine_bind(x, c->index_slot, affine(s->model->pipe[k].index));
     if (!affine_eval(x, c->mbs, &mbs[k]))
       return false;
-    l->units[k] = affine_sum(affine(0), mbs[k], s->slices);
+    l->units[k] = affine_sum(affine(0), mbs[k], s->model->slices);
   }
   Text t = {.x = x, .s = s, .l = l, .mbs = mbs, .all_mbs = mbs, .ex = {.s = s}};
-  for (const Schedule *sc = s->def; sc && !t.again; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc && !t.again; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       if (c->kind == CL_RECOMPUTE)
         t.again = c;
   for (int i = 0; i < 3; i++)
-    t.now.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
+    t.now.next[i] = NEW_ARRAY(s->arena, Affine, s->model->nstage);
   bool rules = false;
-  t.block = NEW_ARRAY(s->arena, RulesText *, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  t.block = NEW_ARRAY(s->arena, RulesText *, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     t.out = &l->rank[r];
     t.rank = t.ex.rank = r;
     t.straight = 0, t.ex.clip = t.left = false, t.unsure = 0, t.now.wait.n = 0;
-    t.waits = bare_w(s->order_clause[r]->body);
-    affine_bind(x, s->order_clause[r]->slot, affine(r));
-    if (!text_run_list(&t, s->order_clause[r]->body))
+    t.waits = bare_w(s->orders->order_clause[r]->body);
+    affine_bind(x, s->orders->order_clause[r]->slot, affine(r));
+    if (!text_run_list(&t, s->orders->order_clause[r]->body))
       return false;
     text_end_straight(&t);
     rules |= t.block[r] != NULL;

@@ -11,7 +11,7 @@ typedef struct ListRow {
   uint8_t kind;    /* PipeOp; OFF and LOAD stand where they are in the order, too */
   bool whole;      /* U without a microbatch: unit says nothing */
   uint16_t group;  /* of Op */
-  uint32_t stage;  /* row of Sched.stage */
+  uint32_t stage;  /* row of Model.stage */
   Affine unit;     /* of its pipe, from 0 */
   Span at;
   /* the clock (clock_of_m.c): start + the pace of its segment */

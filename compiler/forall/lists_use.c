@@ -62,7 +62,7 @@ bool text_use_mb(Text *t, uint32_t pipe, Span at, Affine *mb, bool *there) {
 }
 
 void text_use_next(Text *t, uint32_t kind, uint32_t stage, Affine next) {
-  int64_t slices = t->s->slices;
+  int64_t slices = t->s->model->slices;
   for (const TextUse *u = t->use; u; u = u->outer, kind -= 3) {
     Affine outside = u->outer ? u->outer->total : affine(0);
     t->now.next[kind - 3][stage] = affine_sum(next, outside, -slices);
@@ -121,7 +121,7 @@ static bool admitted(Text *t, const Stmt *b) {
 static bool is_near(const Text *t, Affine v) {
   enum { MOST = 1 << 20 };
   int64_t by = 0, last = v.n + v.j * t->x->by_n;
-  for (uint32_t k = 0; k < t->s->npipe; k++)
+  for (uint32_t k = 0; k < t->s->model->npipe; k++)
     by = t->all_mbs[k].n > by ? t->all_mbs[k].n : by;
   return v.a <= MOST && v.a >= -MOST && v.n <= by && v.n >= -by && last <= by && last >= -by;
 }
@@ -132,7 +132,7 @@ static bool use_pipe(Text *t, TextUse *u, const Clause *c, int64_t index, uint32
   bool some;
   if (c->index)
     affine_bind(x, c->index_slot, affine(index));
-  if (k >= t->s->npipe || c->mb_var || t->s->row_of)
+  if (k >= t->s->model->npipe || c->mb_var || t->s->model->row_of)
     return text_no(t, c->at, "what it uses has places by microbatch");
   if (!number(t, c->value) || !number(t, c->slices) ||
       !affine_eval(x, c->mbs, (Affine *)&u->mbs[k]) ||
@@ -140,7 +140,7 @@ static bool use_pipe(Text *t, TextUse *u, const Clause *c, int64_t index, uint32
     return false;
   if (!some || !is_near(t, u->mbs[k]))
     return text_no(t, c->mbs->at, some ? "it has too many microbatches" : "it has no microbatch");
-  for (uint32_t st = 0; st < t->s->pipe[k].nstage; st++) {
+  for (uint32_t st = 0; st < t->s->model->pipe[k].nstage; st++) {
     affine_bind(x, c->slot, affine(st));
     if (!number(t, c->place))
       return false;
@@ -177,7 +177,7 @@ static bool find_order(Text *t, const Stmt *b, const Clause **order) {
   *order = NULL;
   for (const Schedule *sc = b->used; sc && !*order; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next) {
-      int64_t lo = 0, hi = t->s->nrank, step = 1;
+      int64_t lo = 0, hi = t->s->model->nrank, step = 1;
       if (c->kind != CL_ORDER)
         continue;
       if (c->range.lo &&
@@ -194,10 +194,10 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
   Sched *s = t->s;
   uint32_t k = 0;
   const Clause *order;
-  u->mbs = NEW_ARRAY(s->arena, Affine, s->npipe);
-  u->ex.pipe = NEW_ARRAY(s->arena, const Clause *, s->npipe);
-  u->ex.index = NEW_ARRAY(s->arena, int64_t, s->npipe);
-  u->ex.nmb = NEW_ARRAY(s->arena, uint32_t, s->npipe);
+  u->mbs = NEW_ARRAY(s->arena, Affine, s->model->npipe);
+  u->ex.pipe = NEW_ARRAY(s->arena, const Clause *, s->model->npipe);
+  u->ex.index = NEW_ARRAY(s->arena, int64_t, s->model->npipe);
+  u->ex.nmb = NEW_ARRAY(s->arena, uint32_t, s->model->npipe);
   if (!bind(t, b) || !admitted(t, b) || !use_pipes(t, u, b->used, &k) || !find_order(t, b, &order))
     return false;
   const TextUse *use = t->use;
@@ -206,7 +206,7 @@ static bool run(Text *t, const Stmt *b, TextUse *u) {
   bool clip = t->ex.clip;
   State outside = text_save(s, &t->now);
   for (uint32_t i = 3 * u->level; i < 3 * u->level + 3; i++)
-    t->now.next[i] = NEW_ARRAY(s->arena, Affine, s->nstage);
+    t->now.next[i] = NEW_ARRAY(s->arena, Affine, s->model->nstage);
   t->now.wait.n = t->now.old = 0;
   t->use = u, t->ex.in_use = &u->ex, t->mbs = u->mbs, t->ex.clip = false;
   affine_bind(t->x, order->slot, affine(t->rank));
@@ -229,7 +229,7 @@ bool text_run_use(Text *t, const Stmt *b) {
   u.level = t->use ? t->use->level + 1 : 1;
   if (u.level == MOST_LEVELS)
     return text_no(t, b->at, "it uses schedules in schedules that are too many");
-  if (!work_take(s->opt->work, 20 + s->nslot / 4 + s->nstage, b->at))
+  if (!work_take(s->opt->work, 20 + s->parsed->nslot / 4 + s->model->nstage, b->at))
     return text_no(t, b->at, "it takes too many steps");
   u.step = b->range.lo != NULL;
   if ((b->value && !affine_eval(x, b->value, &u.shift)) ||
@@ -242,15 +242,15 @@ bool text_run_use(Text *t, const Stmt *b) {
       !text_no(t, b->value->at, "it begins too far behind its microbatches"))
     return false;
   u.ex = (Use){.at = b, .outer = t->ex.in_use, .clip = t->ex.clip};
-  Affine *value = arena_alloc(s->arena, s->nslot * sizeof *value + 1);
-  int64_t *env = arena_alloc(s->arena, s->nslot * sizeof *env + 1);
-  memcpy(value, x->value, s->nslot * sizeof *value);
-  memcpy(env, s->env, s->nslot * sizeof *env);
+  Affine *value = arena_alloc(s->arena, s->parsed->nslot * sizeof *value + 1);
+  int64_t *env = arena_alloc(s->arena, s->parsed->nslot * sizeof *env + 1);
+  memcpy(value, x->value, s->parsed->nslot * sizeof *value);
+  memcpy(env, s->eval.env, s->parsed->nslot * sizeof *env);
   uint8_t unsure = t->unsure;
   t->unsure = 0; /* of its own ops without index */
   bool ok = run(t, b, &u);
   t->unsure = unsure;
-  memcpy(x->value, value, s->nslot * sizeof *value);
-  memcpy(s->env, env, s->nslot * sizeof *env);
+  memcpy(x->value, value, s->parsed->nslot * sizeof *value);
+  memcpy(s->eval.env, env, s->parsed->nslot * sizeof *env);
   return ok;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * note [looped]: the program for M microbatches is found again in a table that does not grow with M. Requires
  * check_all_m; ensures looped, unless nothing is found that repeats.
+ * More than 800 lines: every part works on the classes and samples of one search.
  *
  * The values of M are taken in classes modulo T, a multiple of what all ranks repeat after. For each class the
  * programs of three large values that follow each other are rolled (roll.c): one table of warmup, kernel and
@@ -26,6 +27,7 @@
 #include "hints.h"
 #include "lists_of_m.h"
 #include "looped.h"
+#include "lower.h"
 #include "orders.h"
 #include "quasi.h"
 #include "roll.h"
@@ -74,7 +76,7 @@ static bool admits(const Loops *x, int64_t n) {
 static bool sample(Loops *x, int64_t n, Sample *out) {
   bool ok = compile_at(x->s, &out->s, &out->arena, &out->diag, &out->opt, x->name, value_of(x, n),
                        !admits(x, n));
-  for (uint32_t r = 0; ok && r < out->s.nrank; r++)
+  for (uint32_t r = 0; ok && r < out->s.model->nrank; r++)
     x->work += out->s.prog->rank[r].ninstr;
   return ok;
 }
@@ -306,7 +308,7 @@ static bool turns_keep_time(const Segments *g, int64_t n, const uint64_t *const 
  * rank whose loop begins so much earlier? */
 static bool long_enough(const Sched *s, Segments (*g)[4], int64_t n) {
   uint64_t slots = 0, head = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     for (uint32_t k = 0; k < s->prog->rank[r].npool; k++) {
       const PipePool *p = &s->prog->rank[r].pool[k];
       if ((p->cls == PIPE_OUT || p->cls == PIPE_IN) && p->count > slots)
@@ -320,7 +322,7 @@ static bool long_enough(const Sched *s, Segments (*g)[4], int64_t n) {
       rows = k->by_n ? 0 : rows + k->nrow;
     }
   }
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t i = 0; i < g[r][0].segment.n; i++) {
       const PipeSegment *k = &g[r][0].segment.at[i];
       if (k->by_n && (uint64_t)(k->turns + (int64_t)k->by_n * n) / 2 <= slots + head + 1)
@@ -333,22 +335,23 @@ static bool long_enough(const Sched *s, Segments (*g)[4], int64_t n) {
  * instruction, or is it; of a copy, when that starts. */
 static uint64_t **idle_times(Sched *s) {
   const PipeProgram *prog = s->prog;
-  OrderRun run = {.stage = s->stage,
-                  .end = arena_alloc(s->arena, s->nop * sizeof *run.end + 1),
-                  .head = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
-  uint64_t **time = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
+  const Orders *o = s->orders;
+  OrderRun run = {.stage = s->model->stage,
+                  .end = arena_alloc(s->arena, o->nop * sizeof *run.end + 1),
+                  .head = NEW_ARRAY(s->arena, uint32_t, s->model->nrank)};
+  uint64_t **time = NEW_ARRAY(s->arena, uint64_t *, s->model->nrank);
   if (!order_run(s, &run))
     return NULL;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t op = s->rank_op0[r], copy = s->ncopy ? s->rank_copy0[r] : 0;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t op = o->rank_op0[r], copy = o->ncopy ? o->rank_copy0[r] : 0;
     uint64_t at = 0;
     time[r] = arena_alloc(s->arena, prog->rank[r].ninstr * sizeof **time + 1);
     for (uint32_t i = 0; i < prog->rank[r].ninstr; i++) {
       uint8_t kind = prog->rank[r].instr[i].op;
       bool copies = kind == PIPE_OFF || kind == PIPE_LOAD;
-      if (pipe_op_info[kind].stream == PIPE_COMPUTE && op < s->rank_op0[r + 1])
+      if (pipe_op_info[kind].stream == PIPE_COMPUTE && op < o->rank_op0[r + 1])
         at = run.end[op++];
-      time[r][i] = copies && s->ncopy && copy < s->rank_copy0[r + 1] ? s->copy[copy++].plan : at;
+      time[r][i] = copies && o->ncopy && copy < o->rank_copy0[r + 1] ? o->copy[copy++].plan : at;
     }
   }
   return time;
@@ -359,7 +362,7 @@ static bool pace_kept(Loops *x, Segments (*g)[4], int64_t n, uint64_t **const ti
   Pace pace = {.known = 0};
   bool ok = true;
   uint32_t loops = 0;
-  for (uint32_t r = 0; r < x->s->nrank && ok; r++)
+  for (uint32_t r = 0; r < x->s->model->nrank && ok; r++)
     for (int j = 0; j < 2 && ok; j++) {
       const uint64_t *const two[] = {time[j][r], time[j + 1][r]};
       ok = turns_keep_time(&g[r][0], n + j, two, &pace);
@@ -372,7 +375,8 @@ static bool pace_kept(Loops *x, Segments (*g)[4], int64_t n, uint64_t **const ti
 
 static bool times_repeat(Loops *x, Segments (*g)[4], int64_t n, Sample p[3]) {
   uint64_t **start[3], **idle[3], **end;
-  bool ok = long_enough(&p[0].s, g, n), grows = p[1].s.channel_slots > p[0].s.channel_slots;
+  bool ok = long_enough(&p[0].s, g, n),
+       grows = p[1].s.lowered->channel_slots > p[0].s.lowered->channel_slots;
   if (!ok)
     return no(x, grows ? "its channels need more slots the more microbatches there are"
                        : "its loops are too short for what its ranks wait for");
@@ -390,8 +394,10 @@ static bool times_repeat(Loops *x, Segments (*g)[4], int64_t n, Sample p[3]) {
 
 /* Each pipe has so many more microbatches as what clauses say of them repeats after. */
 static bool clauses_repeat(Loops *x, const Sample p[3]) {
-  for (uint32_t k = 0; x->proved && k < x->s->npipe; k++)
-    if ((p[1].s.pipe[k].nmb - p[0].s.pipe[k].nmb) % (uint64_t)(x->every * x->s->slices) != 0)
+  for (uint32_t k = 0; x->proved && k < x->s->model->npipe; k++)
+    if ((p[1].s.model->pipe[k].nmb - p[0].s.model->pipe[k].nmb) %
+            (uint64_t)(x->every * x->s->model->slices) !=
+        0)
       return no(x, "what its clauses say repeats after more microbatches");
   return true;
 }
@@ -427,15 +433,15 @@ typedef struct Class { /* one that is being made */
 static bool make_class(Loops *x, int64_t n, PipeProgram *const p[3], const PipeProgram *like,
                        PipeLooped *l, Class *k) {
   Sched *s = x->s;
-  k->rank = NEW_ARRAY(s->arena, PipeRank, s->nrank);
-  k->loop = NEW_ARRAY(s->arena, PipeLoopRank, s->nrank);
-  k->g = arena_zalloc(s->arena, s->nrank, sizeof *k->g);
+  k->rank = NEW_ARRAY(s->arena, PipeRank, s->model->nrank);
+  k->loop = NEW_ARRAY(s->arena, PipeLoopRank, s->model->nrank);
+  k->g = arena_zalloc(s->arena, s->model->nrank, sizeof *k->g);
   k->param = NEW_ARRAY(s->arena, PipeLinear, strlen(p[0]->params) + 1);
   k->p = NEW(s->arena, PipeProgram);
   *k->p = *like;
   k->p->row = NULL; /* pipe_unroll fills it */
   k->cycles = (Cycles){0};
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     if (!roll_rank(x, &k->cycles, r, n, p, &k->rank[r], &k->loop[r], k->g[r]))
       return false;
   Rows stage[3];
@@ -466,7 +472,7 @@ static void finish_class(Loops *x, Class *k, int64_t by) {
     of_class[i]->at += of_class[i]->by * by;
   for (uint32_t i = 0; k->p->params[0] && i < strlen(k->p->params); i++)
     k->param[i].at += k->param[i].by * by;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     PipeLoopRank *l = &k->loop[r];
     PipeLinear *const of_rank[] = {&l->nslot, &l->inflight, &l->nevent, &l->bytes, &l->host};
     for (size_t i = 0; i < sizeof of_rank / sizeof *of_rank; i++)
@@ -565,7 +571,8 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
     ok = sample(x, n + made, &p[made]);
     if (!ok && work_spent(x->s->opt->work))
       continue; /* it says nothing */
-    if (ok && (p[made].s.nrank != x->s->nrank || p[made].s.nstage != x->s->nstage)) {
+    if (ok && (p[made].s.model->nrank != x->s->model->nrank ||
+               p[made].s.model->nstage != x->s->model->nstage)) {
       ok = no(x, "the number of its ranks, or stages, depends on it");
       continue;
     }
@@ -710,7 +717,7 @@ static void add_shorts(Loops *x, Looped *l) {
     if (has_value(&l->table, v) || pipe_loop_refused(&l->table, v))
       continue;
     bool ok = compile_at(x->s, &p.s, &p.arena, &p.diag, &p.opt, x->name, v, false), left = false;
-    for (uint32_t r = 0; ok && r < p.s.nrank; r++)
+    for (uint32_t r = 0; ok && r < p.s.model->nrank; r++)
       rows += p.s.prog->rank[r].ninstr;
     if (ok)
       left = !add_short(x, l, v, p.s.prog);
@@ -741,7 +748,7 @@ static void add_shorts(Loops *x, Looped *l) {
 static int64_t period(const Loops *x, uint32_t i) {
   const Sched *s = x->s;
   static const int64_t times[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-  int64_t few[] = {1, 2, 4, s->nrank, 2 * (int64_t)s->nrank, 3, 6};
+  int64_t few[] = {1, 2, 4, s->model->nrank, 2 * (int64_t)s->model->nrank, 3, 6};
   int64_t a = (int64_t)s->all_m.period, b = (int64_t)s->all_m.multiple;
   if (!s->all_m.proved)
     return i < sizeof few / sizeof *few ? few[i] : 0;
@@ -793,8 +800,8 @@ bool make_looped(Sched *s) {
     x.why = arena_printf(
         s->arena, "%s%s", s->all_m.text,
         s->all_m.at.file == NO_FILE ? "" : arena_printf(s->arena, " (line %u)", at.line));
-  diag_error(s->diag, DIAG_LOOPED, s->def->name_at, "there is no program for every %s: %s", x.name,
-             x.why);
+  diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at, "there is no program for every %s: %s",
+             x.name, x.why);
   diag_help(s->diag, "give it a value, such as -D %s=64", x.name);
   return false;
 }

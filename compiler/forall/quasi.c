@@ -54,7 +54,7 @@ static bool quasi_fn(AllM *x, const Expr *e, Quasi *q) {
   for (const Param *p = e->fn->params; p; p = p->next, n++) {
     x->env[p->slot] = a[n];
     if (a[n].fixed && !a[n].other)
-      x->s->env[p->slot] = value[n];
+      x->s->eval.env[p->slot] = value[n];
   }
   return quasi(x, e->fn->body, q);
 }
@@ -93,10 +93,10 @@ static bool quasi_of(AllM *x, const Expr *e, Quasi *q) {
   case EX_NAME:
     *q = x->env[e->slot];
     if (q->fixed && !q->other)
-      q->most = fabs((double)x->s->env[e->slot]);
+      q->most = fabs((double)x->s->eval.env[e->slot]);
     else if (q->most == 0)
       q->most = MOST_M;
-    return !q->fixed || q->other || in_bounds(x, e, x->s->env[e->slot]);
+    return !q->fixed || q->other || in_bounds(x, e, x->s->eval.env[e->slot]);
   case EX_CALL: return quasi_call(x, e, q);
   case EX_NEG:
   case EX_NOT:

@@ -10,6 +10,7 @@
 #include "hints.h"
 #include "looped.h"
 #include "names.h"
+#include "orders.h"
 #include "quasi.h"
 #include "rest_of_m.h"
 
@@ -46,26 +47,26 @@ void move_names(Moved *x, const Schedule *sc) {
 }
 
 Moved moved_by(const Sched *s, const char *name) {
-  Moved x = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1),
-             .nslot = s->nslot,
+  Moved x = {.slot = NEW_ARRAY(s->arena, bool, s->parsed->nslot + (size_t)1),
+             .nslot = s->parsed->nslot,
              .late = s->all_m.late,
              .applied = s->all_m.applied};
-  for (const Param *p = s->def->params; p; p = p->next)
+  for (const Param *p = s->parsed->def->params; p; p = p->next)
     x.slot[p->slot] = strcmp(p->name, name) == 0 ||
                       (!is_given(s->opt, p) && expr_is_moved(&x, p->init));
-  move_names(&x, s->def);
+  move_names(&x, s->parsed->def);
   return x;
 }
 
 bool expr_moves(const Sched *s, const char *name, const Expr *e) {
   Moved x = moved_by(s, name);
   bool moves = expr_is_moved(&x, e);
-  return !work_take(s->opt->work, x.steps + s->nslot, s->def->name_at) || moves;
+  return !work_take(s->opt->work, x.steps + s->parsed->nslot, s->parsed->def->name_at) || moves;
 }
 
 const Entry *moving_cost(const Sched *s, const char *name) {
   Moved x = moved_by(s, name);
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       for (const Entry *e = c->entries; e; e = e->next)
         if (expr_is_moved(&x, e->value))
@@ -74,7 +75,7 @@ const Entry *moving_cost(const Sched *s, const char *name) {
 }
 
 const Entry *cost_by_mb(const Sched *s) {
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       for (const Entry *e = c->kind == CL_TIME && c->mb_var ? c->entries : NULL; e; e = e->next)
         if (hint_mentions(e->value, c->mb_var))
@@ -83,7 +84,7 @@ const Entry *cost_by_mb(const Sched *s) {
 }
 
 const char *never_looped(const Sched *s) {
-  return s->tuned           ? "its order is tuned for one value"
+  return s->tuning->clause  ? "its order is tuned for one value"
          : s->all_m.refuted ? arena_printf(s->arena, "it is %s", s->all_m.text)
          : cost_by_mb(s)    ? "times differ by microbatch"
                             : NULL;
@@ -93,7 +94,7 @@ const Entry *moving_transfer(const Sched *s, const char *name) {
   Moved x = moved_by(s, name);
   bool over = s->opt->profile != NULL; /* it may have bandwidths, too */
   const Entry *size = NULL;
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next) {
       over |= c->kind == CL_PROFILE;
       for (const Entry *e = c->entries; e; e = e->next) {
@@ -115,12 +116,12 @@ static bool turns_over(const Sched *s, const Clause *c, const Expr *e, bool same
   Diag none;
   Sched own = quiet(s, &none);
   bool over = false;
-  for (uint32_t st = 0; e && c->mb_var && st < s->nmodel && !over; st++) {
-    AllM x = {.s = &own, .env = NEW_ARRAY(s->arena, Quasi, s->nslot + (size_t)1)};
-    for (uint32_t i = 0; i < s->nslot; i++)
+  for (uint32_t st = 0; e && c->mb_var && st < s->model->nmodel && !over; st++) {
+    AllM x = {.s = &own, .env = NEW_ARRAY(s->arena, Quasi, s->parsed->nslot + (size_t)1)};
+    for (uint32_t i = 0; i < s->parsed->nslot; i++)
       x.env[i] = FIXED;
     if (c->var)
-      s->env[c->slot] = st;
+      s->eval.env[c->slot] = st;
     x.env[c->mb_slot] = (Quasi){1, 1, false, false, 0};
     over = !quasi(&x, e, &q) || (same && q.s != 0);
     *every = over ? *every : *every / quasi_gcd(*every, q.T) * q.T;
@@ -139,7 +140,8 @@ static bool clause_moves(const Sched *s, Moved *x, const Clause *c, int64_t *eve
              expr_is_moved(x, l->when) || expr_is_moved(x, l->per) ||
              turns_over(s, c, l->when, true, every) || turns_over(s, c, l->per, false, every);
     if (c->mb_var && l->formula) { /* (of numbers with fractions) */
-      Moved by_mb = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1), .nslot = s->nslot};
+      Moved by_mb = {.slot = NEW_ARRAY(s->arena, bool, s->parsed->nslot + (size_t)1),
+                     .nslot = s->parsed->nslot};
       by_mb.slot[c->mb_slot] = true;
       moves |= expr_is_moved(&by_mb, l->formula);
     }
@@ -155,7 +157,7 @@ static bool clause_moves(const Sched *s, Moved *x, const Clause *c, int64_t *eve
 bool rest_moves(const Sched *s, const char *name, int64_t *every) {
   *every = 1;
   Moved x = moved_by(s, name);
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       if (clause_moves(s, &x, c, every))
         return true;
@@ -163,7 +165,7 @@ bool rest_moves(const Sched *s, const char *name, int64_t *every) {
 }
 
 bool shares_links(const Sched *s) {
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       if (c->kind == CL_EXCLUSIVE || c->kind == CL_LINK)
         return true;
@@ -184,7 +186,7 @@ static bool refuse(Line *l, const Expr *e, bool late, Span *at) {
 /* The microbatch of a clause moves; that and its stage, or ranks, are not negative. */
 static void enter(Line *l, const Clause *c) {
   uint8_t few = 0; /* of a stage, a rank, a slice: M moves none of these numbers */
-  while ((l->s->nmodel + (uint64_t)l->s->nrank + l->s->slices) >> few)
+  while ((l->s->model->nmodel + (uint64_t)l->s->model->nrank + l->s->model->slices) >> few)
     few++;
   if (c->var)
     l->known[c->slot] = false, l->natural[c->slot] = true, l->bits[c->slot] = few;
@@ -192,7 +194,7 @@ static void enter(Line *l, const Clause *c) {
     l->known[c->slice_slot] = false, l->natural[c->slice_slot] = true, l->bits[c->slice_slot] = few;
   if (c->rank_var) { /* a stage may come to other ranks at other M */
     l->known[c->rank_slot] = false, l->natural[c->rank_slot] = true, l->bits[c->rank_slot] = few;
-    l->moved.slot[c->rank_slot] = l->s->row_of != NULL;
+    l->moved.slot[c->rank_slot] = l->s->model->row_of != NULL;
   }
   if (!c->mb_var)
     return;
@@ -214,14 +216,14 @@ static bool names_state(const Expr *e) {
 static bool line_is_late(Line *l, const WeightLine *w) {
   const Sched *s = l->s;
   bool late = false, states = w->word == WW_THEN;
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    const WeightLine *k = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline; i++) {
+    const WeightLine *k = s->model->wline[i];
     bool like = k->word == w->word && k->kind == w->kind && k->state == w->state;
     late |= like && moves(l, k->when);
     if (states && names_state(k->formula)) /* which states there are follows from these */
       late |= moves(l, k->when) || moves(l, k->formula) || moves(l, k->per);
   }
-  for (const Schedule *sc = s->def; sc && w->kind == PIPE_R; sc = sc->base_def)
+  for (const Schedule *sc = s->parsed->def; sc && w->kind == PIPE_R; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       if (c->kind == CL_RECOMPUTE) {
         enter(l, c);
@@ -241,13 +243,13 @@ static bool never_holds(Line *l, const Expr *e) {
 /* Does a line that stands before this one take all ops of the stage that is bound? */
 static bool is_passed(Line *l, const WeightLine *w, uint32_t stage) {
   const Sched *s = l->s;
-  for (uint32_t i = 0; i < s->nwline && s->wline[i] != w; i++) {
-    const WeightLine *k = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline && s->model->wline[i] != w; i++) {
+    const WeightLine *k = s->model->wline[i];
     int64_t v = 1;
     if (k->word != w->word || k->kind != w->kind || k->state != w->state)
       continue;
     if (k->clause->var)
-      s->env[k->clause->slot] = stage;
+      s->eval.env[k->clause->slot] = stage;
     const Name mb = k->clause->mb_var;
     if (!k->when || (!(mb && hint_mentions(k->when, mb)) && !moves(l, k->when) &&
                      quiet_value(s, k->when, &v) && v))
@@ -259,9 +261,9 @@ static bool is_passed(Line *l, const WeightLine *w, uint32_t stage) {
 /* Has e, of a clause of stages, a value for each of them, also where none was computed at the M at hand? */
 static bool refuse_each(Line *l, const Clause *c, const Expr *e, Span *at) {
   const Sched *s = l->s;
-  for (uint32_t st = 0; e && st < s->nmodel; st++) {
+  for (uint32_t st = 0; e && st < s->model->nmodel; st++) {
     if (c->var)
-      l->known[c->slot] = true, s->env[c->slot] = st;
+      l->known[c->slot] = true, s->eval.env[c->slot] = st;
     if (refuse(l, e, true, at))
       return true;
     if (!c->var)
@@ -278,9 +280,9 @@ static const char *formula_lacks(Line *l, const Clause *c, const WeightLine *w, 
   const Expr *no = NULL;
   if (!w->formula || (!late && !moves(l, w->formula)))
     return NULL;
-  for (uint32_t st = 0; st < (c->var ? s->nmodel : 1) && !no; st++) {
+  for (uint32_t st = 0; st < (c->var ? s->model->nmodel : 1) && !no; st++) {
     if (c->var)
-      s->env[c->slot] = st, l->known[c->slot] = true;
+      s->eval.env[c->slot] = st, l->known[c->slot] = true;
     if ((w->when && never_holds(l, w->when)) || (c->var && is_passed(l, w, st)))
       continue;
     no = no_formula(l, w->formula, late, &why);
@@ -295,14 +297,14 @@ static const char *formula_lacks(Line *l, const Clause *c, const WeightLine *w, 
  * when it is compiled is a matter of conditions, of other clauses and of what is recomputed. */
 static const char *copies_lack(Line *l, const Clause *c, Span *at) {
   const Sched *s = l->s;
-  for (uint32_t st = 0; st < s->nstage; st++) {
+  for (uint32_t st = 0; st < s->model->nstage; st++) {
     int64_t v;
     if (c->var)
-      s->env[c->slot] = s->stage[st].model;
+      s->eval.env[c->slot] = s->model->stage[st].model;
     if (c->when && never_holds(l, c->when))
       continue;
-    if (c->place &&
-        (!quiet_value(s, c->place, &v) || v < 0 || v >= s->nrank || v == s->stage[st].rank))
+    if (c->place && (!quiet_value(s, c->place, &v) || v < 0 || v >= s->model->nrank ||
+                     v == s->model->stage[st].rank))
       return *at = c->place->at, "for some M a stash may go to no other rank";
     if (c->lead && (!quiet_value(s, c->lead, &v) || v < 0))
       return *at = c->lead->at, "for some M it may be too small";
@@ -315,8 +317,8 @@ static const char *copies_lack(Line *l, const Clause *c, Span *at) {
 static const char *places_lack(const Sched *s, const Clause *c, Span *at) {
   if (c->kind != CL_OFFLOAD && c->kind != CL_EXCLUSIVE && c->kind != CL_LINK)
     return NULL;
-  for (uint32_t k = 0; k < s->npipe; k++)
-    if (s->pipe[k].clause->mb_var)
+  for (uint32_t k = 0; k < s->model->npipe; k++)
+    if (s->model->pipe[k].clause->mb_var)
       return *at = c->at, "which ranks it is about follows from the microbatch";
   return NULL;
 }
@@ -346,7 +348,7 @@ static const char *clause_lacks(Line *l, const Clause *c, Span *at) {
     if (moves(l, e->value) && (strstr(e->key, "bandwidth") ? !always_positive(l, e->value)
                                                            : !never_negative(l, e->value)))
       return *at = e->value->at, "for some M it may be too small";
-    if (moves(l, e->value) && l->s->ntie &&
+    if (moves(l, e->value) && l->s->model->ntie &&
         (strcmp(e->key, "tied") == 0 || strcmp(e->key, "grad") == 0 ||
          strcmp(e->key, "weight") == 0))
       return *at = e->value->at, "for some M stages may not share as much as they have";
@@ -378,7 +380,7 @@ static void bound_names(Line *l, const Schedule *sc) {
 }
 
 const char *rest_lacks(const Sched *s, const Param *m, Span *at) {
-  size_t n = s->nslot + (size_t)1;
+  size_t n = s->parsed->nslot + (size_t)1;
   Line l = {.moved = moved_by(s, m->name),
             .s = s,
             .m = m->slot,
@@ -389,11 +391,11 @@ const char *rest_lacks(const Sched *s, const Param *m, Span *at) {
   memset(l.known, 1, n);
   memset(l.bits, LET_BITS, n);
   l.bits[m->slot] = M_BITS;
-  for (const Param *p = s->def->params; p; p = p->next)
+  for (const Param *p = s->parsed->def->params; p; p = p->next)
     if (p != m)
       bound_name(&l, p->slot, p->init);
-  bound_names(&l, s->def);
-  for (const Schedule *sc = s->def; sc && !why; sc = sc->base_def) {
+  bound_names(&l, s->parsed->def);
+  for (const Schedule *sc = s->parsed->def; sc && !why; sc = sc->base_def) {
     for (const Require *r = sc->requires; r && !why; r = r->next)
       why = refuse(&l, r->cond, false, at) ? LACKS : NULL;
     for (const Require *r = sc->expects; r && !why; r = r->next)

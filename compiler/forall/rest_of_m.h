@@ -24,7 +24,7 @@ typedef struct Line {
   Moved moved;
   const Sched *s;
   uint32_t m;      /* slot of M, at least 1 */
-  bool *known;     /* [nslot] it has one value for all M, that of s->env */
+  bool *known;     /* [nslot] it has one value for all M, that of Eval.env */
   bool *natural;   /* [nslot] it is never negative */
   uint8_t *bits;   /* [nslot] of what else moves, or is bound: bits_of it */
   uint32_t steps;

@@ -41,7 +41,7 @@ typedef VEC(Loop) Loops;
 static void find_loops(Sched *s, const Rows *t, uint32_t least, Loops *out) {
   for (uint32_t at = 0; at < t->n;) {
     uint32_t q = 1, turns = 0;
-    if (!work_take(s->opt->work, 1 + (t->n - at) / least / 4, s->def->name_at))
+    if (!work_take(s->opt->work, 1 + (t->n - at) / least / 4, s->parsed->def->name_at))
       return; /* and none is found */
     for (; q <= (t->n - at) / least; q++) {
       uint32_t i = at;

@@ -207,7 +207,7 @@ typedef struct Fill {
 
 static bool no(Fill *f, Span at, const char *why) { return text_no(f->t, at, why); }
 static Span block_at(const Fill *f, uint32_t r) {
-  return f->t->block[r] ? f->t->block[r]->block->at : f->s->order_at[r];
+  return f->t->block[r] ? f->t->block[r]->block->at : f->s->orders->order_at[r];
 }
 
 static void least(int64_t *to, int64_t v) { *to = v < *to ? v : *to; }
@@ -259,13 +259,14 @@ static bool shape(Fill *f, uint32_t r, const RankList *l, bool *grows) {
 }
 
 static bool is_first(const Sched *s, uint32_t stage) {
-  uint32_t m = s->stage[stage].model;
-  return s->graph ? s->graph->in0[m] == s->graph->in0[m + 1] : s->stage[stage].prev == NONE;
+  uint32_t m = s->model->stage[stage].model;
+  return s->model->graph ? s->model->graph->in0[m] == s->model->graph->in0[m + 1]
+                         : s->model->stage[stage].prev == NONE;
 }
 
 /* Is it of the first slice of a microbatch, in every turn, and for every n? `all`: in all of them; else in any. */
 static bool first_slice(const Fill *f, Affine unit, bool all) {
-  int64_t n = f->s->slices;
+  int64_t n = f->s->model->slices;
   bool moves = unit.n % n != 0 || unit.j % n != 0;
   return PLANTED(RULES_SLICE) || (moves ? !all : unit.a % n == 0);
 }
@@ -349,12 +350,12 @@ typedef struct RulesClass { /* a statement on a stage, as in RuleClass */
 
 static uint32_t op_of(const Fill *f, const ListRow *o, int64_t unit) {
   const Sched *s = f->s;
-  size_t cell = (size_t)o->stage * s->nmb + s->stage[o->stage].mb0 + (size_t)unit;
-  uint32_t row = o->kind == PIPE_F   ? s->at_f[cell]
-                 : o->kind == PIPE_W ? s->at_w[cell]
-                 : o->kind == PIPE_R ? s->at_r[cell]
+  size_t cell = (size_t)o->stage * s->model->nmb + s->model->stage[o->stage].mb0 + (size_t)unit;
+  uint32_t row = o->kind == PIPE_F   ? s->orders->at_f[cell]
+                 : o->kind == PIPE_W ? s->orders->at_w[cell]
+                 : o->kind == PIPE_R ? s->orders->at_r[cell]
                  : o->kind == PIPE_U ? f->u_at[cell]
-                                     : s->at_b[cell];
+                                     : s->orders->at_b[cell];
   return row - 1; /* NONE: there is none */
 }
 
@@ -499,7 +500,7 @@ static bool find_chain(Fill *f, Chain *c) {
       bool later = false;
       if ((b->front - a->front) % f->pace != 0 || !equal(a, b) || !chain(f, a, b, c))
         continue;
-      for (uint32_t r = 0; r < f->s->nrank && !later; r++) {
+      for (uint32_t r = 0; r < f->s->model->nrank && !later; r++) {
         later |= a->begun[r] < (f->t->block[r] ? f->t->block[r]->head : 0);
         if (!f->t->block[r])
           later |= !in_turns(f, r, c);
@@ -517,13 +518,14 @@ static bool find_chain(Fill *f, Chain *c) {
 
 static ListRow row_of(const Fill *f, uint32_t op) {
   const Sched *s = f->s;
-  const Op *o = &s->op[op];
-  return (ListRow){.kind = o->kind,
-                   .whole = o->mb == NONE,
-                   .group = o->group,
-                   .stage = o->stage,
-                   .unit = affine(o->mb == NONE ? 0 : (int64_t)o->mb - s->stage[o->stage].mb0),
-                   .at = s->site[o->site]};
+  const Op *o = &s->orders->op[op];
+  return (ListRow){
+      .kind = o->kind,
+      .whole = o->mb == NONE,
+      .group = o->group,
+      .stage = o->stage,
+      .unit = affine(o->mb == NONE ? 0 : (int64_t)o->mb - s->model->stage[o->stage].mb0),
+      .at = s->orders->site[o->site]};
 }
 
 static bool fill_rank(Fill *f, uint32_t r, const Chain *c) {
@@ -564,27 +566,27 @@ static bool fill_rank(Fill *f, uint32_t r, const Chain *c) {
 static bool find_order(Fill *f) {
   Sched *s = f->s;
   Arena *a = s->arena;
-  f->order = NEW_ARRAY(a, uint32_t *, s->nrank);
-  f->n = NEW_ARRAY(a, uint32_t, s->nrank);
-  f->pos = NEW_ARRAY(a, uint32_t, s->nop + (size_t)1);
-  f->u_at = NEW_ARRAY(a, uint32_t, (size_t)s->nstage * s->nmb);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t first = s->rank_op0[r], n = s->rank_op0[r + 1] - first;
+  f->order = NEW_ARRAY(a, uint32_t *, s->model->nrank);
+  f->n = NEW_ARRAY(a, uint32_t, s->model->nrank);
+  f->pos = NEW_ARRAY(a, uint32_t, s->orders->nop + (size_t)1);
+  f->u_at = NEW_ARRAY(a, uint32_t, (size_t)s->model->nstage * s->model->nmb);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t first = s->orders->rank_op0[r], n = s->orders->rank_op0[r + 1] - first;
     f->order[r] = arena_alloc(a, n * sizeof **f->order + 1);
     for (uint32_t i = first; i < first + n; i++) {
-      const Op *o = &s->op[i];
+      const Op *o = &s->orders->op[i];
       if (o->kind == PIPE_R && f->t->again)
         continue;
       if (o->kind == PIPE_U && o->mb != NONE)
-        f->u_at[(size_t)o->stage * s->nmb + o->mb] = i + 1;
+        f->u_at[(size_t)o->stage * s->model->nmb + o->mb] = i + 1;
       f->pos[i] = f->n[r];
       f->order[r][f->n[r]++] = i;
     }
   }
-  for (uint32_t i = 0; i < s->nwline; i++)
-    for (uint32_t k = 0; k < s->nop && s->wline[i]->value; k++)
-      if (s->op[k].kind == PIPE_U && f->t->block[op_rank(s, k)])
-        return no(f, s->wline[i]->at,
+  for (uint32_t i = 0; i < s->model->nwline; i++)
+    for (uint32_t k = 0; k < s->orders->nop && s->model->wline[i]->value; k++)
+      if (s->orders->op[k].kind == PIPE_U && f->t->block[op_rank(s, k)])
+        return no(f, s->model->wline[i]->at,
                   "ops of rules wait for the versions that they read by number");
   return true;
 }
@@ -592,17 +594,18 @@ static bool find_order(Fill *f) {
 bool rules_fill(Text *t) {
   Sched *s = t->s;
   AffineEnv *x = t->x;
-  Fill f = {.t = t, .s = s, .play = s->play, .last = INT64_MAX, .most = 1};
+  Fill f = {.t = t, .s = s, .play = s->orders->play, .last = INT64_MAX, .most = 1};
   Chain c = {0};
   bool grows;
   t->l->block = t->block;
-  if (!s->play)
-    return text_no(t, s->def->name_at, "what its rules list has run before them");
-  if (s->play->rest)
-    return text_no(t, s->def->name_at, "some of what its rules list never comes to run in them");
+  if (!s->orders->play)
+    return text_no(t, s->parsed->def->name_at, "what its rules list has run before them");
+  if (s->orders->play->rest)
+    return text_no(t, s->parsed->def->name_at,
+                   "some of what its rules list never comes to run in them");
   if (!find_order(&f))
     return false;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     const RulesText *b = t->block[r];
     if (!shape(&f, r, b ? &b->list : &t->l->rank[r], &grows))
       return false;
@@ -613,21 +616,22 @@ bool rules_fill(Text *t) {
     for (uint32_t i = 0; b && i < b->list.row.n; i++)
       f.most = b->list.row.at[i].group >= f.most ? b->list.row.at[i].group + 1 : f.most;
   }
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     if (t->block[r] && !shape_around(&f, r))
       return false;
-  for (uint32_t k = 0; k < s->npipe; k++)
+  for (uint32_t k = 0; k < s->model->npipe; k++)
     if (t->l->units[k].n != f.by)
-      return text_no(t, s->pipe[k].clause->mbs->at, "its pipes do not all grow as its ranks do");
+      return text_no(t, s->model->pipe[k].clause->mbs->at,
+                     "its pipes do not all grow as its ranks do");
   if (t->l->pace)
     f.pace = f.pace / quasi_gcd(f.pace, t->l->pace) * t->l->pace;
-  f.pace = f.pace / quasi_gcd(f.pace, s->slices) * s->slices;
+  f.pace = f.pace / quasi_gcd(f.pace, s->model->slices) * s->model->slices;
   if (!find_chain(&f, &c))
     return false;
   t->l->pace = c.D;
   if (f.by % c.D != 0)
     return affine_fail(x, AFFINE_STEP, c.D / quasi_gcd(f.by, c.D));
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     if (!fill_rank(&f, r, &c))
       return false;
   return true;

@@ -164,8 +164,9 @@ static bool read_schedule(Reader *x, const Schedule *sc) {
 const char *text_lacks(const Sched *s, const Param *m, Span *at) {
   Reader x = {.s = s,
               .moved = moved_by(s, m->name),
-              .turn = {.slot = NEW_ARRAY(s->arena, bool, s->nslot + (size_t)1), .nslot = s->nslot}};
-  if (read_schedule(&x, s->def))
+              .turn = {.slot = NEW_ARRAY(s->arena, bool, s->parsed->nslot + (size_t)1),
+                       .nslot = s->parsed->nslot}};
+  if (read_schedule(&x, s->parsed->def))
     return NULL;
   *at = x.at;
   return x.why;

@@ -52,7 +52,7 @@ bool always_positive(const Line *l, const Expr *e) {
     return v > 0;
   switch (e->kind) {
   case EX_INT: return e->value > 0;
-  case EX_NAME: return is_m(l, e) || (is_known(l, e) && l->s->env[e->slot] > 0);
+  case EX_NAME: return is_m(l, e) || (is_known(l, e) && l->s->eval.env[e->slot] > 0);
   case EX_ADD:
     return (always_positive(l, e->a) && never_negative(l, e->b)) ||
            (never_negative(l, e->a) && always_positive(l, e->b));
@@ -70,7 +70,7 @@ bool never_negative(const Line *l, const Expr *e) {
   switch (e->kind) {
   case EX_INT: return e->value >= 0;
   case EX_NAME:
-    return is_m(l, e) || (is_known(l, e) && l->s->env[e->slot] >= 0) || l->natural[e->slot];
+    return is_m(l, e) || (is_known(l, e) && l->s->eval.env[e->slot] >= 0) || l->natural[e->slot];
   case EX_ADD:
   case EX_MUL:
   case EX_DIV: return never_negative(l, e->a) && never_negative(l, e->b);
@@ -120,7 +120,8 @@ uint32_t bits_of(Line *l, const Expr *e) {
   case EX_NAME:
     if (!is_known(l, e))
       return l->bits[e->slot];
-    while (n < 63 && (l->s->env[e->slot] < 0 ? ~l->s->env[e->slot] : l->s->env[e->slot]) >> n)
+    while (n < 63 &&
+           (l->s->eval.env[e->slot] < 0 ? ~l->s->eval.env[e->slot] : l->s->eval.env[e->slot]) >> n)
       n++;
     return n;
   case EX_CALL:

@@ -10,6 +10,7 @@
 #include "lists_of_m.h"
 #include "names.h"
 #include "orders.h"
+#include "weights.h"
 
 enum { SAMPLES = 3 };
 
@@ -42,11 +43,11 @@ static int64_t at(Affine v, int64_t n, int64_t j) { return v.a + v.n * n + v.j *
 static void unroll(const ListsOfM *l, const Sched *s, int64_t n, Arena *a, Unrolled *u) {
   uint32_t op = 0, row0 = 0, copy = 0;
   *u = (Unrolled){.s = s};
-  u->place = arena_alloc(a, (s->nop + (size_t)s->ncopy) * sizeof *u->place + 1);
-  u->clock = arena_alloc(a, (s->nop + (size_t)s->ncopy) * sizeof *u->clock + 1);
-  BUG_IF(l->nrank != s->nrank);
+  u->place = arena_alloc(a, (s->orders->nop + (size_t)s->orders->ncopy) * sizeof *u->place + 1);
+  u->clock = arena_alloc(a, (s->orders->nop + (size_t)s->orders->ncopy) * sizeof *u->clock + 1);
+  BUG_IF(l->nrank != s->model->nrank);
   for (uint32_t r = 0; r < l->nrank; row0 += l->rank[r++].row.n) {
-    BUG_IF(op != s->rank_op0[r]);
+    BUG_IF(op != s->orders->rank_op0[r]);
     for (uint32_t i = 0; i < l->rank[r].segment.n; i++) {
       const ListSegment *g = &l->rank[r].segment.at[i];
       for (int64_t j = 0; j < g->turns + g->by_n * n; j++)
@@ -54,41 +55,46 @@ static void unroll(const ListsOfM *l, const Sched *s, int64_t n, Arena *a, Unrol
           const ListRow *row = &l->rank[r].row.at[k];
           uint32_t self = op;
           if (row->kind == PIPE_OFF || row->kind == PIPE_LOAD) {
-            const Copy *c = &s->copy[copy];
-            self = s->nop + copy++;
-            BUG_IF(copy > s->ncopy || c->kind != row->kind || c->stage != row->stage ||
-                   row->group || c->at != op || s->stage[row->stage].rank != r ||
-                   c->mb != s->stage[row->stage].mb0 + at(row->unit, n, j));
+            const Copy *c = &s->orders->copy[copy];
+            self = s->orders->nop + copy++;
+            BUG_IF(copy > s->orders->ncopy || c->kind != row->kind || c->stage != row->stage ||
+                   row->group || c->at != op || s->model->stage[row->stage].rank != r ||
+                   c->mb != s->model->stage[row->stage].mb0 + at(row->unit, n, j));
             u->place[self] = (Place){row0 + k, (uint32_t)j};
             u->clock[self] = row->start + g->per_turn * j + g->per_n * n;
             continue;
           }
-          BUG_IF(op >= s->nop || s->op[op].kind != row->kind || s->op[op].stage != row->stage ||
-                 s->op[op].group != row->group || s->stage[row->stage].rank != r);
-          BUG_IF(row->whole ? s->op[op].mb != NONE
-                            : s->op[op].mb != s->stage[row->stage].mb0 + at(row->unit, n, j));
+          BUG_IF(op >= s->orders->nop || s->orders->op[op].kind != row->kind ||
+                 s->orders->op[op].stage != row->stage || s->orders->op[op].group != row->group ||
+                 s->model->stage[row->stage].rank != r);
+          BUG_IF(row->whole ? s->orders->op[op].mb != NONE
+                            : s->orders->op[op].mb !=
+                                  s->model->stage[row->stage].mb0 + at(row->unit, n, j));
           u->place[self] = (Place){row0 + k, (uint32_t)j};
           u->clock[self] = row->start + g->per_turn * j + g->per_n * n;
           op++;
         }
     }
   }
-  BUG_IF(op != s->nop || copy != s->ncopy);
+  BUG_IF(op != s->orders->nop || copy != s->orders->ncopy);
 }
 
 /* The edges of the model by the stage that reads them. */
 static void sort_edges(Unrolled *u, Arena *a) {
   const Sched *s = u->s;
-  for (int back = 0; s->graph && back < 2; back++) {
-    uint32_t n = s->graph->nedge, *first = NEW_ARRAY(a, uint32_t, s->nmodel + (size_t)2);
+  for (int back = 0; s->model->graph && back < 2; back++) {
+    uint32_t n = s->model->graph->nedge,
+             *first = NEW_ARRAY(a, uint32_t, s->model->nmodel + (size_t)2);
     u->edge[back] = arena_alloc(a, n * sizeof *u->edge[back] + 1);
     u->edge0[back] = first;
     for (uint32_t e = 0; e < n; e++)
-      first[(back ? s->graph->edge[e].from : s->graph->edge[e].to) + 2]++;
-    for (uint32_t m = 0; m < s->nmodel; m++)
+      first[(back ? s->model->graph->edge[e].from : s->model->graph->edge[e].to) + 2]++;
+    for (uint32_t m = 0; m < s->model->nmodel; m++)
       first[m + 2] += first[m + 1];
     for (uint32_t e = 0; e < n; e++)
-      u->edge[back][first[(back ? s->graph->edge[e].from : s->graph->edge[e].to) + 1]++] = e;
+      u->edge[back]
+             [first[(back ? s->model->graph->edge[e].from : s->model->graph->edge[e].to) + 1]++] =
+          e;
   }
 }
 
@@ -96,10 +102,10 @@ static void sort_edges(Unrolled *u, Arena *a) {
 static void later(Unrolled *u, Arena *a, uint32_t x, uint32_t y) {
   const Sched *s = u->s;
   uint32_t own = x, from = u->place[y].row;
-  while (own < s->nop && own > s->rank_op0[op_rank(s, x)] &&
-         s->op[own - 1].group == s->op[own].group + 1)
+  while (own < s->orders->nop && own > s->orders->rank_op0[op_rank(s, x)] &&
+         s->orders->op[own - 1].group == s->orders->op[own].group + 1)
     own--;
-  y = s->send == SEND_EAGER || y >= s->nop ? y : y + s->op[y].group;
+  y = s->orders->send == SEND_EAGER || y >= s->orders->nop ? y : y + s->orders->op[y].group;
   *vec_push(a, &u->pair) = (Pair){u->place[own].row,
                                   u->place[y].row,
                                   from,
@@ -111,71 +117,76 @@ static void later(Unrolled *u, Arena *a, uint32_t x, uint32_t y) {
 /* A stash leaves once it is made, comes back, and meanwhile nobody reads it: of microbatches that are not in slices. */
 static void copied(Unrolled *u, Arena *a, uint32_t copy) {
   const Sched *s = u->s;
-  const Copy *c = &s->copy[copy];
-  size_t cell = (size_t)c->stage * s->nmb + c->mb;
-  uint32_t off = s->at_off[cell] - 1, load = s->at_load[cell] - 1, b = s->at_b[cell] - 1;
-  BUG_IF(s->slices > 1 || s->at_r[cell]);
+  const Copy *c = &s->orders->copy[copy];
+  size_t cell = (size_t)c->stage * s->model->nmb + c->mb;
+  uint32_t off = s->orders->at_off[cell] - 1, load = s->orders->at_load[cell] - 1,
+           b = s->orders->at_b[cell] - 1;
+  BUG_IF(s->model->slices > 1 || s->orders->at_r[cell]);
   if (c->kind == PIPE_LOAD)
     return;
   BUG_IF(off != copy || load == NONE);
-  later(u, a, s->nop + off, s->at_f[cell] - 1);
-  later(u, a, s->nop + load, s->nop + off);
-  if (s->at_w[cell])
-    later(u, a, s->at_w[cell] - 1, s->nop + load);
-  if (s->at_w[cell] && s->copy[off].at > b)
-    later(u, a, s->nop + off, b);
+  later(u, a, s->orders->nop + off, s->orders->at_f[cell] - 1);
+  later(u, a, s->orders->nop + load, s->orders->nop + off);
+  if (s->orders->at_w[cell])
+    later(u, a, s->orders->at_w[cell] - 1, s->orders->nop + load);
+  if (s->orders->at_w[cell] && s->orders->copy[off].at > b)
+    later(u, a, s->orders->nop + off, b);
   else
-    later(u, a, b, s->nop + load);
+    later(u, a, b, s->orders->nop + load);
 }
 
 /* What op x waits for: from the model, not from what the passes made of it. */
 static void waits(Unrolled *u, Arena *a, uint32_t x) {
   const Sched *s = u->s;
-  const Op *o = &s->op[x];
-  const PipeStage *st = &s->stage[o->stage];
+  const Op *o = &s->orders->op[x];
+  const PipeStage *st = &s->model->stage[o->stage];
   if (o->kind == PIPE_U) {
-    for (uint32_t k = 0; o->mb != NONE && k < s->slices; k++) {
-      size_t cell = (size_t)o->stage * s->nmb + o->mb + k;
-      later(u, a, x, (s->at_w[cell] ? s->at_w[cell] : s->at_b[cell]) - 1);
+    for (uint32_t k = 0; o->mb != NONE && k < s->model->slices; k++) {
+      size_t cell = (size_t)o->stage * s->model->nmb + o->mb + k;
+      later(u, a, x, (s->orders->at_w[cell] ? s->orders->at_w[cell] : s->orders->at_b[cell]) - 1);
     }
-    uint32_t q = 0, number = round_of(s, x) - s->round0[o->stage];
+    uint32_t q = 0, number = round_of(s, x) - s->orders->round0[o->stage];
     for (uint32_t k = 0; order_member(s, o->stage, &k, &q);)
-      later(u, a, x, s->round[s->round0[q] + number].grad);
+      later(u, a, x, s->orders->round[s->orders->round0[q] + number].grad);
     return;
   }
-  size_t cell = (size_t)o->stage * s->nmb + o->mb, first = cell - o->mb % s->slices;
+  size_t cell = (size_t)o->stage * s->model->nmb + o->mb, first = cell - o->mb % s->model->slices;
   bool forward = o->kind == PIPE_F, backward = o->kind == PIPE_B || o->kind == PIPE_I;
-  uint32_t slice = o->mb % s->slices;
+  uint32_t slice = o->mb % s->model->slices;
   if (o->kind == PIPE_W)
-    later(u, a, x, s->at_b[cell] - 1);
+    later(u, a, x, s->orders->at_b[cell] - 1);
   if (o->kind == PIPE_R) {
-    later(u, a, x, s->at_f[first + s->slices - 1] - 1);
+    later(u, a, x, s->orders->at_f[first + s->model->slices - 1] - 1);
     for (uint32_t k = 0; k < slice; k++)
-      if (s->at_r[first + k])
-        later(u, a, x, s->at_r[first + k] - 1);
+      if (s->orders->at_r[first + k])
+        later(u, a, x, s->orders->at_r[first + k] - 1);
   }
   if (backward) {
-    later(u, a, x, s->at_f[cell] - 1);
-    for (uint32_t k = 0; k < s->slices; k++)
-      if (s->at_r[first + k])
-        later(u, a, x, s->at_r[first + k] - 1);
-    if (slice + 1 < s->slices)
-      later(u, a, x, s->at_b[cell + 1] - 1);
+    later(u, a, x, s->orders->at_f[cell] - 1);
+    for (uint32_t k = 0; k < s->model->slices; k++)
+      if (s->orders->at_r[first + k])
+        later(u, a, x, s->orders->at_r[first + k] - 1);
+    if (slice + 1 < s->model->slices)
+      later(u, a, x, s->orders->at_b[cell + 1] - 1);
   }
   if (forward && slice > 0)
-    later(u, a, x, s->at_f[cell - 1] - 1);
+    later(u, a, x, s->orders->at_f[cell - 1] - 1);
   if (!forward && !backward)
     return;
   const uint32_t *edge0 = u->edge0[backward], *edge = u->edge[backward];
-  for (uint32_t k = s->graph ? edge0[st->model] : 0; s->graph && k < edge0[st->model + 1]; k++) {
-    const PipeEdge *g = &s->graph->edge[edge[k]];
+  for (uint32_t k = s->model->graph ? edge0[st->model] : 0;
+       s->model->graph && k < edge0[st->model + 1]; k++) {
+    const PipeEdge *g = &s->model->graph->edge[edge[k]];
     uint32_t other = forward ? g->from : g->to;
-    size_t at_other = (size_t)s->graph->row[(size_t)other * s->nmb + o->mb] * s->nmb + o->mb;
-    later(u, a, x, (forward ? s->at_f : s->at_b)[at_other] - 1);
+    size_t at_other = (size_t)s->model->graph->row[(size_t)other * s->model->nmb + o->mb] *
+                          s->model->nmb +
+                      o->mb;
+    later(u, a, x, (forward ? s->orders->at_f : s->orders->at_b)[at_other] - 1);
   }
   uint32_t other = forward ? st->prev : st->next;
-  if (!s->graph && other != PIPE_NONE)
-    later(u, a, x, (forward ? s->at_f : s->at_b)[(size_t)other * s->nmb + o->mb] - 1);
+  if (!s->model->graph && other != PIPE_NONE)
+    later(u, a, x,
+          (forward ? s->orders->at_f : s->orders->at_b)[(size_t)other * s->model->nmb + o->mb] - 1);
 }
 
 static int by_rows(const void *va, const void *vb) {
@@ -268,10 +279,10 @@ static void stable(int64_t d0, int64_t d1) {
  * n = 0 and 1 is so for all; and those that meet go on to meet at the same ends. */
 static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Arena *a) {
   VEC(Stretch) run = {0};
-  uint32_t *pipe_of_stage = NEW_ARRAY(a, uint32_t, s->nstage);
-  for (uint32_t st = 0; st < s->nstage; st++)
-    while (pipe_of_stage[st] + 1 < s->npipe &&
-           s->stage[st].mb0 >= s->pipe[pipe_of_stage[st] + 1].mb0)
+  uint32_t *pipe_of_stage = NEW_ARRAY(a, uint32_t, s->model->nstage);
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    while (pipe_of_stage[st] + 1 < s->model->npipe &&
+           s->model->stage[st].mb0 >= s->model->pipe[pipe_of_stage[st] + 1].mb0)
       pipe_of_stage[st]++;
   for (uint32_t r = 0; r < l->nrank; r++)
     for (uint32_t i = 0; i < l->rank[r].segment.n; i++) {
@@ -280,7 +291,7 @@ static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Ar
         const ListRow *o = &l->rank[r].row.at[k];
         uint32_t st = o->stage, pipe = pipe_of_stage[st];
         BUG_IF(g->by_n && !o->whole && o->unit.j != l->pace && o->unit.j != -l->pace);
-        Stretch to = {.stage = pipe * s->nmodel + s->stage[st].model,
+        Stretch to = {.stage = pipe * s->model->nmodel + s->model->stage[st].model,
                       .kind = o->kind == PIPE_F      ? 0
                               : o->kind == PIPE_W    ? 2
                               : o->kind == PIPE_R    ? 3
@@ -303,11 +314,11 @@ static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Ar
     const Stretch *b = &run.at[pair->at[i].to], *c = &run.at[pair->at[i].from];
     if (b->kind == 4 || b->kind == 5)
       continue;
-    BUG_IF(b->rest / s->slices != c->rest / s->slices);
-    stable(b->lo[0] / s->slices - c->lo[0] / s->slices,
-           b->lo[1] / s->slices - c->lo[1] / s->slices);
-    stable(b->hi[0] / s->slices - c->hi[0] / s->slices,
-           b->hi[1] / s->slices - c->hi[1] / s->slices);
+    BUG_IF(b->rest / s->model->slices != c->rest / s->model->slices);
+    stable(b->lo[0] / s->model->slices - c->lo[0] / s->model->slices,
+           b->lo[1] / s->model->slices - c->lo[1] / s->model->slices);
+    stable(b->hi[0] / s->model->slices - c->hi[0] / s->model->slices,
+           b->hi[1] / s->model->slices - c->hi[1] / s->model->slices);
   }
   if (run.n)
     qsort(run.at, run.n, sizeof *run.at, by_unit);
@@ -327,13 +338,13 @@ static void verify_runs(const ListsOfM *l, const Sched *s, const Pairs *pair, Ar
  * there, may fall back by however much. */
 static bool by_number(const Sched *s, int kind) {
   bool some = false, always = false, number = true, own = false;
-  for (uint32_t i = 0; i < s->nwline; i++)
-    own |= s->wline[i]->word == WW_READS && s->wline[i]->kind == kind;
+  for (uint32_t i = 0; i < s->model->nwline; i++)
+    own |= s->model->wline[i]->word == WW_READS && s->model->wline[i]->kind == kind;
   if (kind == PIPE_R && !own)
     return false;
   kind = kind == PIPE_I && !own ? PIPE_B : kind;
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    const WeightLine *w = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline; i++) {
+    const WeightLine *w = s->model->wline[i];
     if (w->word != WW_READS || w->kind != kind)
       continue;
     some = true, always |= !w->when;
@@ -350,23 +361,23 @@ typedef struct Kept {
 
 static Kept *kept(const Sched *s, const Unrolled *u, Arena *a, uint32_t nrow) {
   Kept *to = arena_alloc(a, nrow * sizeof *to + 1);
-  int64_t *had = NEW_ARRAY(a, int64_t, s->nstage);
+  int64_t *had = NEW_ARRAY(a, int64_t, s->model->nstage);
   const WeightLine *ring = NULL;
   Sched own = *s; /* for its diag: no value can fail that had one */
   for (uint32_t i = 0; i < nrow; i++)
     to[i] = (Kept){INT64_MAX, INT64_MAX};
-  for (uint32_t i = 0; i < s->nwline; i++)
-    ring = s->wline[i]->word == WW_VERSIONS ? s->wline[i] : ring;
-  for (uint32_t x = 0; x < s->nop; x++) {
-    const Op *o = &s->op[x];
+  for (uint32_t i = 0; i < s->model->nwline; i++)
+    ring = s->model->wline[i]->word == WW_VERSIONS ? s->model->wline[i] : ring;
+  for (uint32_t x = 0; x < s->orders->nop; x++) {
+    const Op *o = &s->orders->op[x];
     Kept *k = &to[u->place[x].row];
-    int64_t n = INT64_MAX, back = had[o->stage] - s->weights[x].version;
+    int64_t n = INT64_MAX, back = had[o->stage] - s->versions->weights[x].version;
     had[o->stage] += o->kind == PIPE_U;
     if (o->kind == PIPE_U || o->kind == PIPE_W)
       continue;
     BUG_IF(back < 0);
     if (ring && ring->clause->var)
-      s->env[ring->clause->slot] = s->stage[o->stage].model;
+      s->eval.env[ring->clause->slot] = s->model->stage[o->stage].model;
     BUG_IF(ring && !eval(&own, ring->value, &n));
     BUG_IF(back >= n);
     k->least = back < k->least ? back : k->least;
@@ -402,9 +413,9 @@ void verify_lists(const ListsOfM *l, const Sched *const sample[SAMPLES]) {
   for (int n = 0; n < SAMPLES; n++) {
     unroll(l, sample[n], n, &a, &u[n]);
     sort_edges(&u[n], &a);
-    for (uint32_t x = 0; x < sample[n]->nop; x++)
+    for (uint32_t x = 0; x < sample[n]->orders->nop; x++)
       waits(&u[n], &a, x);
-    for (uint32_t x = 0; x < sample[n]->ncopy; x++)
+    for (uint32_t x = 0; x < sample[n]->orders->ncopy; x++)
       copied(&u[n], &a, x);
     collect(&u[n]);
     BUG_IF(u[n].pair.n != u[0].pair.n);

@@ -72,17 +72,19 @@ static void verify_listed(const ListsOfM *l, const Sched *s, int64_t n, Arena *a
       behind |= g->by_n != 0;
     }
   }
-  uint32_t n0 = in_order(want.at, want.n), n1 = in_order(s->play->listed.at, s->play->listed.n);
+  uint32_t n0 = in_order(want.at, want.n),
+           n1 = in_order(s->orders->play->listed.at, s->orders->play->listed.n);
   BUG_IF(n0 != n1);
   for (uint32_t i = 0; i < n0; i++)
-    BUG_IF(by_all(&want.at[i], &s->play->listed.at[i]) != 0);
+    BUG_IF(by_all(&want.at[i], &s->orders->play->listed.at[i]) != 0);
 }
 
 /* ---- the step from n to n + 1 ---- */
 
 static bool has_inputs(const Sched *s, uint32_t stage) {
-  uint32_t m = s->stage[stage].model;
-  return s->graph ? s->graph->in0[m] < s->graph->in0[m + 1] : s->stage[stage].prev != NONE;
+  uint32_t m = s->model->stage[stage].model;
+  return s->model->graph ? s->model->graph->in0[m] < s->model->graph->in0[m + 1]
+                         : s->model->stage[stage].prev != NONE;
 }
 
 /* The ops of a rank as the play has them: without R that a clause has put in. */
@@ -94,15 +96,15 @@ typedef struct Played {
 } Played;
 
 static Played played(const Sched *s, uint32_t r, bool again, Arena *a) {
-  uint32_t first = s->rank_op0[r], end = s->rank_op0[r + 1], all = 0;
+  uint32_t first = s->orders->rank_op0[r], end = s->orders->rank_op0[r + 1], all = 0;
   Played p = {s, NEW_ARRAY(a, const Op *, end - first + (size_t)1), NULL, 0};
   for (uint32_t i = first; i < end; i++)
-    if (!again || s->op[i].kind != PIPE_R)
-      p.op[p.n++] = &s->op[i];
+    if (!again || s->orders->op[i].kind != PIPE_R)
+      p.op[p.n++] = &s->orders->op[i];
   for (uint32_t q = 0; q < r; q++)
-    for (uint32_t i = s->rank_op0[q]; i < s->rank_op0[q + 1]; i++)
-      all += !again || s->op[i].kind != PIPE_R;
-  p.start = s->play->start + all;
+    for (uint32_t i = s->orders->rank_op0[q]; i < s->orders->rank_op0[q + 1]; i++)
+      all += !again || s->orders->op[i].kind != PIPE_R;
+  p.start = s->orders->play->start + all;
   return p;
 }
 
@@ -112,8 +114,8 @@ static void moved_on(const Played *p, uint32_t i, const Played *q, uint32_t j, i
   const Op *a = p->op[i], *b = q->op[j];
   BUG_IF(a->kind != b->kind || a->stage != b->stage || a->group != b->group);
   BUG_IF((a->mb == NONE) != (b->mb == NONE));
-  BUG_IF(a->mb != NONE && (int64_t)b->mb - q->s->stage[b->stage].mb0 -
-                                  ((int64_t)a->mb - p->s->stage[a->stage].mb0) !=
+  BUG_IF(a->mb != NONE && (int64_t)b->mb - q->s->model->stage[b->stage].mb0 -
+                                  ((int64_t)a->mb - p->s->model->stage[a->stage].mb0) !=
                               units);
   BUG_IF(q->start[j] - p->start[i] != time);
 }
@@ -165,14 +167,15 @@ static int by_key(const void *va, const void *vb) {
 /* Those of rank r when its first `ran` ops have begun; *most: ops of one. */
 static Cands cands(const Played *p, uint32_t r, uint32_t ran, uint32_t *most, Arena *a) {
   const Sched *s = p->s;
-  bool *begun = NEW_ARRAY(a, bool, (size_t)PIPE_NOPS * s->nstage * s->nmb);
+  bool *begun = NEW_ARRAY(a, bool, (size_t)PIPE_NOPS * s->model->nstage * s->model->nmb);
   Cands to = {0};
   uint32_t last = NONE, n = 0;
   for (uint32_t i = 0; i < ran; i++)
     if (p->op[i]->mb != NONE)
-      begun[((size_t)p->op[i]->kind * s->nstage + p->op[i]->stage) * s->nmb + p->op[i]->mb] = true;
-  for (uint32_t i = 0; i < s->play->listed.n; i++) {
-    const RuleListed *l = &s->play->listed.at[i];
+      begun[((size_t)p->op[i]->kind * s->model->nstage + p->op[i]->stage) * s->model->nmb +
+            p->op[i]->mb] = true;
+  for (uint32_t i = 0; i < s->orders->play->listed.n; i++) {
+    const RuleListed *l = &s->orders->play->listed.at[i];
     if (l->rank != r)
       continue;
     if (l->cand != last)
@@ -186,9 +189,9 @@ static Cands cands(const Played *p, uint32_t r, uint32_t ran, uint32_t *most, Ar
       continue;
     }
     c->unit = c->unit < 0 ? l->unit : c->unit;
-    c->early &= l->kind == PIPE_F && !has_inputs(s, l->stage) && l->unit % s->slices == 0;
-    c->begun |= begun[((size_t)l->kind * s->nstage + l->stage) * s->nmb + s->stage[l->stage].mb0 +
-                      (size_t)l->unit];
+    c->early &= l->kind == PIPE_F && !has_inputs(s, l->stage) && l->unit % s->model->slices == 0;
+    c->begun |= begun[((size_t)l->kind * s->model->nstage + l->stage) * s->model->nmb +
+                      s->model->stage[l->stage].mb0 + (size_t)l->unit];
   }
   return to;
 }
@@ -283,20 +286,20 @@ static void repeated(const RankList *l, bool again, uint32_t *first, uint32_t *n
 /* As many units of each kind that is there on a stage; as many backwards as forwards, and W as I. */
 static void balanced(const ListsOfM *l, const Sched *s, const Played *p, uint32_t first, uint32_t n,
                      Arena *a) {
-  int64_t(*count)[PIPE_NOPS] = arena_zalloc(a, s->nstage, sizeof *count);
+  int64_t(*count)[PIPE_NOPS] = arena_zalloc(a, s->model->nstage, sizeof *count);
   for (uint32_t i = first; i < first + n; i++)
     count[p->op[i]->stage][p->op[i]->kind]++;
   for (uint32_t i = first; i < first + n; i++) {
     const int64_t *c = count[p->op[i]->stage];
     BUG_IF(c[PIPE_F] == 0 || c[PIPE_F] > l->pace || c[PIPE_I] != c[PIPE_W] ||
-           (!s->forward && c[PIPE_F] != c[PIPE_B] + c[PIPE_I]));
+           (!s->model->forward && c[PIPE_F] != c[PIPE_B] + c[PIPE_I]));
   }
 }
 
 void verify_rules(const ListsOfM *l, const Sched *const at[SAMPLES]) {
   Arena a = {.oom = at[0]->arena->oom};
   bool again = false;
-  for (const Schedule *sc = at[0]->def; sc; sc = sc->base_def)
+  for (const Schedule *sc = at[0]->parsed->def; sc; sc = sc->base_def)
     for (const Clause *c = sc->clauses; c; c = c->next)
       again |= c->kind == CL_RECOMPUTE;
   uint64_t turn = 0;

@@ -14,8 +14,8 @@ typedef struct Reader { /* an op of a list */
 } Reader;
 
 static bool lines_of(const Sched *s, int kind) {
-  for (uint32_t i = 0; i < s->nwline; i++)
-    if (s->wline[i]->word == WW_READS && s->wline[i]->kind == kind)
+  for (uint32_t i = 0; i < s->model->nwline; i++)
+    if (s->model->wline[i]->word == WW_READS && s->model->wline[i]->kind == kind)
       return true;
   return false;
 }
@@ -24,13 +24,13 @@ static bool lines_of(const Sched *s, int kind) {
 static bool reading_line(Proof *p, const ListRow *o, int kind, Affine mb, const WeightLine **line) {
   const Sched *s = p->s;
   *line = NULL;
-  for (uint32_t i = 0; i < s->nwline && !*line; i++) {
-    const WeightLine *l = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline && !*line; i++) {
+    const WeightLine *l = s->model->wline[i];
     bool holds = true;
     if (l->word != WW_READS || l->kind != kind)
       continue;
     if (l->clause->var)
-      affine_bind(p->x, l->clause->slot, affine(s->stage[o->stage].model));
+      affine_bind(p->x, l->clause->slot, affine(s->model->stage[o->stage].model));
     if (l->clause->mb_var)
       affine_bind(p->x, l->clause->mb_slot, mb);
     if (l->when && !affine_truth(p->x, l->when, &holds))
@@ -81,7 +81,8 @@ static bool reads_version(Proof *p, const Reader *r, Affine unit, Affine updates
   const ListRow *o = r->o;
   Affine mb, version;
   int64_t slice;
-  if (!affine_divide(p->x, unit, p->s->slices, &mb, &slice) || !reading_line(p, o, r->kind, mb, &l))
+  if (!affine_divide(p->x, unit, p->s->model->slices, &mb, &slice) ||
+      !reading_line(p, o, r->kind, mb, &l))
     return false;
   if (l && l->source == WS_FORWARD && o->kind != PIPE_F && !reading_line(p, o, PIPE_F, mb, &l))
     return false;
@@ -125,8 +126,8 @@ static bool reads_in_turns(Proof *p, const Reader *r, Affine from, Affine turns,
 /* May an op of this kind read the version that its F has read as the newest? */
 static bool may_read_as_forward(const Sched *s, int kind) {
   bool forward = false, newest = false, always = false;
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    const WeightLine *l = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline; i++) {
+    const WeightLine *l = s->model->wline[i];
     if (l->word != WW_READS)
       continue;
     forward |= l->kind == kind && l->source == WS_FORWARD;
@@ -155,7 +156,7 @@ static bool reads_of_row(Proof *p, uint32_t rank, uint32_t segment, uint32_t row
   Reader r = {.o = &p->l->rank[rank].row.at[row], .had = p->updates[rank][row]};
   Run run;
   if (kept && kept->clause->var)
-    affine_bind(p->x, kept->clause->slot, affine(p->s->stage[r.o->stage].model));
+    affine_bind(p->x, kept->clause->slot, affine(p->s->model->stage[r.o->stage].model));
   return (!kept || affine_number(p->x, kept->value, &r.ring)) &&
          proof_run_of_units(p, rank, segment, row, &run) && find_kind(p, &run, &r.kind) &&
          reads_in_turns(p, &r, affine(0), (Affine){g->turns, g->by_n, 0}, MOST_PARTS) &&
@@ -168,11 +169,11 @@ bool versions_of_m(Proof *p) {
   bool numbers = false;
   const WeightLine *per = NULL;
   const WeightLine *kept = NULL; /* there is no more than one: it has no `when` */
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    numbers |= s->wline[i]->value != NULL;
-    per = s->wline[i]->per ? s->wline[i] : per;
-    if (s->wline[i]->word == WW_VERSIONS)
-      kept = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline; i++) {
+    numbers |= s->model->wline[i]->value != NULL;
+    per = s->model->wline[i]->per ? s->model->wline[i] : per;
+    if (s->model->wline[i]->word == WW_VERSIONS)
+      kept = s->model->wline[i];
   }
   if (!numbers)
     return true;
@@ -225,13 +226,13 @@ static void grow_applied(Proof *p, uint32_t r, int64_t *slope, bool *has) {
 bool delays_of_m(Proof *p) {
   const Sched *s = p->s;
   bool formulas = false;
-  int64_t *slope = NEW_ARRAY(p->a, int64_t, s->nstage + (size_t)1);
-  bool *has = NEW_ARRAY(p->a, bool, s->nstage + (size_t)1), ok = true;
+  int64_t *slope = NEW_ARRAY(p->a, int64_t, s->model->nstage + (size_t)1);
+  bool *has = NEW_ARRAY(p->a, bool, s->model->nstage + (size_t)1), ok = true;
   p->l->late = p->l->applied = false;
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    formulas |= s->wline[i]->formula != NULL;
-    p->l->late |= s->wline[i]->per ||
-                  s->wline[i]->value; /* other versions than the newest: not looked at */
+  for (uint32_t i = 0; i < s->model->nwline; i++) {
+    formulas |= s->model->wline[i]->formula != NULL;
+    p->l->late |= s->model->wline[i]->per ||
+                  s->model->wline[i]->value; /* other versions than the newest: not looked at */
   }
   for (uint32_t r = 0; r < p->l->nrank && formulas; r++) {
     const RankList *l = &p->l->rank[r];

@@ -7,7 +7,7 @@
  *
  * Ensures what expand ensures: stages placed where their rows are, ops in order; the update, which
  * the format does not have, comes last on each rank. For compute_comms, unless --lowering= asks for
- * another one, also s->lists: what the file says in its order, sends and receives included.
+ * another one, also Orders.lists: what the file says in its order, sends and receives included.
  *
  * Strict, because PyTorch's reader is not: it matches the beginning of a cell and drops the rest,
  * so that 0BW0 of its older files becomes a B without a microbatch. --torch-lax takes what it
@@ -121,11 +121,11 @@ static bool push(Csv *c, Span at, uint32_t kind, uint64_t stage, uint64_t mb) {
     diag_error(s->diag, DIAG_CSV, at, "a stage or microbatch is at most %d", INT32_MAX);
     return false;
   }
-  if (s->nsite == s->capsite)
-    vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
-  s->site[s->nsite++] = at;
-  *vec_push(s->arena, &c->action) = (Action){kind, (uint32_t)stage, (uint32_t)mb, s->nsite - 1,
-                                             false};
+  if (s->orders->nsite == s->orders->capsite)
+    vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
+  s->orders->site[s->orders->nsite++] = at;
+  *vec_push(s->arena, &c->action) = (Action){kind, (uint32_t)stage, (uint32_t)mb,
+                                             s->orders->nsite - 1, false};
   if (!c->comms && kind > PIPE_U)
     c->comms = true, c->comms_at = at;
   return true;
@@ -358,7 +358,7 @@ static bool read_rows(Csv *c, uint32_t len) {
   return ok;
 }
 
-static Span at_site(const Csv *c, const Action *a) { return c->s->site[a->site]; }
+static Span at_site(const Csv *c, const Action *a) { return c->s->orders->site[a->site]; }
 
 /* Where each stage is: the row that computes it. How many microbatches there are. */
 static bool place(Csv *c) {
@@ -368,8 +368,8 @@ static bool place(Csv *c) {
                                    n); /* of each stage; there are at most n */
   uint32_t *rank = NEW_ARRAY(s->arena, uint32_t, n);
   bool ok = true;
-  s->nrank = c->row_at.n;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  s->model->nrank = c->row_at.n;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     bool any = false;
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
@@ -382,8 +382,8 @@ static bool place(Csv *c) {
                    a->stage >= n ? "stage" : "microbatch", a->stage >= n ? a->stage : a->mb, n);
         return false;
       }
-      s->nstage = a->stage >= s->nstage ? a->stage + 1 : s->nstage;
-      s->nmb = a->mb >= s->nmb ? a->mb + 1 : s->nmb;
+      s->model->nstage = a->stage >= s->model->nstage ? a->stage + 1 : s->model->nstage;
+      s->model->nmb = a->mb >= s->model->nmb ? a->mb + 1 : s->model->nmb;
       if (!first[a->stage]) {
         first[a->stage] = a, rank[a->stage] = r;
       } else if (rank[a->stage] != r) {
@@ -399,64 +399,66 @@ static bool place(Csv *c) {
       ok = false;
     }
   }
-  for (uint32_t st = 0; ok && st < s->nstage; st++)
+  for (uint32_t st = 0; ok && st < s->model->nstage; st++)
     if (!first[st]) {
-      diag_error(s->diag, DIAG_PLACE, at_site(c, first[s->nstage - 1]),
-                 "there is a stage %u, but no rank computes stage %u", s->nstage - 1, st);
+      diag_error(s->diag, DIAG_PLACE, at_site(c, first[s->model->nstage - 1]),
+                 "there is a stage %u, but no rank computes stage %u", s->model->nstage - 1, st);
       ok = false;
     }
-  if (ok && (uint64_t)s->nstage * s->nmb > n) { /* each needs an F */
+  if (ok && (uint64_t)s->model->nstage * s->model->nmb > n) { /* each needs an F */
     diag_error(s->diag, DIAG_MISSING_OP, NO_SPAN,
-               "%u stages x %u microbatches need more than the %u actions of the file", s->nstage,
-               s->nmb, n);
+               "%u stages x %u microbatches need more than the %u actions of the file",
+               s->model->nstage, s->model->nmb, n);
     ok = false;
   }
   if (!ok)
     return false;
-  s->stage = NEW_ARRAY(s->arena, PipeStage, s->nstage);
-  for (uint32_t st = 0; st < s->nstage; st++)
-    s->stage[st] = (PipeStage){.rank = rank[st],
-                               .prev = st ? st - 1 : NONE,
-                               .next = st + 1 < s->nstage ? st + 1 : NONE,
-                               .model = st,
-                               .replica = st,
-                               .nmb = s->nmb,
-                               .nin = st > 0,
-                               .nout = st + 1 < s->nstage,
-                               .tied = NONE,
-                               .tie = st};
+  s->model->stage = NEW_ARRAY(s->arena, PipeStage, s->model->nstage);
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    s->model->stage[st] = (PipeStage){.rank = rank[st],
+                                      .prev = st ? st - 1 : NONE,
+                                      .next = st + 1 < s->model->nstage ? st + 1 : NONE,
+                                      .model = st,
+                                      .replica = st,
+                                      .nmb = s->model->nmb,
+                                      .nin = st > 0,
+                                      .nout = st + 1 < s->model->nstage,
+                                      .tied = NONE,
+                                      .tie = st};
   number_chunks(s);
   return true;
 }
 
 static bool fill_ops(Csv *c) {
   Sched *s = c->s;
-  size_t cells = (size_t)s->nstage * s->nmb;
+  size_t cells = (size_t)s->model->nstage * s->model->nmb;
   bool ok = true;
-  s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_r = NEW_ARRAY(s->arena, uint32_t, cells); /* there is no R in it */
-  s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
-  s->order_at = c->row_at.at;
-  s->op = arena_alloc(s->arena, ((size_t)c->action.n + s->nstage) * sizeof *s->op);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    s->rank_op0[r] = s->nop;
+  s->orders->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_r = NEW_ARRAY(s->arena, uint32_t, cells); /* there is no R in it */
+  s->orders->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
+  s->orders->order_at = c->row_at.at;
+  s->orders->op = arena_alloc(s->arena,
+                              ((size_t)c->action.n + s->model->nstage) * sizeof *s->orders->op);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    s->orders->rank_op0[r] = s->orders->nop;
     uint32_t site = 0;
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
       if (a->kind > PIPE_U)
         continue;
-      size_t k = (size_t)a->stage * s->nmb + a->mb;
-      uint32_t *at = a->kind == PIPE_F   ? &s->at_f[k]
-                     : a->kind == PIPE_W ? &s->at_w[k]
-                                         : &s->at_b[k];
+      size_t k = (size_t)a->stage * s->model->nmb + a->mb;
+      uint32_t *at = a->kind == PIPE_F   ? &s->orders->at_f[k]
+                     : a->kind == PIPE_W ? &s->orders->at_w[k]
+                                         : &s->orders->at_b[k];
       uint32_t old = *at                 ? *at
-                     : a->kind == PIPE_B ? s->at_w[k]
-                     : a->kind == PIPE_W && s->at_b[k] && s->op[s->at_b[k] - 1].kind == PIPE_B
-                         ? s->at_b[k]
+                     : a->kind == PIPE_B ? s->orders->at_w[k]
+                     : a->kind == PIPE_W && s->orders->at_b[k] &&
+                             s->orders->op[s->orders->at_b[k] - 1].kind == PIPE_B
+                         ? s->orders->at_b[k]
                          : 0;
-      if (old && s->op[old - 1].kind == a->kind)
+      if (old && s->orders->op[old - 1].kind == a->kind)
         diag_error(s->diag, DIAG_DUPLICATE_OP, at_site(c, a), "rank %u runs %s twice", r,
                    op_text(s, old - 1));
       else if (old)
@@ -464,23 +466,27 @@ static bool fill_ops(Csv *c) {
                    "rank %u: %u%s%u, but %s already is the backward of this microbatch: B = I + W",
                    r, a->stage, pipe_op_info[a->kind].text, a->mb, op_text(s, old - 1));
       if (old) {
-        diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
+        diag_note(s->diag, s->orders->site[s->orders->op[old - 1].site], "%s is here first",
+                  op_text(s, old - 1));
         ok = false;
         continue;
       }
-      s->op[s->nop] = (Op){
+      s->orders->op[s->orders->nop] = (Op){
           .kind = (uint8_t)a->kind, .stage = a->stage, .mb = a->mb, .site = site = a->site};
-      if (a->joined && !c->comms && s->nop > s->rank_op0[r])
-        s->op[s->nop - 1].group = 1;
-      *at = ++s->nop;
+      if (a->joined && !c->comms && s->orders->nop > s->orders->rank_op0[r])
+        s->orders->op[s->orders->nop - 1].group = 1;
+      *at = ++s->orders->nop;
     }
-    label_again(s, s->rank_op0[r], s->nop);
-    for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
-      s->op[s->nop++] = (Op){
-          .kind = PIPE_U, .phase = PIPE_FLUSH, .stage = s->rank_stage[i], .mb = NONE, .site = site};
+    label_again(s, s->orders->rank_op0[r], s->orders->nop);
+    for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
+      s->orders->op[s->orders->nop++] = (Op){.kind = PIPE_U,
+                                             .phase = PIPE_FLUSH,
+                                             .stage = s->model->rank_stage[i],
+                                             .mb = NONE,
+                                             .site = site};
     }
   }
-  s->rank_op0[s->nrank] = s->nop;
+  s->orders->rank_op0[s->model->nrank] = s->orders->nop;
   return ok;
 }
 
@@ -498,9 +504,9 @@ static uint16_t joined_after(const Csv *c, uint32_t i, uint32_t end) {
 static void fill_lists(Csv *c) {
   Sched *s = c->s;
   PipeInstr *in = arena_alloc(s->arena, (size_t)c->action.n * sizeof *in + 1);
-  s->lists = NEW_ARRAY(s->arena, List, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    s->lists[r].instr = in;
+  s->orders->lists = NEW_ARRAY(s->arena, List, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    s->orders->lists[r].instr = in;
     bool all = false;
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
@@ -517,7 +523,7 @@ static void fill_lists(Csv *c) {
       all &= wait;
       in++->site = a->site;
     }
-    s->lists[r].n = (uint32_t)(in - s->lists[r].instr);
+    s->orders->lists[r].n = (uint32_t)(in - s->orders->lists[r].instr);
   }
 }
 
@@ -527,7 +533,7 @@ static bool check_reduce_waits(Csv *c) {
   bool any = false, ok = true;
   for (uint32_t i = 0; i < c->action.n; i++)
     any |= c->action.at[i].kind == K_WAIT_REDUCE_GRAD;
-  for (uint32_t r = 0; any && r < s->nrank; r++) {
+  for (uint32_t r = 0; any && r < s->model->nrank; r++) {
     const Action *open = NULL;
     for (uint32_t i = c->row0.at[r]; i <= c->row0.at[r + 1]; i++) {
       const Action *a = i < c->row0.at[r + 1] ? &c->action.at[i] : NULL;
@@ -555,14 +561,14 @@ static bool check_reduce_waits(Csv *c) {
  * are the transfers and sums of the file. */
 static bool check_reduce(Csv *c, bool own) {
   Sched *s = c->s;
-  const Action **reduce = NEW_ARRAY(s->arena, const Action *, s->nstage);
+  const Action **reduce = NEW_ARRAY(s->arena, const Action *, s->model->nstage);
   uint32_t lacking = 0, last = 0;
   bool ok = check_reduce_waits(c);
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
       if (a->kind >= PIPE_NOPS && a->kind < K_WAIT_SEND_F &&
-          (a->stage >= s->nstage || s->stage[a->stage].rank != r)) {
+          (a->stage >= s->model->nstage || s->model->stage[a->stage].rank != r)) {
         diag_error(s->diag, DIAG_FOREIGN, at_site(c, a), "rank %u computes nothing of stage %u", r,
                    a->stage);
         ok = false;
@@ -583,7 +589,7 @@ static bool check_reduce(Csv *c, bool own) {
         ok = false;
       }
     }
-  for (uint32_t st = 0; st < s->nstage; st++)
+  for (uint32_t st = 0; st < s->model->nstage; st++)
     if (!reduce[st])
       lacking++, last = st;
   if (ok && own && c->own.file != NO_FILE)
@@ -591,9 +597,9 @@ static bool check_reduce(Csv *c, bool own) {
               "PyTorch does not read this cell: '+' and WAIT are pipec's");
   else if (ok && own && lacking)
     diag_warn(
-        s->diag, DIAG_CSV, s->order_at[s->stage[last].rank],
+        s->diag, DIAG_CSV, s->orders->order_at[s->model->stage[last].rank],
         "%u of %u stages, such as %u, have no REDUCE_GRAD: PyTorch does not divide their gradients by the number of microbatches",
-        lacking, s->nstage, last);
+        lacking, s->model->nstage, last);
   return ok;
 }
 
@@ -611,9 +617,9 @@ bool read_csv(Sched *s) {
     return false;
   c.file = diag_source(s->diag, s->opt->input, c.text, len);
   const char *slash = strrchr(s->opt->input, '/');
-  s->name = slash ? slash + 1 : s->opt->input;
-  s->params = "";
-  s->slices = 1;
+  s->model->name = slash ? slash + 1 : s->opt->input;
+  s->model->params = "";
+  s->model->slices = 1;
   if (s->opt->ndefine > 0 && s->opt->ncompare == 0) { /* of several, others may have them */
     diag_error(s->diag, DIAG_PARAM, NO_SPAN, "-D %s: a CSV file has no parameters",
                s->opt->define[0].name);
@@ -626,14 +632,14 @@ bool read_csv(Sched *s) {
   }
   if (!read_rows(&c, len) || !place(&c))
     return false;
-  s->nmodel = s->nstage;
+  s->model->nmodel = s->model->nstage;
   bool own = c.comms && !s->opt->lowering;
   if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c, own)))
     return false;
   if (own)
-    fill_lists(&c), s->only_lists = true;
+    fill_lists(&c), s->orders->only_lists = true;
   else if (s->opt->lowering) /* what the file has is passed over */
-    s->lowering = (PipeLowering)(s->opt->lowering - 1);
+    s->orders->lowering = (PipeLowering)(s->opt->lowering - 1);
   if (own && !s->opt->check_only) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has its own transfers: it can be proved with --check, not emitted",

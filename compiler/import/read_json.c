@@ -166,8 +166,9 @@ static bool read_head(Read *d, json_t *root) {
                     arena_printf(s->arena, "version %llu of the form; this pipec reads version 1",
                                  (unsigned long long)version));
   if (!written_only(d, at, root, only) || !read_keys(d, at, root, "the program", known) ||
-      !read_word(d, at, root, "schedule", &s->name) ||
-      !read_word(d, at, root, "params", &s->params) || !read_word(d, at, root, "send", &send) ||
+      !read_word(d, at, root, "schedule", &s->model->name) ||
+      !read_word(d, at, root, "params", &s->model->params) ||
+      !read_word(d, at, root, "send", &send) ||
       !read_number(d, at, root, "ranks", true, 1, MAX_RANKS, &ranks) ||
       !read_number(d, at, root, "microbatches", true, 1, INT32_MAX, &mbs) ||
       !read_number(d, at, root, "slices", false, 1, INT32_MAX, &slices) ||
@@ -177,24 +178,25 @@ static bool read_head(Read *d, json_t *root) {
     return false;
   if (mbs * slices > INT32_MAX)
     return read_bad(d, at, "too many microbatches and slices");
-  for (s->send = SEND_END; s->send <= SEND_NEXT && strcmp(send, send_text(s)) != 0;)
-    s->send++;
-  if (s->send > SEND_NEXT)
+  for (s->orders->send = SEND_END; s->orders->send <= SEND_NEXT && strcmp(send, send_text(s)) != 0;)
+    s->orders->send++;
+  if (s->orders->send > SEND_NEXT)
     return read_bad(d, at, "'send' is end, eager or next");
   const char *lowering = lowering_text(s);
   if (json_object_get(root, "lowering") && !read_word(d, at, root, "lowering", &lowering))
     return false;
-  for (s->lowering = PIPE_GLOBAL;
-       s->lowering < PIPE_NLOWERINGS && strcmp(lowering, lowering_text(s)) != 0;)
-    s->lowering++;
-  if (s->lowering == PIPE_NLOWERINGS)
+  for (s->orders->lowering = PIPE_GLOBAL;
+       s->orders->lowering < PIPE_NLOWERINGS && strcmp(lowering, lowering_text(s)) != 0;)
+    s->orders->lowering++;
+  if (s->orders->lowering == PIPE_NLOWERINGS)
     return read_bad(d, at, "'lowering' is global, channels or grouped");
   if (s->opt->lowering)
-    s->lowering = (PipeLowering)(s->opt->lowering - 1);
-  s->lowering_at = at;
+    s->orders->lowering = (PipeLowering)(s->opt->lowering - 1);
+  s->orders->lowering_at = at;
   d->tables = json_object_get(root, "edges") != NULL;
-  s->nrank = (uint32_t)ranks, s->nmb = (uint32_t)(mbs * slices), s->slices = (uint32_t)slices;
-  s->sized = sized, s->timed = timed, s->forward = forward;
+  s->model->nrank = (uint32_t)ranks, s->model->nmb = (uint32_t)(mbs * slices),
+  s->model->slices = (uint32_t)slices;
+  s->model->sized = sized, s->model->timed = timed, s->model->forward = forward;
   return true;
 }
 
@@ -206,7 +208,7 @@ static int by_number(const void *a, const void *b) {
 static bool read_stage(Read *d, uint32_t i, json_t *j) {
   Sched *s = d->s;
   Span at = d->stage_at.at[i];
-  PipeStage *st = &s->stage[i];
+  PipeStage *st = &s->model->stage[i];
   bool has[NKEYS] = {false};
   uint64_t number_of = i, rank = 0, model = 0, mb0 = 0, mbs = 0, back = 0, chunk;
   if (!json_is_object(j))
@@ -218,24 +220,24 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
     known = arena_printf(s->arena, "%s%s ", known, cost_key[k]);
   if (!written_only(d, at, j, only) || !read_keys(d, at, j, "the stage", known) ||
       !read_number(d, at, j, "stage", true, i, i, &number_of) ||
-      !read_number(d, at, j, "rank", true, 0, s->nrank - 1, &rank) ||
+      !read_number(d, at, j, "rank", true, 0, s->model->nrank - 1, &rank) ||
       !read_number(d, at, j, "chunk", false, 0, UINT32_MAX, &chunk) ||
-      !read_number(d, at, j, "model", true, 0, s->nstage - 1, &model) ||
-      !read_number(d, at, j, "mb0", true, 0, s->nmb / s->slices - 1, &mb0) ||
-      !read_number(d, at, j, "mbs", true, 1, s->nmb / s->slices - mb0, &mbs))
+      !read_number(d, at, j, "model", true, 0, s->model->nstage - 1, &model) ||
+      !read_number(d, at, j, "mb0", true, 0, s->model->nmb / s->model->slices - 1, &mb0) ||
+      !read_number(d, at, j, "mbs", true, 1, s->model->nmb / s->model->slices - mb0, &mbs))
     return false;
   *st = (PipeStage){.rank = (uint32_t)rank,
                     .prev = NONE,
                     .next = NONE,
                     .model = (uint32_t)model,
                     .replica = i,
-                    .mb0 = (uint32_t)mb0 * s->slices,
-                    .nmb = (uint32_t)mbs * s->slices,
+                    .mb0 = (uint32_t)mb0 * s->model->slices,
+                    .nmb = (uint32_t)mbs * s->model->slices,
                     .tied = NONE,
                     .tie = i};
   for (int k = 0; k < NKEYS; k++) {
     has[k] = json_object_get(j, cost_key[k]) != NULL;
-    if (has[k] && k >= NTIMEKEYS && !s->sized)
+    if (has[k] && k >= NTIMEKEYS && !s->model->sized)
       return read_bad(d, at,
                       arena_printf(s->arena, "'%s' in a program with \"sized\": 0", cost_key[k]));
     if (!read_number(d, at, j, cost_key[k], false, 0, d->most, cost_field(st, (CostKey)k)))
@@ -254,13 +256,13 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
 static bool join_pipes(Read *d) {
   Sched *s = d->s;
   uint32_t n = 0, mb = 0;
-  while (n < s->nstage && s->stage[n].model == n)
+  while (n < s->model->nstage && s->model->stage[n].model == n)
     n++;
-  s->nmodel = n;
-  for (uint32_t i = 0; i < s->nstage;) {
-    uint32_t first = i, mbs = s->stage[i].nmb;
-    for (; i < s->nstage && (i < first + n || s->stage[i].mb0 == mb); i++) {
-      PipeStage *st = &s->stage[i];
+  s->model->nmodel = n;
+  for (uint32_t i = 0; i < s->model->nstage;) {
+    uint32_t first = i, mbs = s->model->stage[i].nmb;
+    for (; i < s->model->nstage && (i < first + n || s->model->stage[i].mb0 == mb); i++) {
+      PipeStage *st = &s->model->stage[i];
       bool main_row = i < first + n;
       if (st->mb0 != mb || st->nmb != mbs || (main_row && st->model != i - first) ||
           (!main_row &&
@@ -275,8 +277,8 @@ static bool join_pipes(Read *d) {
       return read_bad(d, d->stage_at.at[i - 1], "every pipe has all stages of the model");
     mb += mbs;
   }
-  if (mb != s->nmb)
-    return read_bad(d, d->stage_at.at[s->nstage - 1],
+  if (mb != s->model->nmb)
+    return read_bad(d, d->stage_at.at[s->model->nstage - 1],
                     "the pipes together have other microbatches than the program");
   return true;
 }
@@ -284,26 +286,26 @@ static bool join_pipes(Read *d) {
 /* The rows of a stage of the model in a circle. Requires costs. */
 static bool join_rows(Read *d) {
   Sched *s = d->s;
-  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nmodel); /* row + 1 */
-  uint64_t *seen = NEW_ARRAY(s->arena, uint64_t, s->nstage); /* model and rank */
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    PipeStage *st = &s->stage[i];
+  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel); /* row + 1 */
+  uint64_t *seen = NEW_ARRAY(s->arena, uint64_t, s->model->nstage); /* model and rank */
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    PipeStage *st = &s->model->stage[i];
     uint32_t m = st->model;
     st->replica = m; /* the first row of it */
     if (last[m])
-      s->stage[last[m] - 1].replica = i;
+      s->model->stage[last[m] - 1].replica = i;
     last[m] = i + 1;
     seen[i] = (uint64_t)m << 32 | st->rank;
     for (int k = 0; k < NKEYS; k++)
       if ((k >= NTIMEKEYS || k == KEY_SEND ||
            k == KEY_REDUCE) && /* its ops may be slower on one rank */
-          (*cost_field(st, (CostKey)k) != *cost_field(&s->stage[m], (CostKey)k) ||
-           st->time[PIPE_SEND_B] != s->stage[m].time[PIPE_SEND_B]))
+          (*cost_field(st, (CostKey)k) != *cost_field(&s->model->stage[m], (CostKey)k) ||
+           st->time[PIPE_SEND_B] != s->model->stage[m].time[PIPE_SEND_B]))
         return read_bad(d, d->stage_at.at[i],
                         "replicas of a stage have the same sizes, 'send' and 'reduce'");
   }
-  qsort(seen, s->nstage, sizeof *seen, by_number);
-  for (uint32_t i = 1; i < s->nstage; i++)
+  qsort(seen, s->model->nstage, sizeof *seen, by_number);
+  for (uint32_t i = 1; i < s->model->nstage; i++)
     if (seen[i] == seen[i - 1])
       return read_bad(d, d->stage_at.at[seen[i] >> 32],
                       "replicas of a stage are on different ranks");
@@ -315,12 +317,13 @@ static bool read_stages(Read *d, json_t *list) {
   Span at = {d->file, 0, 1};
   if (!json_is_array(list) || json_array_size(list) == 0)
     return read_bad(d, at, "there is no list \"stages\"");
-  s->nstage = (uint32_t)json_array_size(list);
+  s->model->nstage = (uint32_t)json_array_size(list);
   if (json_array_size(list) != d->stage_at.n || json_array_size(list) > INT32_MAX)
     return read_bad(d, at, "keys are written without escapes");
-  d->most = ((uint64_t)1 << 62) / (8 * ((uint64_t)s->nstage * s->nmb + s->nstage));
-  s->stage = NEW_ARRAY(s->arena, PipeStage, s->nstage);
-  for (uint32_t i = 0; i < s->nstage; i++)
+  d->most = ((uint64_t)1 << 62) /
+            (8 * ((uint64_t)s->model->nstage * s->model->nmb + s->model->nstage));
+  s->model->stage = NEW_ARRAY(s->arena, PipeStage, s->model->nstage);
+  for (uint32_t i = 0; i < s->model->nstage; i++)
     if (!read_stage(d, i, json_array_get(list, i)))
       return false;
   if (!join_pipes(d) || !join_rows(d))
@@ -344,8 +347,8 @@ static uint32_t kind_of(const char *text) {
 
 static bool copy_in_order(Read *d, Span at, uint32_t r) {
   const Sched *s = d->s;
-  const Copy *c = &s->copy[s->ncopy - 1];
-  return s->ncopy < 2 || s->stage[c[-1].stage].rank != r || c[-1].at <= c->at ||
+  const Copy *c = &s->orders->copy[s->orders->ncopy - 1];
+  return s->orders->ncopy < 2 || s->model->stage[c[-1].stage].rank != r || c[-1].at <= c->at ||
          read_bad(d, at, "its 'wait' is less than that of the copy before it");
 }
 
@@ -354,23 +357,24 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
                       uint32_t mb) {
   Sched *s = d->s;
   uint64_t wait = 0, peer = NONE;
-  if (s->forward)
+  if (s->model->forward)
     return read_bad(d, use->at,
                     "copies to and from host memory in a program that only runs forward");
   if (!read_number(d, use->at, j, "wait", true, 0, INT32_MAX, &wait) ||
-      !read_number(d, use->at, j, "peer", false, 0, s->nrank - 1, &peer))
+      !read_number(d, use->at, j, "peer", false, 0, s->model->nrank - 1, &peer))
     return false;
   if (peer == r)
     return read_bad(d, use->at, "'peer' is another rank");
   if (!push_copy(&d->x, (uint8_t)use->op, stage, mb))
     return false;
-  Copy *c = &s->copy[s->ncopy - 1];
+  Copy *c = &s->orders->copy[s->orders->ncopy - 1];
   c->to = (uint32_t)peer;
-  c->at = s->rank_op0[r] + (uint32_t)wait;
+  c->at = s->orders->rank_op0[r] + (uint32_t)wait;
   if (!copy_in_order(d, use->at, r))
     return false;
-  uint32_t other = (c->kind == PIPE_OFF ? s->at_load : s->at_off)[(size_t)stage * s->nmb + mb];
-  if (other && s->copy[other - 1].to != c->to)
+  uint32_t other = (c->kind == PIPE_OFF ? s->orders->at_load
+                                        : s->orders->at_off)[(size_t)stage * s->model->nmb + mb];
+  if (other && s->orders->copy[other - 1].to != c->to)
     return read_bad(d, use->at, "OFF and LOAD of a microbatch have the same 'peer', or both none");
   return true;
 }
@@ -379,24 +383,25 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
 static bool read_own_stage(Read *d, Span at, json_t *j, const char *text, uint32_t r,
                            uint64_t *stage) {
   const Sched *s = d->s;
-  if (!read_number(d, at, j, "stage", true, 0, s->nstage - 1, stage))
+  if (!read_number(d, at, j, "stage", true, 0, s->model->nstage - 1, stage))
     return false;
-  return s->stage[*stage].rank == r ||
+  return s->model->stage[*stage].rank == r ||
          read_bad(d, at,
                   arena_printf(s->arena, "rank %u runs %s, but stage %u is on rank %u", r, text,
-                               (uint32_t)*stage, s->stage[*stage].rank));
+                               (uint32_t)*stage, s->model->stage[*stage].rank));
 }
 
 /* Its microbatch and slice. */
 static bool read_unit(Read *d, Span at, json_t *j, uint64_t stage, bool needed, uint64_t *mb,
                       uint64_t *slice) {
   const Sched *s = d->s;
-  const PipeStage *st = &s->stage[stage];
-  uint32_t first = st->mb0 / s->slices, last = first + st->nmb / s->slices - 1;
+  const PipeStage *st = &s->model->stage[stage];
+  uint32_t first = st->mb0 / s->model->slices, last = first + st->nmb / s->model->slices - 1;
   if (!read_number(d, at, j, "mb", needed, first, last, mb) ||
-      !read_number(d, at, j, "slice", needed && s->slices > 1, 0, s->slices - 1, slice))
+      !read_number(d, at, j, "slice", needed && s->model->slices > 1, 0, s->model->slices - 1,
+                   slice))
     return false;
-  return *mb == NONE || runs_mb(s, (uint32_t)stage, (uint32_t)*mb * s->slices) ||
+  return *mb == NONE || runs_mb(s, (uint32_t)stage, (uint32_t)*mb * s->model->slices) ||
          read_bad(d, at,
                   arena_printf(s->arena, "\"rows\" have microbatch %u of this stage elsewhere",
                                (uint32_t)*mb));
@@ -431,13 +436,13 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
       !read_unit(d, at, j, stage, kind != PIPE_U, &mb, &slice) ||
       !read_number(d, at, j, "group", false, 0, 63, group))
     return false;
-  uint32_t unit = mb == NONE ? NONE : (uint32_t)mb * s->slices + (uint32_t)slice;
+  uint32_t unit = mb == NONE ? NONE : (uint32_t)mb * s->model->slices + (uint32_t)slice;
   char says[OP_TEXT];
-  pipe_unit_text(says, (PipeOp)kind, (uint32_t)stage, unit, s->slices);
+  pipe_unit_text(says, (PipeOp)kind, (uint32_t)stage, unit, s->model->slices);
   if (strcmp(says, text) != 0)
     return read_bad(
         d, at, arena_printf(s->arena, "'op' is %s, but stage and microbatch say %s", text, says));
-  if (s->forward && kind != PIPE_F)
+  if (s->model->forward && kind != PIPE_F)
     return read_bad(d, at, arena_printf(s->arena, "%s in a program that only runs forward", text));
   OpRef *use = NEW(s->arena, OpRef);
   use->at = at;
@@ -464,42 +469,44 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
       !read_number(d, at, j, "rank", true, r, r, &number_of))
     return false;
   uint64_t turns = 0;
-  if (!read_number(d, at, j, "group_of_copies", false, 0, s->nrank - 1, &turns))
+  if (!read_number(d, at, j, "group_of_copies", false, 0, s->model->nrank - 1, &turns))
     return false;
   if (json_object_get(j, "group_of_copies")) {
-    s->group = s->group ? s->group : NEW_ARRAY(s->arena, uint32_t, s->nrank);
-    s->group[r] = (uint32_t)turns + 1;
+    s->model->group = s->model->group ? s->model->group
+                                      : NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+    s->model->group[r] = (uint32_t)turns + 1;
   }
-  uint32_t first_copy = s->ncopy;
-  s->order_at[r] = at;
-  s->rank_op0[r] = s->nop;
+  uint32_t first_copy = s->orders->ncopy;
+  s->orders->order_at[r] = at;
+  s->orders->rank_op0[r] = s->orders->nop;
   json_array_foreach(list, i, in) {
-    uint32_t before = s->nop;
+    uint32_t before = s->orders->nop;
     group = 0;
     if (!read_instr(d, r, in, &group))
       return false;
-    if (s->nop == before)
+    if (s->orders->nop == before)
       continue;
-    Op *o = &s->op[before];
+    Op *o = &s->orders->op[before];
     if (left > 0 && group != left - 1)
       return read_bad(
-          d, s->site[o->site],
+          d, s->orders->site[o->site],
           arena_printf(s->arena, "%llu ops of the action before are still to come, 'group' is %llu",
                        (unsigned long long)left - 1, (unsigned long long)group));
     left = group;
     o->group = (uint16_t)group;
   }
-  for (uint32_t k = first_copy; k < s->ncopy; k++) {
-    uint32_t before = s->copy[k].at;
-    if (before > s->nop)
-      return read_bad(d, s->site[s->copy[k].site], "'wait' counts more ops than the rank has");
-    if (before > s->rank_op0[r] && s->op[before - 1].group > 0)
-      return read_bad(d, s->site[s->copy[k].site],
+  for (uint32_t k = first_copy; k < s->orders->ncopy; k++) {
+    uint32_t before = s->orders->copy[k].at;
+    if (before > s->orders->nop)
+      return read_bad(d, s->orders->site[s->orders->copy[k].site],
+                      "'wait' counts more ops than the rank has");
+    if (before > s->orders->rank_op0[r] && s->orders->op[before - 1].group > 0)
+      return read_bad(d, s->orders->site[s->orders->copy[k].site],
                       "by its 'wait' it stands between ops of one action");
   }
   if (left > 0)
     return read_bad(d, at, "its last action has fewer ops than 'group' says");
-  if (s->nop == s->rank_op0[r]) {
+  if (s->orders->nop == s->orders->rank_op0[r]) {
     diag_error(s->diag, DIAG_EMPTY_RANK, at, "rank %u has no op", r);
     return false;
   }
@@ -509,53 +516,54 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
 /* A group has two ranks or more, and no number is left out. */
 static bool number_groups(Read *d) {
   Sched *s = d->s;
-  uint32_t *n = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
-  for (uint32_t r = 0; s->group && r < s->nrank; r++) {
-    n[s->group[r]]++;
-    s->ngroup = s->group[r] > s->ngroup ? s->group[r] : s->ngroup;
+  uint32_t *n = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
+  for (uint32_t r = 0; s->model->group && r < s->model->nrank; r++) {
+    n[s->model->group[r]]++;
+    s->model->ngroup = s->model->group[r] > s->model->ngroup ? s->model->group[r]
+                                                             : s->model->ngroup;
   }
-  for (uint32_t r = 0; s->group && r < s->nrank; r++)
-    if (s->group[r] && n[s->group[r]] < 2)
+  for (uint32_t r = 0; s->model->group && r < s->model->nrank; r++)
+    if (s->model->group[r] && n[s->model->group[r]] < 2)
       return read_bad(d, d->rank_at.at[r], "a 'group_of_copies' has two ranks or more");
-  for (uint32_t k = 1; k <= s->ngroup; k++)
+  for (uint32_t k = 1; k <= s->model->ngroup; k++)
     if (n[k] == 0)
       return read_bad(d, d->rank_at.at[0],
                       arena_printf(s->arena, "no rank is in 'group_of_copies' %u, and one in %u",
-                                   k - 1, s->ngroup - 1));
+                                   k - 1, s->model->ngroup - 1));
   return true;
 }
 
 static bool read_ranks(Read *d, json_t *list) {
   Sched *s = d->s;
-  size_t cells = (size_t)s->nstage * s->nmb, ninstr = 0, i;
+  size_t cells = (size_t)s->model->nstage * s->model->nmb, ninstr = 0, i;
   Span at = {d->file, 0, 1};
   json_t *j;
-  if (!json_is_array(list) || json_array_size(list) != s->nrank)
+  if (!json_is_array(list) || json_array_size(list) != s->model->nrank)
     return read_bad(d, at, "the list \"rank\" has an object for each rank");
   json_array_foreach(list, i, j) ninstr += json_array_size(json_object_get(j, "instr"));
-  if (ninstr != d->instr_at.n || s->nrank != d->rank_at.n)
+  if (ninstr != d->instr_at.n || s->model->nrank != d->rank_at.n)
     return read_bad(d, at, "keys are written without escapes");
   uint64_t need = 0; /* each stage and microbatch has an F */
-  for (uint32_t st = 0; st < s->nstage; st++)
-    need += s->stage[st].nmb;
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    need += s->model->stage[st].nmb;
   if (need > ninstr) {
     diag_error(s->diag, DIAG_MISSING_OP, at,
                "stages x microbatches need %llu forwards; there are %zu instructions",
                (unsigned long long)need, ninstr);
     return false;
   }
-  s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_r = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
-  s->order_at = NEW_ARRAY(s->arena, Span, s->nrank);
-  d->x.fresh = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  d->x.last_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  for (uint32_t r = 0; r < s->nrank; r++)
+  s->orders->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_r = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->rank_op0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
+  s->orders->order_at = NEW_ARRAY(s->arena, Span, s->model->nrank);
+  d->x.fresh = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  d->x.last_u = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     if (!read_rank(d, r, json_array_get(list, r)))
       return false;
-  s->rank_op0[s->nrank] = s->nop;
+  s->orders->rank_op0[s->model->nrank] = s->orders->nop;
   return number_groups(d);
 }
 
@@ -572,7 +580,7 @@ bool read_json(Sched *s) {
     return false;
   d.file = diag_source(s->diag, s->opt->input, d.text, len);
   const char *slash = strrchr(s->opt->input, '/');
-  s->name = slash ? slash + 1 : s->opt->input;
+  s->model->name = slash ? slash + 1 : s->opt->input;
   bool define = s->opt->ndefine > 0 && s->opt->ncompare == 0; /* of several, others may have them */
   if (define || s->opt->schedule || s->opt->profile) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,

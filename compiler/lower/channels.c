@@ -18,6 +18,7 @@
 
 #include "lower.h"
 #include "graph.h"
+#include "orders.h"
 #include "plant.h"
 #include "streams.h"
 
@@ -42,7 +43,7 @@ static int by_members(const void *a, const void *b) {
 static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t nrow) {
   Members m = {arena_alloc(s->arena, nrow * sizeof *m.rank + 1), 0, sum};
   for (uint32_t i = 0; i < nrow; i++)
-    m.rank[i] = s->stage[row[i]].rank;
+    m.rank[i] = s->model->stage[row[i]].rank;
   qsort(m.rank, nrow, sizeof *m.rank, by_number);
   for (uint32_t i = 0; i < nrow; i++)
     if (i == 0 || m.rank[i] != m.rank[m.n - 1])
@@ -52,27 +53,27 @@ static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t 
 
 /* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have one. */
 void find_communicators(Sched *s) {
-  if (s->comm_of) /* for the channels, already */
+  if (s->lowered->comm_of) /* for the channels, already */
     return;
-  uint32_t n = 0, nsum = s->nmodel + s->ntie,
-           *row = arena_alloc(s->arena, s->nstage * sizeof *row + 1);
+  uint32_t n = 0, nsum = s->model->nmodel + s->model->ntie,
+           *row = arena_alloc(s->arena, s->model->nstage * sizeof *row + 1);
   Members *m = arena_alloc(s->arena, nsum * sizeof *m + 1);
-  s->comm_of = arena_alloc(s->arena, nsum * sizeof *s->comm_of + 1);
-  for (uint32_t i = 0; i < s->nmodel; i++) {
+  s->lowered->comm_of = arena_alloc(s->arena, nsum * sizeof *s->lowered->comm_of + 1);
+  for (uint32_t i = 0; i < s->model->nmodel; i++) {
     uint32_t k = 0, q = i;
     do
       row[k++] = q;
-    while ((q = s->stage[q].replica) != i);
+    while ((q = s->model->stage[q].replica) != i);
     m[n++] = members_of(s, i, row, k);
   }
-  for (uint32_t i = 0; i < s->ntie; i++)
-    m[n++] = members_of(s, s->nmodel + i, &s->tie_row[s->tie_row0[i]],
-                        s->tie_row0[i + 1] - s->tie_row0[i]);
+  for (uint32_t i = 0; i < s->model->ntie; i++)
+    m[n++] = members_of(s, s->model->nmodel + i, &s->model->tie_row[s->model->tie_row0[i]],
+                        s->model->tie_row0[i + 1] - s->model->tie_row0[i]);
   qsort(m, n, sizeof *m, by_members);
   for (uint32_t i = 0, c = 0; i < n; i++) {
     c += i > 0 &&
          (m[i].n != m[i - 1].n || memcmp(m[i].rank, m[i - 1].rank, m[i].n * sizeof *m->rank));
-    s->comm_of[m[i].sum] = PLANTED(COMMUNICATOR) ? i : c;
+    s->lowered->comm_of[m[i].sum] = PLANTED(COMMUNICATOR) ? i : c;
   }
 }
 
@@ -80,7 +81,7 @@ void find_communicators(Sched *s) {
 
 typedef struct Named {
   PipeChannel is;
-  uint32_t at; /* row of Sched.channel_of */
+  uint32_t at; /* row of Lowered.channel_of */
 } Named;
 
 static int by_name(const void *a, const void *b) {
@@ -94,12 +95,12 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* [nmb + 1] How many pipes have their first microbatch before this one; of its first one: the number of the pipe. Not
- * from s->pipe, which programs that were read do not have. */
+ * from Model.pipe, which programs that were read do not have. */
 static uint32_t *count_pipes(const Sched *s) {
-  uint32_t *before = NEW_ARRAY(s->arena, uint32_t, s->nmb + (size_t)1);
-  for (uint32_t i = 0; i < s->nstage; i++)
-    before[s->stage[i].mb0 + 1] = 1;
-  for (uint32_t mb = 0; mb < s->nmb; mb++)
+  uint32_t *before = NEW_ARRAY(s->arena, uint32_t, s->model->nmb + (size_t)1);
+  for (uint32_t i = 0; i < s->model->nstage; i++)
+    before[s->model->stage[i].mb0 + 1] = 1;
+  for (uint32_t mb = 0; mb < s->model->nmb; mb++)
     before[mb + 1] += before[mb];
   return before;
 }
@@ -112,82 +113,87 @@ static uint32_t root_of(uint32_t *parent, uint32_t c) {
 }
 
 static void join_sums(Sched *s, uint32_t *parent) {
-  for (uint32_t t = 0; t < s->ntie; t++)
-    for (uint32_t j = s->tie_row0[t]; j < s->tie_row0[t + 1]; j++) {
-      uint32_t row = s->tie_row[j];
-      if (s->stage[row].replica != row)
-        parent[root_of(parent, s->comm_of[s->stage[row].model])] = root_of(
-            parent, s->comm_of[s->nmodel + t]);
+  for (uint32_t t = 0; t < s->model->ntie; t++)
+    for (uint32_t j = s->model->tie_row0[t]; j < s->model->tie_row0[t + 1]; j++) {
+      uint32_t row = s->model->tie_row[j];
+      if (s->model->stage[row].replica != row)
+        parent[root_of(parent, s->lowered->comm_of[s->model->stage[row].model])] = root_of(
+            parent, s->lowered->comm_of[s->model->nmodel + t]);
     }
 }
 
 void find_channels(Sched *s) {
-  uint32_t nlink = nlinks(s), nsum = s->nmodel + s->ntie, n = 0;
+  uint32_t nlink = nlinks(s), nsum = s->model->nmodel + s->model->ntie, n = 0;
   uint32_t *pipe_at = count_pipes(s);
   find_communicators(s);
   uint32_t *parent = NEW_ARRAY(s->arena, uint32_t, nsum + (size_t)1);
   for (uint32_t i = 0; i < nsum; i++)
     parent[i] = i;
   join_sums(s, parent);
-  size_t most = 2 * (size_t)nlink + nsum + s->nrank;
+  size_t most = 2 * (size_t)nlink + nsum + s->model->nrank;
   Named *name = arena_alloc(s->arena, most * sizeof *name + 1);
-  s->channel_of = arena_alloc(s->arena, most * sizeof *s->channel_of + 1);
+  s->lowered->channel_of = arena_alloc(s->arena, most * sizeof *s->lowered->channel_of + 1);
   for (uint32_t i = 0; i < nlink; i++) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;
-    uint32_t a = s->stage[l.from].rank, b = s->stage[l.to].rank,
-             pipe = pipe_at[s->stage[l.from].mb0];
-    for (uint32_t back = 0; back < (s->forward ? 1 : 2); back++)
+    uint32_t a = s->model->stage[l.from].rank, b = s->model->stage[l.to].rank,
+             pipe = pipe_at[s->model->stage[l.from].mb0];
+    for (uint32_t back = 0; back < (s->model->forward ? 1 : 2); back++)
       name[n++] = (Named){{back ? PIPE_SEND_B : PIPE_SEND_F, back ? b : a, back ? a : b, pipe},
                           2 * i + back};
   }
   uint32_t *low = arena_alloc(s->arena, (nsum + (size_t)1) * sizeof *low);
   memset(low, 0xff, (nsum + (size_t)1) * sizeof *low);
   for (int pass = 0; pass < 2; pass++)
-    for (uint32_t row = 0; row < s->nstage; row++) {
-      const PipeStage *st = &s->stage[row];
+    for (uint32_t row = 0; row < s->model->nstage; row++) {
+      const PipeStage *st = &s->model->stage[row];
       for (int tie = 0; tie < 2; tie++) {
-        uint32_t sum = tie ? s->ntie ? s->nmodel + s->tie_of[row] : NONE : st->model;
+        uint32_t sum = tie ? s->model->ntie ? s->model->nmodel + s->model->tie_of[row] : NONE
+                           : st->model;
         if (tie ? st->tied == NONE : st->replica == row)
           continue;
-        uint32_t c = root_of(parent, s->comm_of[sum]);
+        uint32_t c = root_of(parent, s->lowered->comm_of[sum]);
         if (!pass)
           low[c] = st->rank < low[c] ? st->rank : low[c];
-        else if (tie ? s->tie_row[s->tie_row0[s->tie_of[row]]] == row : st->model == row)
+        else if (tie ? s->model->tie_row[s->model->tie_row0[s->model->tie_of[row]]] == row
+                     : st->model == row)
           name[n++] = (Named){{PIPE_REDUCE, low[c], NONE, c}, 2 * nlink + sum};
       }
     }
-  for (uint32_t r = 0; s->ncomm_side > 0 && r < s->nrank; r++)
+  for (uint32_t r = 0; s->sides->ncomm > 0 && r < s->model->nrank; r++)
     name[n++] = (Named){{PIPE_SIDE_COMM, r, NONE, NONE}, 2 * nlink + nsum + r};
   qsort(name, n, sizeof *name, by_name);
-  s->pipe_channel = arena_alloc(s->arena, n * sizeof *s->pipe_channel + 1);
+  s->lowered->pipe_channel = arena_alloc(s->arena, n * sizeof *s->lowered->pipe_channel + 1);
   for (uint32_t i = 0; i < n; i++) {
     if (i == 0 || memcmp(&name[i].is, &name[i - 1].is, sizeof name->is) != 0)
-      s->pipe_channel[s->npipe_channel++] = name[i].is;
-    s->channel_of[name[i].at] = s->npipe_channel - 1;
+      s->lowered->pipe_channel[s->lowered->npipe_channel++] = name[i].is;
+    s->lowered->channel_of[name[i].at] = s->lowered->npipe_channel - 1;
   }
-  for (uint32_t i = 0; i < s->npipe_channel; i++)
-    if (s->pipe_channel[i].op == PIPE_REDUCE)
-      s->pipe_channel[i].pipe = NONE;
+  for (uint32_t i = 0; i < s->lowered->npipe_channel; i++)
+    if (s->lowered->pipe_channel[i].op == PIPE_REDUCE)
+      s->lowered->pipe_channel[i].pipe = NONE;
 }
 
 uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward) {
-  return s->channel_of ? s->channel_of[2 * (size_t)link + !forward] : NONE;
+  return s->lowered->channel_of ? s->lowered->channel_of[2 * (size_t)link + !forward] : NONE;
 }
 
 uint32_t channel_of_sum(const Sched *s, uint32_t sum) {
-  return s->channel_of ? s->channel_of[2 * (size_t)nlinks(s) + sum] : NONE;
+  return s->lowered->channel_of ? s->lowered->channel_of[2 * (size_t)nlinks(s) + sum] : NONE;
 }
 
 uint32_t channel_of_sides(const Sched *s, uint32_t rank) {
-  return s->channel_of ? s->channel_of[2 * (size_t)nlinks(s) + s->nmodel + s->ntie + rank] : NONE;
+  return s->lowered->channel_of
+             ? s->lowered
+                   ->channel_of[2 * (size_t)nlinks(s) + s->model->nmodel + s->model->ntie + rank]
+             : NONE;
 }
 
 /* ---- who needs what ---- */
 
 void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count) {
-  Streams *t = &s->stream[r];
+  Streams *t = &s->lowered->stream[r];
   if (t->nneed == t->capneed)
     vec_grow(s->arena, (void **)&t->need, &t->capneed, sizeof *t->need);
   t->need[t->nneed++] = (Need){of, count - 1};
@@ -201,7 +207,7 @@ static int by_need(const void *a, const void *b) {
 /* Of those of one instruction in one channel the last says it all. of, kept: [npipe_channel], where the one at
  * hand is: 1 + what needs it, its row of `on`; of is 0 before and after. */
 static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
-  Streams *t = &s->stream[r];
+  Streams *t = &s->lowered->stream[r];
   uint32_t n = 0, total = t->ncompute + t->ncopy;
   for (uint32_t i = 0; i < t->nneed; i++) /* the first op of an action waits for all */
     while (t->need[i].of > 0 && t->need[i].of < t->ncompute &&
@@ -223,16 +229,16 @@ static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
     }
     first[op + copy + 1] = n;
   }
-  s->needs[r] = (PipeNeeds){{first, t->ncopy ? first + t->ncompute + 1 : NULL}, on};
+  s->lowered->needs[r] = (PipeNeeds){{first, t->ncopy ? first + t->ncompute + 1 : NULL}, on};
   for (uint32_t k = 0; k < t->nneed; k++)
     of[t->comm[t->need[k].on].channel] = 0;
 }
 
 void channel_needs(Sched *s) {
-  s->needs = NEW_ARRAY(s->arena, PipeNeeds, s->nrank);
-  uint32_t *of = NEW_ARRAY(s->arena, uint32_t, s->npipe_channel),
-           *kept = NEW_ARRAY(s->arena, uint32_t, s->npipe_channel);
-  for (uint32_t r = 0; r < s->nrank; r++)
+  s->lowered->needs = NEW_ARRAY(s->arena, PipeNeeds, s->model->nrank);
+  uint32_t *of = NEW_ARRAY(s->arena, uint32_t, s->lowered->npipe_channel),
+           *kept = NEW_ARRAY(s->arena, uint32_t, s->lowered->npipe_channel);
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     take_needs(s, r, of, kept);
 }
 
@@ -252,12 +258,12 @@ static int by_turn(const void *a, const void *b) {
 
 /* What a rank's instructions wait for, counted in the new order; to[]: new position by old. */
 static void move_needs(Sched *s, uint32_t r, const uint32_t *to) {
-  Streams *t = &s->stream[r];
-  uint32_t *on = (uint32_t *)s->needs[r].on;
+  Streams *t = &s->lowered->stream[r];
+  uint32_t *on = (uint32_t *)s->lowered->needs[r].on;
   for (uint32_t i = 0; i < t->ncompute + t->ncopy; i++) {
     bool copy = i >= t->ncompute;
-    const uint32_t *first = copy ? s->needs[r].first[1] + (i - t->ncompute)
-                                 : s->needs[r].first[0] + i;
+    const uint32_t *first = copy ? s->lowered->needs[r].first[1] + (i - t->ncompute)
+                                 : s->lowered->needs[r].first[0] + i;
     uint32_t *wait = copy ? &t->copy[i - t->ncompute].wait_copy : &t->compute[i].wait;
     *wait = 0;
     for (uint32_t j = first[0]; j < first[1]; j++) {
@@ -268,10 +274,10 @@ static void move_needs(Sched *s, uint32_t r, const uint32_t *to) {
 }
 
 static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uint32_t *to) {
-  Streams *t = &s->stream[r];
+  Streams *t = &s->lowered->stream[r];
   Arena tmp = {.oom = s->arena->oom};
   for (uint32_t i = 0; i < t->ncomm; i++)
-    key[i] = (Turn){s->comm_start[r][i], turn[i], i};
+    key[i] = (Turn){s->times->comm_start[r][i], turn[i], i};
   if (t->ncomm > 1)
     qsort(key, t->ncomm, sizeof *key, by_turn);
   PipeInstr *old = arena_alloc(&tmp, t->ncomm * sizeof *old + 1);
@@ -279,85 +285,87 @@ static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uin
     memcpy(old, t->comm, t->ncomm * sizeof *old);
   for (uint32_t i = 0; i < t->ncomm; i++) {
     t->comm[i] = old[key[i].at];
-    s->comm_start[r][i] = key[i].start;
+    s->times->comm_start[r][i] = key[i].start;
     to[key[i].at] = i;
   }
   arena_free(&tmp);
   move_needs(s, r, to);
-  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
-       i++)
-    if (s->side_use[i].kind == PIPE_SIDE_COMM)
-      s->side_use[i].pos = to[s->side_use[i].pos - 1] + 1;
+  for (uint32_t i = s->sides->nuse ? s->sides->use0[r] : 0;
+       s->sides->nuse && i < s->sides->use0[r + 1]; i++)
+    if (s->sides->use[i].kind == PIPE_SIDE_COMM)
+      s->sides->use[i].pos = to[s->sides->use[i].pos - 1] + 1;
 }
 
-/* Sched.xfer in the same order: each stands on the ranks that take part at the next place of their streams. */
+/* Ideal.xfer in the same order: each stands on the ranks that take part at the next place of their streams. */
 static void sort_xfers(Sched *s, uint32_t *const *turn) {
-  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  Turn *key = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *key + 1);
-  Xfer *to = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *to + 1);
-  for (uint32_t i = 0; i < s->nxfer; i++) {
-    const Xfer *x = &s->xfer[i];
+  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  Turn *key = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *key + 1);
+  Xfer *to = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *to + 1);
+  for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
+    const Xfer *x = &s->ideal->xfer[i];
     bool side = x->to == XFER_SIDE;
-    uint32_t row = side ? s->side_use[x->from].stage : s->op[x->from].stage;
-    row = x->to == XFER_TIE ? s->stage[row].tied : row;
-    uint32_t r = s->stage[row].rank, at = next[r]++;
-    key[i] = (Turn){s->comm_start[r][at], turn[r][at], i};
+    uint32_t row = side ? s->sides->use[x->from].stage : s->orders->op[x->from].stage;
+    row = x->to == XFER_TIE ? s->model->stage[row].tied : row;
+    uint32_t r = s->model->stage[row].rank, at = next[r]++;
+    key[i] = (Turn){s->times->comm_start[r][at], turn[r][at], i};
     if (xfer_moves(x))
       next[op_rank(s, x->to)]++;
     else if (!side)
-      for (uint32_t q = pipe_sum_next(s->stage, x->to == XFER_TIE ? PIPE_TIE : PIPE_REDUCE, row);
-           q != row; q = pipe_sum_next(s->stage, x->to == XFER_TIE ? PIPE_TIE : PIPE_REDUCE, q))
-        next[s->stage[q].rank]++;
+      for (uint32_t q =
+               pipe_sum_next(s->model->stage, x->to == XFER_TIE ? PIPE_TIE : PIPE_REDUCE, row);
+           q != row;
+           q = pipe_sum_next(s->model->stage, x->to == XFER_TIE ? PIPE_TIE : PIPE_REDUCE, q))
+        next[s->model->stage[q].rank]++;
   }
-  if (s->nxfer > 1)
-    qsort(key, s->nxfer, sizeof *key, by_turn);
-  for (uint32_t i = 0; i < s->nxfer; i++)
-    to[i] = s->xfer[key[i].at];
-  s->xfer = to;
+  if (s->ideal->nxfer > 1)
+    qsort(key, s->ideal->nxfer, sizeof *key, by_turn);
+  for (uint32_t i = 0; i < s->ideal->nxfer; i++)
+    to[i] = s->ideal->xfer[key[i].at];
+  s->ideal->xfer = to;
 }
 
 /* The channels in the order of their first instruction. */
 static void number_channels(Sched *s, uint32_t *const *turn) {
-  Turn *key = arena_alloc(s->arena, s->npipe_channel * sizeof *key + 1);
-  uint32_t *number = arena_alloc(s->arena, s->npipe_channel * sizeof *number + 1), n = 0;
-  for (uint32_t c = 0; c < s->npipe_channel; c++)
+  Turn *key = arena_alloc(s->arena, s->lowered->npipe_channel * sizeof *key + 1);
+  uint32_t *number = arena_alloc(s->arena, s->lowered->npipe_channel * sizeof *number + 1), n = 0;
+  for (uint32_t c = 0; c < s->lowered->npipe_channel; c++)
     key[c] = (Turn){UINT64_MAX, NONE, c};
-  for (uint32_t r = 0; r < s->nrank; r++)
-    for (uint32_t i = 0; i < s->stream[r].ncomm; i++) {
-      uint32_t c = s->stream[r].comm[i].channel;
-      Turn t = {s->comm_start[r][i], turn[r][i], c};
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = 0; i < s->lowered->stream[r].ncomm; i++) {
+      uint32_t c = s->lowered->stream[r].comm[i].channel;
+      Turn t = {s->times->comm_start[r][i], turn[r][i], c};
       if (by_turn(&t, &key[c]) < 0)
         key[c] = t;
     }
-  qsort(key, s->npipe_channel, sizeof *key, by_turn);
-  PipeChannel *table = arena_alloc(s->arena, s->npipe_channel * sizeof *table + 1);
-  for (; n < s->npipe_channel && key[n].turn != NONE; n++) { /* the others are of no use */
+  qsort(key, s->lowered->npipe_channel, sizeof *key, by_turn);
+  PipeChannel *table = arena_alloc(s->arena, s->lowered->npipe_channel * sizeof *table + 1);
+  for (; n < s->lowered->npipe_channel && key[n].turn != NONE; n++) { /* the others are of no use */
     number[key[n].at] = n;
-    table[n] = s->pipe_channel[key[n].at];
+    table[n] = s->lowered->pipe_channel[key[n].at];
   }
-  s->pipe_channel = table, s->npipe_channel = n;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    for (uint32_t i = 0; i < s->stream[r].ncomm; i++)
-      s->stream[r].comm[i].channel = number[s->stream[r].comm[i].channel];
+  s->lowered->pipe_channel = table, s->lowered->npipe_channel = n;
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = 0; i < s->lowered->stream[r].ncomm; i++)
+      s->lowered->stream[r].comm[i].channel = number[s->lowered->stream[r].comm[i].channel];
 }
 
 void sort_channels(Sched *s, uint32_t *const *turn) {
   uint32_t most = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    most = s->stream[r].ncomm > most ? s->stream[r].ncomm : most;
-  if (s->npipe_channel > 0)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    most = s->lowered->stream[r].ncomm > most ? s->lowered->stream[r].ncomm : most;
+  if (s->lowered->npipe_channel > 0)
     number_channels(s, turn);
   sort_xfers(s, turn);
   Turn *key = arena_alloc(s->arena, most * sizeof *key + 1);
   uint32_t *to = arena_alloc(s->arena, most * sizeof *to + 1);
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     sort_rank(s, r, turn[r], key, to);
 }
 
 /* ---- of a finished list ---- */
 
 RowNeeds row_needs(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
-  const PipeNeeds *need = &s->needs[r];
+  const PipeNeeds *need = &s->lowered->needs[r];
   uint32_t ncopy = 0, ncompute = 0, ncomm = 0, n = 0, total = 0;
   for (uint32_t i = 0; i < k->ninstr; i++) {
     int on = pipe_op_info[k->instr[i].op].stream;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Transfers become instructions. Requires order, and slot counts in s->channel (all 0: start from
- * MIN_CHANNEL_SLOTS). Ensures s->stream: per rank a compute and a comm stream in which every data
+ * Transfers become instructions. Requires order, and slot counts in Lowered.channel (all 0: start from
+ * MIN_CHANNEL_SLOTS). Ensures Lowered.stream: per rank a compute and a comm stream in which every data
  * dependence and every reuse of a channel slot is a `wait`.
  *
  * note [channel slots]: transfer n of a channel uses slot n mod k at each end. At the sender the op
@@ -19,26 +19,27 @@
  *
  * note [actions]: the ops of an action start together, so what one of them needs all wait for, and an
  * action has a send slot for each tensor that it puts into one channel. Its tensors leave, and what it
- * read is free, when all of it has ended, or as each op does (Sched.send).
+ * read is free, when all of it has ended, or as each op does (Orders.send).
  *
  * Linear in ops and transfers, but that an op with several tensors looks at all of them for each transfer, and that
  * with channels what the ops of a rank need is sorted. May run again with more slots. */
 #include "graph.h"
 #include "lower.h"
+#include "orders.h"
 
 /* Started before `time` and ended by then. */
 static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
-  bool takes_time = op_cost(s, s->stage, false, op) > 0; /* FB, if given, is not 0 */
-  return s->ideal_end[op] < time || (s->ideal_end[op] == time && takes_time);
+  bool takes_time = op_cost(s, s->model->stage, false, op) > 0; /* FB, if given, is not 0 */
+  return s->ideal->end[op] < time || (s->ideal->end[op] == time && takes_time);
 }
 
 /* The channel of transfer i. Transfers go back and forth between the ranks: their ops are fetched ahead. */
 static inline size_t channel_at(const Sched *s, uint32_t i) {
   enum { AHEAD = 16 };
-  if (i + AHEAD < s->nxfer && xfer_moves(&s->xfer[i + AHEAD]))
-    __builtin_prefetch(&s->op[s->xfer[i + AHEAD].from]);
-  const Xfer *x = &s->xfer[i];
-  return 2 * (size_t)xfer_link(s, x) + (s->op[x->from].kind != PIPE_F);
+  if (i + AHEAD < s->ideal->nxfer && xfer_moves(&s->ideal->xfer[i + AHEAD]))
+    __builtin_prefetch(&s->orders->op[s->ideal->xfer[i + AHEAD].from]);
+  const Xfer *x = &s->ideal->xfer[i];
+  return 2 * (size_t)xfer_link(s, x) + (s->orders->op[x->from].kind != PIPE_F);
 }
 
 /* Gives the channels, of skips only or all, the slots that the ideal timing needs. False: nothing to add. */
@@ -46,14 +47,14 @@ static bool more_slots(Sched *s, bool skips) {
   size_t nchannel = 2 * (size_t)nlinks(s);
   uint32_t *first = NEW_ARRAY(s->arena, uint32_t, nchannel + 1),
            *fill = NEW_ARRAY(s->arena, uint32_t, nchannel);
-  Xfer *list = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *list); /* by channel */
+  Xfer *list = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *list); /* by channel */
   for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t i = 0; i < s->nxfer; i++) {
-      if (!xfer_moves(&s->xfer[i]))
+    for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
+      if (!xfer_moves(&s->ideal->xfer[i]))
         continue;
       size_t c = channel_at(s, i);
       if (pass)
-        list[first[c] + fill[c]++] = s->xfer[i];
+        list[first[c] + fill[c]++] = s->ideal->xfer[i];
       else
         first[c + 1]++;
     }
@@ -66,28 +67,30 @@ static bool more_slots(Sched *s, bool skips) {
       continue;
     uint32_t read = first[c], k = 0; /* all before `read` have been read when the next one starts */
     for (uint32_t i = first[c]; i < first[c + 1]; i++) {
-      uint64_t start = s->ideal_end[list[i].from];
+      uint64_t start = s->ideal->end[list[i].from];
       while (read < i && is_over(s, list[read].to, start))
         read++;
       k = i - read + 1 > k ? i - read + 1 : k;
     }
-    if (k > s->channel[c].in_slots) {
-      s->channel[c].in_slots = k;
+    if (k > s->lowered->channel[c].in_slots) {
+      s->lowered->channel[c].in_slots = k;
       added = true;
     }
   }
   return added;
 }
 
-static Channel *channels_of(Sched *s, uint32_t link) { return &s->channel[2 * (size_t)link]; }
+static Channel *channels_of(Sched *s, uint32_t link) {
+  return &s->lowered->channel[2 * (size_t)link];
+}
 
 /* Numbers the channel slots of every rank; nrank_slot[r] is what they take. */
 static void number_slots(Sched *s) {
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t n = 0;
-    for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+    for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
       for (int out = 1; out >= 0; out--) {
-        uint32_t st = s->rank_stage[i], nlink = row_links(s, st, out);
+        uint32_t st = s->model->rank_stage[i], nlink = row_links(s, st, out);
         for (uint32_t k = 0; k < nlink; k++) {
           uint32_t link = row_link(s, st, out, k);
           Channel *fwd = channels_of(s, link), *bwd = fwd + 1;
@@ -102,31 +105,31 @@ static void number_slots(Sched *s) {
           }
         }
       }
-    s->nrank_slot[r] = n;
+    s->lowered->nrank_slot[r] = n;
   }
 }
 
 /* Room for the slots of ops with several tensors on one side. */
 static void room_for_lists(Sched *s) {
-  s->slot_list = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
-  s->nslot_list = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  s->lowered->slot_list = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
+  s->lowered->nslot_list = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     size_t n = 0;
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      uint32_t nin = op_inputs(s, &s->op[i]), nout = op_written(s, &s->op[i]);
+    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
+      uint32_t nin = op_inputs(s, &s->orders->op[i]), nout = op_written(s, &s->orders->op[i]);
       n += (nin > 1 ? nin : 0) + (nout > 1 ? nout : 0);
     }
-    s->slot_list[r] = arena_alloc(s->arena, n * sizeof **s->slot_list + 1);
+    s->lowered->slot_list[r] = arena_alloc(s->arena, n * sizeof **s->lowered->slot_list + 1);
   }
 }
 
 /* Where op o's several slots are to be listed, or NONE. */
 static uint32_t list_slots(Sched *s, uint32_t r, uint32_t n) {
-  uint32_t at = s->nslot_list[r];
+  uint32_t at = s->lowered->nslot_list[r];
   if (n < 2)
     return NONE;
   for (uint32_t k = 0; k < n; k++)
-    s->slot_list[r][s->nslot_list[r]++] = NONE;
+    s->lowered->slot_list[r][s->lowered->nslot_list[r]++] = NONE;
   return at;
 }
 
@@ -140,29 +143,30 @@ static uint32_t puts_into(const Sched *s, const Op *o, size_t channel) {
 
 /* Room for all that the action from `first` on puts into one channel. */
 static void action_slots(Sched *s, uint32_t first) {
-  for (uint32_t i = first; i <= first + s->op[first].group; i++)
-    for (uint32_t k = 0, noutput = op_outputs(s, &s->op[i]); k < noutput; k++) {
-      size_t c = 2 * (size_t)output_link(s, &s->op[i], k) + (s->op[i].kind != PIPE_F);
+  for (uint32_t i = first; i <= first + s->orders->op[first].group; i++)
+    for (uint32_t k = 0, noutput = op_outputs(s, &s->orders->op[i]); k < noutput; k++) {
+      size_t c = 2 * (size_t)output_link(s, &s->orders->op[i], k) +
+                 (s->orders->op[i].kind != PIPE_F);
       uint32_t n = 0;
       for (uint32_t m = first; m <= i; m++)
-        n += puts_into(s, &s->op[m], c);
-      if (s->channel[c].out_slots > 0 && n > s->channel[c].out_slots)
-        s->channel[c].out_slots = n;
+        n += puts_into(s, &s->orders->op[m], c);
+      if (s->lowered->channel[c].out_slots > 0 && n > s->lowered->channel[c].out_slots)
+        s->lowered->channel[c].out_slots = n;
     }
 }
 
 /* The lists of all ranks in one piece, of each rank in the order COPY, COMPUTE, COMM (Streams). */
 static void room_for_streams(Sched *s) {
   size_t total = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    Streams *t = &s->stream[r];
-    t->ncompute = s->rank_op0[r + 1] - s->rank_op0[r];
-    t->ncopy = s->ncopy ? s->rank_copy0[r + 1] - s->rank_copy0[r] : 0;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    Streams *t = &s->lowered->stream[r];
+    t->ncompute = s->orders->rank_op0[r + 1] - s->orders->rank_op0[r];
+    t->ncopy = s->orders->ncopy ? s->orders->rank_copy0[r + 1] - s->orders->rank_copy0[r] : 0;
     total += (size_t)t->ncompute + t->ncomm + t->ncopy;
   }
   PipeInstr *list = arena_alloc(s->arena, total * sizeof *list);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    Streams *t = &s->stream[r];
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    Streams *t = &s->lowered->stream[r];
     t->list = list;
     t->compute = list + t->ncopy;
     t->comm = t->compute + t->ncompute;
@@ -172,38 +176,40 @@ static void room_for_streams(Sched *s) {
 
 static void first_time(Sched *s) {
   size_t nlink = nlinks(s);
-  s->channel = NEW_ARRAY(s->arena, Channel, 2 * nlink);
-  s->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  s->stream = NEW_ARRAY(s->arena, Streams, s->nrank);
+  s->lowered->channel = NEW_ARRAY(s->arena, Channel, 2 * nlink);
+  s->lowered->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  s->lowered->stream = NEW_ARRAY(s->arena, Streams, s->model->nrank);
   bool skips = false;
   uint32_t *nmb_of = link_nmb(s);
   for (uint32_t i = 0; i < nlink; i++) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;
-    uint32_t nmb = nmb_of[i], least = s->lists ? 1 : MIN_CHANNEL_SLOTS, /* lists: no two at once */
+    uint32_t nmb = nmb_of[i],
+             least = s->orders->lists ? 1 : MIN_CHANNEL_SLOTS, /* lists: no two at once */
         k = least < nmb ? least : nmb;
-    for (int back = 0; back < (s->forward ? 1 : 2); back++) {
+    for (int back = 0; back < (s->model->forward ? 1 : 2); back++) {
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
-      s->stream[s->stage[l.from].rank].ncomm += nmb; /* each of them is a transfer */
-      s->stream[s->stage[l.to].rank].ncomm += nmb;
+      s->lowered->stream[s->model->stage[l.from].rank].ncomm +=
+          nmb; /* each of them is a transfer */
+      s->lowered->stream[s->model->stage[l.to].rank].ncomm += nmb;
     }
     skips |= link_skips(s, l);
   }
-  for (uint32_t i = 0; i < s->nop; i++) /* note [actions] */
-    if (s->op[i].group > 0 && (i == 0 || s->op[i - 1].group == 0))
+  for (uint32_t i = 0; i < s->orders->nop; i++) /* note [actions] */
+    if (s->orders->op[i].group > 0 && (i == 0 || s->orders->op[i - 1].group == 0))
       action_slots(s, i);
   if (skips)
     more_slots(s, true);
-  if (s->graph)
+  if (s->model->graph)
     room_for_lists(s);
-  for (uint32_t i = 0; i < s->nside_use; i++)
-    if (s->side_use[i].kind == PIPE_SIDE_COMM)
-      s->stream[s->stage[s->side_use[i].stage].rank].ncomm++;
-  for (uint32_t st = 0; st < s->nstage; st++)
-    s->stream[s->stage[st].rank].ncomm += ((s->stage[st].replica != st) +
-                                           (s->stage[st].tied == st)) *
-                                          (s->round0[st + 1] - s->round0[st]);
+  for (uint32_t i = 0; i < s->sides->nuse; i++)
+    if (s->sides->use[i].kind == PIPE_SIDE_COMM)
+      s->lowered->stream[s->model->stage[s->sides->use[i].stage].rank].ncomm++;
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    s->lowered->stream[s->model->stage[st].rank].ncomm +=
+        ((s->model->stage[st].replica != st) + (s->model->stage[st].tied == st)) *
+        (s->orders->round0[st + 1] - s->orders->round0[st]);
   room_for_streams(s);
 }
 
@@ -212,33 +218,34 @@ static void first_time(Sched *s) {
 static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
   uint32_t st = first;
   do {
-    const Round *round = &s->round[s->round0[st] + k];
-    uint32_t r = s->stage[st].rank, at = ncomm[r]++, grad = round->grad;
+    const Round *round = &s->orders->round[s->orders->round0[st] + k];
+    uint32_t r = s->model->stage[st].rank, at = ncomm[r]++, grad = round->grad;
     PipeInstr *u = op_instr(s, r, round->u);
-    PipeInstr *c = &s->stream[r].comm[at];
+    PipeInstr *c = &s->lowered->stream[r].comm[at];
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
-    c->wait = op_release(s, grad) - s->rank_op0[r] + 1;
-    c->channel = channel_of_sum(s, s->stage[st].model);
+    c->wait = op_release(s, grad) - s->orders->rank_op0[r] + 1;
+    c->channel = channel_of_sum(s, s->model->stage[st].model);
     need_comm(s, r, u, at + 1);
-  } while ((st = s->stage[st].replica) != first);
+  } while ((st = s->model->stage[st].replica) != first);
 }
 
 /* The sum over stages that share weights for their update number k, one instruction a rank: for all its
  * rows of the tie, after their last gradients and, by its place in the stream, their REDUCE. */
 static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
-  for (uint32_t j = s->tie_row0[tie]; j < s->tie_row0[tie + 1]; j++) {
-    uint32_t st = s->tie_row[j], lead = s->stage[st].tied, r = s->stage[st].rank;
-    const Round *round = &s->round[s->round0[st] + k];
+  for (uint32_t j = s->model->tie_row0[tie]; j < s->model->tie_row0[tie + 1]; j++) {
+    uint32_t st = s->model->tie_row[j], lead = s->model->stage[st].tied,
+             r = s->model->stage[st].rank;
+    const Round *round = &s->orders->round[s->orders->round0[st] + k];
     PipeInstr *u = op_instr(s, r, round->u);
-    uint32_t grad = op_release(s, round->grad) - s->rank_op0[r] + 1;
+    uint32_t grad = op_release(s, round->grad) - s->orders->rank_op0[r] + 1;
     if (lead == st) {
-      PipeInstr *c = &s->stream[r].comm[ncomm[r]++];
+      PipeInstr *c = &s->lowered->stream[r].comm[ncomm[r]++];
       *c = pipe_instr(PIPE_TIE, st, NONE);
       c->phase = u->phase, c->site = u->site;
-      c->channel = channel_of_sum(s, s->nmodel + tie);
+      c->channel = channel_of_sum(s, s->model->nmodel + tie);
     }
-    PipeInstr *c = &s->stream[r].comm[ncomm[r] - 1];
+    PipeInstr *c = &s->lowered->stream[r].comm[ncomm[r] - 1];
     c->wait = grad > c->wait ? grad : c->wait;
     need_comm(s, r, u, ncomm[r]);
   }
@@ -246,11 +253,11 @@ static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
 
 /* A side op of the COMM stream: its place is behind the op before it in the order. */
 static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
-  uint32_t r = s->stage[u->stage].rank, at = ncomm[r]++;
-  PipeInstr *c = &s->stream[r].comm[at];
+  uint32_t r = s->model->stage[u->stage].rank, at = ncomm[r]++;
+  PipeInstr *c = &s->lowered->stream[r].comm[at];
   u->pos = at + 1;
   *c = side_instr(s, u);
-  c->wait = u->at - s->rank_op0[r];
+  c->wait = u->at - s->orders->rank_op0[r];
   c->channel = channel_of_sides(s, r);
 }
 
@@ -259,8 +266,8 @@ static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
 static inline void fetch_ahead(const Sched *s, uint32_t op, const PipeInstr *compute,
                                const PipeInstr *comm) {
   enum { AHEAD = 8 };
-  if (op + AHEAD < s->nop)
-    __builtin_prefetch(&s->op[op + AHEAD]);
+  if (op + AHEAD < s->orders->nop)
+    __builtin_prefetch(&s->orders->op[op + AHEAD]);
   /* as numbers: what is there may belong to another list, or to none */
   __builtin_prefetch((const void *)((uintptr_t)compute + AHEAD * sizeof *compute), 1);
   __builtin_prefetch((const void *)((uintptr_t)comm + AHEAD * sizeof *comm), 1);
@@ -273,44 +280,46 @@ static void lay_xfers(Sched *s) {
   size_t nchannel = 2 * (size_t)nlinks(s);
   size_t *ring0 = NEW_ARRAY(s->arena, size_t, nchannel + 1);
   for (size_t c = 0; c < nchannel; c++)
-    ring0[c + 1] = ring0[c] + s->channel[c].out_slots + s->channel[c].in_slots;
+    ring0[c + 1] = ring0[c] + s->lowered->channel[c].out_slots + s->lowered->channel[c].in_slots;
   uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[nchannel]);
   struct Turn {
     uint32_t out, in;
   } *turn = NEW_ARRAY(s->arena, struct Turn, nchannel); /* the next slot of each end */
-  uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->nrank),
-           *sums = NEW_ARRAY(s->arena, uint32_t,
-                             s->nmodel), /* so far, of each stage of the model, of each tie */
-               *ties = NEW_ARRAY(s->arena, uint32_t, s->ntie);
-  for (uint32_t i = 0; i < s->nxfer; i++) {
-    uint32_t from = s->xfer[i].from, to = s->xfer[i].to;
+  uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
+           *sums = NEW_ARRAY(
+               s->arena, uint32_t,
+               s->model->nmodel), /* so far, of each stage of the model, of each tie */
+               *ties = NEW_ARRAY(s->arena, uint32_t, s->model->ntie);
+  for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
+    uint32_t from = s->ideal->xfer[i].from, to = s->ideal->xfer[i].to;
     if (to == XFER_SIDE) {
-      add_side(s, &s->side_use[from], ncomm);
+      add_side(s, &s->sides->use[from], ncomm);
       continue;
     }
-    uint32_t st = s->op[from].stage;
-    if (xfer_is_sum(&s->xfer[i])) {
+    uint32_t st = s->orders->op[from].stage;
+    if (xfer_is_sum(&s->ideal->xfer[i])) {
       if (to == XFER_REDUCE)
-        add_reduce(s, st, sums[s->stage[st].model]++, ncomm);
+        add_reduce(s, st, sums[s->model->stage[st].model]++, ncomm);
       else
-        add_tie(s, s->tie_of[st], ties[s->tie_of[st]]++, ncomm);
+        add_tie(s, s->model->tie_of[st], ties[s->model->tie_of[st]]++, ncomm);
       continue;
     }
-    bool forward = s->op[from].kind == PIPE_F;
+    bool forward = s->orders->op[from].kind == PIPE_F;
     uint32_t a = op_rank(s, from), b = op_rank(s, to), edge = NONE;
-    uint32_t link = s->graph ? xfer_link(s, &s->xfer[i]) : s->op[forward ? from : to].stage;
+    uint32_t link = s->model->graph ? xfer_link(s, &s->ideal->xfer[i])
+                                    : s->orders->op[forward ? from : to].stage;
     size_t c = 2 * (size_t)link + !forward;
-    const Channel *ch = &s->channel[c];
+    const Channel *ch = &s->lowered->channel[c];
     uint32_t out = turn[c].out++, in = turn[c].in++;
     turn[c].out = turn[c].out == ch->out_slots ? 0 : turn[c].out;
     turn[c].in = turn[c].in == ch->in_slots ? 0 : turn[c].in;
     uint32_t *out_user = &ring[ring0[c] + out], *in_user = &ring[ring0[c] + ch->out_slots + in];
     uint32_t send = ncomm[a]++, recv = ncomm[b]++;
     PipeInstr *make = op_instr(s, a, from), *use = op_instr(s, b, to);
-    uint32_t made = op_release(s, from) - s->rank_op0[a] + 1,
-             used = op_release(s, to) - s->rank_op0[b] + 1;
+    uint32_t made = op_release(s, from) - s->orders->rank_op0[a] + 1,
+             used = op_release(s, to) - s->orders->rank_op0[b] + 1;
     uint32_t *make_out = &make->out, *use_in = &use->in;
-    if (s->graph) {
+    if (s->model->graph) {
       Link l = link_at(s, link);
       edge = l.edge;
       make_out = slot_at(s, make, false, forward ? link_out(s, l) : link_in(s, l));
@@ -320,19 +329,19 @@ static void lay_xfers(Sched *s) {
     *make_out = ch->out_first + out;
     need_comm(s, a, make, *out_user);
     *out_user = send + 1;
-    PipeInstr *x = &s->stream[a].comm[send];
+    PipeInstr *x = &s->lowered->stream[a].comm[send];
     fetch_ahead(s, from, make, x);
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
     x->in = *make_out, x->wait = made, x->edge = edge;
     x->channel = channel_of_link(s, link, forward);
-    uint32_t next = from + s->op[from].group + 1; /* the action after */
-    if (s->send == SEND_NEXT && next < s->rank_op0[a + 1])
+    uint32_t next = from + s->orders->op[from].group + 1; /* the action after */
+    if (s->orders->send == SEND_NEXT && next < s->orders->rank_op0[a + 1])
       need_comm(s, a, op_instr(s, a, next), send + 1);
 
     *use_in = ch->in_first + in;
     need_comm(s, b, use, recv + 1);
-    x = &s->stream[b].comm[recv];
+    x = &s->lowered->stream[b].comm[recv];
     fetch_ahead(s, to, use, x);
     *x = pipe_instr(forward ? PIPE_RECV_F : PIPE_RECV_B, use->stage, use->mb);
     x->phase = use->phase, x->site = use->site, x->peer = a;
@@ -345,19 +354,19 @@ static void lay_xfers(Sched *s) {
 /* The compute instructions without what transfers add to them. True: there are actions of several ops. */
 static bool restart(Sched *s) {
   bool joined = false;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    s->stream[r].nneed = 0;
-    if (s->graph)
-      s->nslot_list[r] = 0;
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      const Op *o = &s->op[i];
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    s->lowered->stream[r].nneed = 0;
+    if (s->model->graph)
+      s->lowered->nslot_list[r] = 0;
+    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
+      const Op *o = &s->orders->op[i];
       PipeInstr *c = op_instr(s, r, i);
       *c = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
       if (o->kind == PIPE_SIDE)
-        c->side = (o->site - s->side_site0) * s->nstage + o->stage;
+        c->side = (o->site - s->sides->site0) * s->model->nstage + o->stage;
       c->phase = o->phase, c->site = o->site, c->group = o->group;
       joined |= o->group > 0;
-      if (s->graph) {
+      if (s->model->graph) {
         c->in = list_slots(s, r, op_inputs(s, o));
         c->out = list_slots(s, r, op_written(s, o));
       }
@@ -379,13 +388,13 @@ static void join_waits(const Streams *t) {
 }
 
 bool comm(Sched *s) {
-  if (!s->channel)
+  if (!s->lowered->channel)
     first_time(s);
-  if (s->lowering == PIPE_CHANNELS && !s->channel_of)
+  if (s->orders->lowering == PIPE_CHANNELS && !s->lowered->channel_of)
     find_channels(s);
   number_slots(s);
   bool joined = restart(s);
-  if (s->lists) {
+  if (s->orders->lists) {
     lay_lists(s); /* how many slots that takes */
     number_slots(s);
     restart(s);
@@ -395,11 +404,13 @@ bool comm(Sched *s) {
   }
   offload_streams(s);
   side_waits(s);
-  for (uint32_t r = 0; joined && r < s->nrank; r++)
-    join_waits(&s->stream[r]);
-  if (s->lowering == PIPE_CHANNELS)
+  for (uint32_t r = 0; joined && r < s->model->nrank; r++)
+    join_waits(&s->lowered->stream[r]);
+  if (s->orders->lowering == PIPE_CHANNELS)
     channel_needs(s);
   return true;
 }
 
-bool comm_more_slots(Sched *s) { return s->lists ? more_list_slots(s) : more_slots(s, false); }
+bool comm_more_slots(Sched *s) {
+  return s->orders->lists ? more_list_slots(s) : more_slots(s, false);
+}

@@ -55,13 +55,13 @@ static void raise(uint32_t *wait, uint32_t to) { *wait = to > *wait ? to : *wait
 static void make(Lay *l, uint32_t n) {
   Sched *s = l->s;
   for (uint32_t i = l->next; i < l->next + n; i++) {
-    const Op *o = &s->op[i];
+    const Op *o = &s->orders->op[i];
     for (uint32_t k = 0, nout = op_outputs(s, o); k < nout; k++) {
       uint32_t link = output_link(s, o, k);
       if (!link_crosses(s, link_at(s, link)))
         continue;
       size_t c = channel_of(link, o->kind == PIPE_F);
-      Channel *ch = &s->channel[c];
+      Channel *ch = &s->lowered->channel[c];
       *slot_at(s, op_instr(s, l->r, i), false,
                k) = ch->out_first + take(&l->out[c], &ch->out_slots, &op_instr(s, l->r, i)->wait);
     }
@@ -71,15 +71,15 @@ static void make(Lay *l, uint32_t n) {
 /* It has ended: its receive slots are left. */
 static void use(Lay *l, uint32_t n) {
   Sched *s = l->s;
-  uint32_t ended = l->next + n - s->rank_op0[l->r];
+  uint32_t ended = l->next + n - s->orders->rank_op0[l->r];
   for (uint32_t i = l->next; i < l->next + n; i++) {
-    const Op *o = &s->op[i];
+    const Op *o = &s->orders->op[i];
     for (uint32_t k = 0, nin = op_inputs(s, o); k < nin; k++) {
       uint32_t link = input_link(s, o, k);
       size_t c = channel_of(link, o->kind == PIPE_F);
       if (link_crosses(s, link_at(s, link)))
-        leave(s, &l->in[c], *slot_at(s, op_instr(s, l->r, i), true, k) - s->channel[c].in_first,
-              ended);
+        leave(s, &l->in[c],
+              *slot_at(s, op_instr(s, l->r, i), true, k) - s->lowered->channel[c].in_first, ended);
     }
   }
 }
@@ -88,10 +88,10 @@ static void use(Lay *l, uint32_t n) {
 static uint32_t own_op(const Sched *s, const PipeInstr *in, uint32_t *k, uint32_t *link) {
   bool forward = is_forward(in), send = is_send(in);
   uint32_t op = *op_at(s, forward, in->stage, in->mb) - 1;
-  const Op *o = &s->op[op];
+  const Op *o = &s->orders->op[op];
   for (*k = 0;; ++*k) {
     *link = send ? output_link(s, o, *k) : input_link(s, o, *k);
-    if (!s->graph || link_at(s, *link).edge == in->edge)
+    if (!s->model->graph || link_at(s, *link).edge == in->edge)
       return op;
   }
 }
@@ -99,10 +99,10 @@ static uint32_t own_op(const Sched *s, const PipeInstr *in, uint32_t *k, uint32_
 /* A side op: it waits for what stands above it. */
 static void run_beside(Lay *l, const PipeInstr *in) {
   Sched *s = l->s;
-  SideUse *u = &s->side_use[in->out];
-  PipeInstr *x = &s->stream[l->r].comm[l->ncomm++];
+  SideUse *u = &s->sides->use[in->out];
+  PipeInstr *x = &s->lowered->stream[l->r].comm[l->ncomm++];
   *x = side_instr(s, u);
-  x->wait = l->next - s->rank_op0[l->r];
+  x->wait = l->next - s->orders->rank_op0[l->r];
   u->pos = l->ncomm;
 }
 
@@ -110,17 +110,17 @@ static void run_beside(Lay *l, const PipeInstr *in) {
 static void move(Lay *l, const PipeInstr *in, uint32_t more) {
   Sched *s = l->s;
   l->nmoved = l->ncomm + 1;
-  PipeInstr *x = &s->stream[l->r].comm[l->ncomm++], *op;
+  PipeInstr *x = &s->lowered->stream[l->r].comm[l->ncomm++], *op;
   uint32_t done = l->ncomm + more, k, link;
   *x = *in;
-  x->wait = l->next - s->rank_op0[l->r];
+  x->wait = l->next - s->orders->rank_op0[l->r];
   if (pipe_is_sum(in->op)) {
     uint32_t turn = (in->op == PIPE_TIE ? l->next_tie : l->next_reduce)[in->stage]++;
-    for (uint32_t i = s->rank_stage0[l->r]; i < s->rank_stage0[l->r + 1]; i++) {
-      uint32_t row = s->rank_stage[i];
-      if (in->op == PIPE_TIE ? s->stage[row].tied != in->stage : row != in->stage)
+    for (uint32_t i = s->model->rank_stage0[l->r]; i < s->model->rank_stage0[l->r + 1]; i++) {
+      uint32_t row = s->model->rank_stage[i];
+      if (in->op == PIPE_TIE ? s->model->stage[row].tied != in->stage : row != in->stage)
         continue;
-      op = op_instr(s, l->r, s->round[s->round0[row] + turn].u);
+      op = op_instr(s, l->r, s->orders->round[s->orders->round0[row] + turn].u);
       raise(&op->wait, done);
       x->phase = op->phase;
     }
@@ -129,7 +129,7 @@ static void move(Lay *l, const PipeInstr *in, uint32_t more) {
   op = op_instr(s, l->r, own_op(s, in, &k, &link));
   x->phase = op->phase;
   size_t c = channel_of(link, is_forward(in));
-  Channel *ch = &s->channel[c];
+  Channel *ch = &s->lowered->channel[c];
   if (is_send(in)) {
     x->in = *slot_at(s, op, false, k);
     leave(s, &l->out[c], x->in - ch->out_first, done);
@@ -144,12 +144,12 @@ void lay_lists(Sched *s) {
   Lay l = {.s = s,
            .out = NEW_ARRAY(s->arena, Ring, nchannel),
            .in = NEW_ARRAY(s->arena, Ring, nchannel),
-           .next_reduce = NEW_ARRAY(s->arena, uint32_t, s->nstage),
-           .next_tie = NEW_ARRAY(s->arena, uint32_t, s->nstage)};
-  for (l.r = 0; l.r < s->nrank; l.r++) {
-    const List *list = &s->lists[l.r];
+           .next_reduce = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
+           .next_tie = NEW_ARRAY(s->arena, uint32_t, s->model->nstage)};
+  for (l.r = 0; l.r < s->model->nrank; l.r++) {
+    const List *list = &s->orders->lists[l.r];
     l.ncomm = l.nmoved = 0;
-    l.next = s->rank_op0[l.r];
+    l.next = s->orders->rank_op0[l.r];
     for (uint32_t i = 0, n; i < list->n; i += n) {
       const PipeInstr *in = &list->instr[i];
       n = 1;
@@ -169,7 +169,7 @@ void lay_lists(Sched *s) {
       use(&l, n);
       l.next += n;
     }
-    PipeInstr *comm = s->stream[l.r].comm;
+    PipeInstr *comm = s->lowered->stream[l.r].comm;
     for (uint32_t i = 1; i < l.ncomm; i++)
       if (comm[i - 1].group > 0)
         comm[i].wait = 0; /* the first has that of all: they stand above the same op */
@@ -179,9 +179,10 @@ void lay_lists(Sched *s) {
 bool more_list_slots(Sched *s) {
   bool added = false;
   for (size_t c = 0; c < 2 * (size_t)nlinks(s); c++) {
-    Channel *ch = &s->channel[c];
-    if (ch->out_slots > 0 && ch->out_slots < s->nmb)
-      ch->out_slots = 2 * ch->out_slots < s->nmb ? 2 * ch->out_slots : s->nmb, added = true;
+    Channel *ch = &s->lowered->channel[c];
+    if (ch->out_slots > 0 && ch->out_slots < s->model->nmb)
+      ch->out_slots = 2 * ch->out_slots < s->model->nmb ? 2 * ch->out_slots : s->model->nmb,
+      added = true;
   }
   return added;
 }

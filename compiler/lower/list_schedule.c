@@ -72,7 +72,7 @@ typedef struct Net {
 
 /* The node of an op: the first of its action. */
 static uint32_t lead(const Sched *s, uint32_t op) {
-  while (op > 0 && s->op[op - 1].group > 0)
+  while (op > 0 && s->orders->op[op - 1].group > 0)
     op--;
   return op;
 }
@@ -86,33 +86,36 @@ static void take(Net *net, uint32_t what) { *vec_push(net->a, &net->took) = what
 /* Transfer i, number n of its channel; at: the transfers of that channel. */
 static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const Channel *ch) {
   const Sched *s = net->s;
-  const Xfer *x = &s->xfer[i];
-  uint32_t node = s->nop + i, from = lead(s, x->from), next = from + s->op[from].group + 1;
+  const Xfer *x = &s->ideal->xfer[i];
+  uint32_t node = s->orders->nop + i, from = lead(s, x->from),
+           next = from + s->orders->op[from].group + 1;
   uint32_t a = op_rank(s, x->from), b = op_rank(s, x->to);
   add_arc(net, from, node);
   add_arc(net, node, lead(s, x->to));
-  if (s->send == SEND_NEXT && next < s->rank_op0[a + 1])
+  if (s->orders->send == SEND_NEXT && next < s->orders->rank_op0[a + 1])
     add_arc(net, node, next);
   if (n > 0)
-    add_arc(net, s->nop + at[n - 1], node);
+    add_arc(net, s->orders->nop + at[n - 1], node);
   if (n >= ch->out_slots)
-    add_arc(net, s->nop + at[n - ch->out_slots], from);
+    add_arc(net, s->orders->nop + at[n - ch->out_slots], from);
   if (n >= ch->in_slots)
-    add_arc(net, lead(s, s->xfer[at[n - ch->in_slots]].to), node);
+    add_arc(net, lead(s, s->ideal->xfer[at[n - ch->in_slots]].to), node);
   take(net, a), take(net, b);
-  const PipeShare *share = s->nshare ? pipe_shares(s->share, s->nshare, a, b) : NULL;
-  for (; share && share < s->share + s->nshare && share->from == a && share->to == b; share++)
-    take(net, s->nrank + share->link);
+  const PipeShare *share = s->model->nshare ? pipe_shares(s->model->share, s->model->nshare, a, b)
+                                            : NULL;
+  for (; share && share < s->model->share + s->model->nshare && share->from == a && share->to == b;
+       share++)
+    take(net, s->model->nrank + share->link);
 }
 
 /* The rows of a sum, one call after the other: of the replicas of `first`, or of its tie; *j: 0 at first. */
 static bool next_row(const Sched *s, bool tie, uint32_t first, uint32_t *j, uint32_t *row) {
   if (tie) {
-    const uint32_t *of = &s->tie_row0[s->tie_of[first]];
-    *row = of[0] + *j < of[1] ? s->tie_row[of[0] + *j] : NONE;
+    const uint32_t *of = &s->model->tie_row0[s->model->tie_of[first]];
+    *row = of[0] + *j < of[1] ? s->model->tie_row[of[0] + *j] : NONE;
     return of[0] + (*j)++ < of[1];
   }
-  *row = *j == 0 ? first : s->stage[*row].replica;
+  *row = *j == 0 ? first : s->model->stage[*row].replica;
   return (*j)++ == 0 || *row != first;
 }
 
@@ -120,28 +123,29 @@ static bool next_row(const Sched *s, bool tie, uint32_t first, uint32_t *j, uint
  * stage of the model, or 0. */
 static void add_sum(Net *net, uint32_t i, uint32_t *sums, uint32_t *reduced) {
   const Sched *s = net->s;
-  const bool tie = s->xfer[i].to == XFER_TIE;
-  uint32_t node = s->nop + i, first = s->op[s->xfer[i].from].stage;
-  uint32_t k = sums[tie ? s->nmodel + s->tie_of[first] : s->stage[first].model]++;
+  const bool tie = s->ideal->xfer[i].to == XFER_TIE;
+  uint32_t node = s->orders->nop + i, first = s->orders->op[s->ideal->xfer[i].from].stage;
+  uint32_t k =
+      sums[tie ? s->model->nmodel + s->model->tie_of[first] : s->model->stage[first].model]++;
   for (uint32_t j = 0, row = 0; next_row(s, tie, first, &j, &row);) {
-    const Round *round = &s->round[s->round0[row] + k];
+    const Round *round = &s->orders->round[s->orders->round0[row] + k];
     add_arc(net, lead(s, round->grad), node);
     add_arc(net, node, lead(s, round->u));
-    if (tie && reduced[s->stage[row].model])
-      add_arc(net, reduced[s->stage[row].model], node);
-    take(net, s->stage[row].rank);
+    if (tie && reduced[s->model->stage[row].model])
+      add_arc(net, reduced[s->model->stage[row].model], node);
+    take(net, s->model->stage[row].rank);
   }
   if (!tie)
-    reduced[s->stage[first].model] = node;
+    reduced[s->model->stage[first].model] = node;
 }
 
 static uint64_t transfer_time(const Sched *s, const Xfer *x) {
-  const Op *from = &s->op[x->from];
+  const Op *from = &s->orders->op[x->from];
   if (xfer_is_sum(x)) {
-    uint32_t row = x->to == XFER_TIE ? s->stage[from->stage].tied : from->stage;
-    return s->stage[row].time[x->to == XFER_TIE ? PIPE_TIE : PIPE_REDUCE];
+    uint32_t row = x->to == XFER_TIE ? s->model->stage[from->stage].tied : from->stage;
+    return s->model->stage[row].time[x->to == XFER_TIE ? PIPE_TIE : PIPE_REDUCE];
   }
-  uint32_t edge = s->graph ? link_at(s, xfer_link(s, x)).edge : NONE;
+  uint32_t edge = s->model->graph ? link_at(s, xfer_link(s, x)).edge : NONE;
   return edge_time(s, edge, from->stage, from->kind == PIPE_F);
 }
 
@@ -152,9 +156,10 @@ static uint32_t *by_channel(Net *net, uint32_t *first) {
            *fill = NEW_ARRAY(net->a, uint32_t, nchannel);
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < net->nx; i++) {
-      if (!xfer_moves(&s->xfer[i]))
+      if (!xfer_moves(&s->ideal->xfer[i]))
         continue;
-      uint32_t c = 2 * xfer_link(s, &s->xfer[i]) + (s->op[s->xfer[i].from].kind != PIPE_F);
+      uint32_t c = 2 * xfer_link(s, &s->ideal->xfer[i]) +
+                   (s->orders->op[s->ideal->xfer[i].from].kind != PIPE_F);
       if (pass)
         list[first[c] + fill[c]++] = i;
       else
@@ -187,13 +192,13 @@ static void begin_play(Net *net) {
   const Sched *s = net->s;
   memset(net->at, 0, net->n * sizeof *net->at);
   memcpy(net->left, net->needs, net->n * sizeof *net->left);
-  memset(net->now, 0, s->nrank * sizeof *net->now);
-  memset(net->free, 0, ((size_t)s->nrank + s->nlink) * sizeof *net->free);
-  memcpy(net->head, s->rank_op0, s->nrank * sizeof *net->head);
+  memset(net->now, 0, s->model->nrank * sizeof *net->now);
+  memset(net->free, 0, ((size_t)s->model->nrank + s->model->nlink) * sizeof *net->free);
+  memcpy(net->head, s->orders->rank_op0, s->model->nrank * sizeof *net->head);
   net->nstack = net->nheap = net->ntopo = 0;
-  for (uint32_t r = s->nrank; r-- > 0;)
-    if (s->rank_op0[r] < s->rank_op0[r + 1] && !net->left[s->rank_op0[r]])
-      net->stack[net->nstack++] = s->rank_op0[r];
+  for (uint32_t r = s->model->nrank; r-- > 0;)
+    if (s->orders->rank_op0[r] < s->orders->rank_op0[r + 1] && !net->left[s->orders->rank_op0[r]])
+      net->stack[net->nstack++] = s->orders->rank_op0[r];
 }
 
 static bool goes_first(const Ready *a, const Ready *b) {
@@ -202,7 +207,7 @@ static bool goes_first(const Ready *a, const Ready *b) {
 
 /* Transfer x, which can start at `at`. */
 static Ready ready_at(const Net *net, uint32_t x, uint64_t at) {
-  uint64_t path = net->tail[net->s->nop + x];
+  uint64_t path = net->tail[net->s->orders->nop + x];
   return (Ready){(int64_t)at - (int64_t)(path / 2 * net->ahead), at, x};
 }
 
@@ -228,7 +233,7 @@ static Ready get(Net *net) {
 
 /* When transfer x can start, by what it waits for and what it takes. */
 static uint64_t can_start(const Net *net, uint32_t x) {
-  uint64_t at = net->at[net->s->nop + x];
+  uint64_t at = net->at[net->s->orders->nop + x];
   for (uint32_t k = net->took0[x]; k < net->took0[x + 1]; k++) {
     uint64_t free = net->free[net->took.at[k]];
     at = free > at ? free : at;
@@ -245,8 +250,8 @@ static void end_node(Net *net, uint32_t v, uint64_t end) {
     net->at[w] = end > net->at[w] ? end : net->at[w];
     if (--net->left[w] > 0)
       continue;
-    if (w >= s->nop)
-      put(net, ready_at(net, w - s->nop, can_start(net, w - s->nop)));
+    if (w >= s->orders->nop)
+      put(net, ready_at(net, w - s->orders->nop, can_start(net, w - s->orders->nop)));
     else if (net->head[op_rank(s, w)] == w)
       net->stack[net->nstack++] = w;
   }
@@ -255,26 +260,27 @@ static void end_node(Net *net, uint32_t v, uint64_t end) {
 static void run_actions(Net *net) {
   const Sched *s = net->s;
   while (net->nstack > 0) {
-    uint32_t v = net->stack[--net->nstack], r = op_rank(s, v), next = v + s->op[v].group + 1;
+    uint32_t v = net->stack[--net->nstack], r = op_rank(s, v),
+             next = v + s->orders->op[v].group + 1;
     uint64_t start = net->now[r] > net->at[v] ? net->now[r] : net->at[v];
     net->now[r] = start + net->time[v];
     net->head[r] = next;
     end_node(net, v, net->now[r]);
-    if (next < s->rank_op0[r + 1] && net->left[next] == 0)
+    if (next < s->orders->rank_op0[r + 1] && net->left[next] == 0)
       net->stack[net->nstack++] = next;
   }
 }
 
 static void run_transfer(Net *net, uint32_t x, uint64_t start) {
-  uint64_t end = start + net->time[net->s->nop + x];
+  uint64_t end = start + net->time[net->s->orders->nop + x];
   for (uint32_t k = net->took0[x]; k < net->took0[x + 1]; k++)
     net->free[net->took.at[k]] = end;
-  end_node(net, net->s->nop + x, end);
+  end_node(net, net->s->orders->nop + x, end);
 }
 
 static uint64_t last_end(const Net *net) {
   uint64_t end = 0;
-  for (uint32_t r = 0; r < net->s->nrank; r++)
+  for (uint32_t r = 0; r < net->s->model->nrank; r++)
     end = net->now[r] > end ? net->now[r] : end;
   return end;
 }
@@ -303,7 +309,7 @@ static uint64_t play_order(Net *net, const uint32_t *order) {
   run_actions(net);
   for (uint32_t i = 0; i < net->nx; i++) {
     net->nheap = 0; /* the order says what is next */
-    if (net->left[net->s->nop + order[i]] > 0)
+    if (net->left[net->s->orders->nop + order[i]] > 0)
       return UINT64_MAX;
     run_transfer(net, order[i], can_start(net, order[i]));
     run_actions(net);
@@ -315,9 +321,9 @@ static uint64_t play_order(Net *net, const uint32_t *order) {
 static void fill_tails(Net *net) {
   const Sched *s = net->s;
   for (uint32_t i = net->ntopo; i-- > 0;) {
-    uint32_t v = net->topo[i], next = v < s->nop ? v + s->op[v].group + 1 : 0;
+    uint32_t v = net->topo[i], next = v < s->orders->nop ? v + s->orders->op[v].group + 1 : 0;
     uint64_t most = 0;
-    if (v < s->nop && next < s->rank_op0[op_rank(s, v) + 1])
+    if (v < s->orders->nop && next < s->orders->rank_op0[op_rank(s, v) + 1])
       most = net->tail[next];
     for (uint32_t k = net->arc0[v]; k < net->arc0[v + 1]; k++)
       most = net->tail[net->arc[k]] > most ? net->tail[net->arc[k]] : most;
@@ -328,35 +334,36 @@ static void fill_tails(Net *net) {
 static Net *net_of(Sched *s, Arena *a) {
   Net *net = NEW(a, Net);
   uint32_t nchannel = 2 * nlinks(s), *first = NEW_ARRAY(a, uint32_t, nchannel + (size_t)1),
-           *sums = NEW_ARRAY(a, uint32_t, s->nmodel + (size_t)s->ntie),
-           *reduced = NEW_ARRAY(a, uint32_t, s->nmodel), *next = NEW_ARRAY(a, uint32_t, nchannel);
-  *net = (Net){.s = s, .a = a, .n = s->nop + s->nxfer, .nx = s->nxfer};
+           *sums = NEW_ARRAY(a, uint32_t, s->model->nmodel + (size_t)s->model->ntie),
+           *reduced = NEW_ARRAY(a, uint32_t, s->model->nmodel),
+           *next = NEW_ARRAY(a, uint32_t, nchannel);
+  *net = (Net){.s = s, .a = a, .n = s->orders->nop + s->ideal->nxfer, .nx = s->ideal->nxfer};
   const size_t n = net->n + (size_t)1, nx = net->nx + (size_t)1;
   net->took0 = arena_alloc(a, nx * sizeof *net->took0);
   net->own = arena_alloc(a, nx * sizeof *net->own);
   const uint32_t *list = by_channel(net, first);
   for (uint32_t i = 0; i < net->nx; i++) {
-    const Xfer *x = &s->xfer[i];
+    const Xfer *x = &s->ideal->xfer[i];
     net->took0[i] = net->took.n;
     net->own[i] = transfer_time(s, x);
     if (xfer_is_sum(x)) {
       add_sum(net, i, sums, reduced);
       continue;
     }
-    uint32_t c = 2 * xfer_link(s, x) + (s->op[x->from].kind != PIPE_F);
-    add_move(net, i, &list[first[c]], next[c]++, &s->channel[c]);
+    uint32_t c = 2 * xfer_link(s, x) + (s->orders->op[x->from].kind != PIPE_F);
+    add_move(net, i, &list[first[c]], next[c]++, &s->lowered->channel[c]);
   }
   net->took0[net->nx] = net->took.n;
   sort_arcs(net);
   net->time = arena_alloc(a, n * sizeof *net->time);
-  for (uint32_t i = 0; i < s->nop; i += s->op[i].group + 1u)
-    net->time[i] = action_time(s, s->stage, false, i);
+  for (uint32_t i = 0; i < s->orders->nop; i += s->orders->op[i].group + 1u)
+    net->time[i] = action_time(s, s->model->stage, false, i);
   net->tail = NEW_ARRAY(a, uint64_t, n);
   net->at = arena_alloc(a, n * sizeof *net->at);
-  net->now = arena_alloc(a, s->nrank * sizeof *net->now);
-  net->free = arena_alloc(a, ((size_t)s->nrank + s->nlink) * sizeof *net->free);
+  net->now = arena_alloc(a, s->model->nrank * sizeof *net->now);
+  net->free = arena_alloc(a, ((size_t)s->model->nrank + s->model->nlink) * sizeof *net->free);
   net->left = arena_alloc(a, n * sizeof *net->left);
-  net->head = arena_alloc(a, s->nrank * sizeof *net->head);
+  net->head = arena_alloc(a, s->model->nrank * sizeof *net->head);
   net->stack = arena_alloc(a, n * sizeof *net->stack);
   net->topo = arena_alloc(a, n * sizeof *net->topo);
   net->heap = arena_alloc(a, nx * sizeof *net->heap);
@@ -371,8 +378,8 @@ static bool find_order(Net *net, uint64_t makespan, uint32_t *best) {
   uint64_t least = makespan;
   for (int i = 0; i < NCHOICES; i++) {
     for (uint32_t x = 0; x < net->nx; x++)
-      net->time[s->nop + x] = net->own[x] / 4 * choices[i].slow +
-                              net->own[x] % 4 * choices[i].slow / 4;
+      net->time[s->orders->nop + x] = net->own[x] / 4 * choices[i].slow +
+                                      net->own[x] % 4 * choices[i].slow / 4;
     net->ahead = choices[i].ahead;
     if (choices[i].slow != slow) {
       memset(net->tail, 0, net->n * sizeof *net->tail);
@@ -382,7 +389,7 @@ static bool find_order(Net *net, uint64_t makespan, uint32_t *best) {
       slow = choices[i].slow;
     }
     list_play(net, order);
-    memcpy(&net->time[s->nop], net->own, net->nx * sizeof *net->own);
+    memcpy(&net->time[s->orders->nop], net->own, net->nx * sizeof *net->own);
     uint64_t end = play_order(net, order);
     if (end >= least)
       continue;
@@ -400,7 +407,7 @@ Xfer *list_schedule(Sched *s, uint64_t makespan) {
   if (find_order(net, makespan, order)) {
     x = arena_alloc(s->arena, net->nx * sizeof *x + 1);
     for (uint32_t i = 0; i < net->nx; i++)
-      x[i] = s->xfer[order[i]];
+      x[i] = s->ideal->xfer[order[i]];
   }
   arena_free(&own);
   return x;

@@ -5,8 +5,80 @@
 
 #include "pipec.h"
 
+/* A channel: the transfers of one kind over one link, in their order. Index 2*link + (backward). */
+typedef struct Channel {
+  uint32_t out_slots, in_slots; /* at the sender, at the receiver; 0 if no transfer uses it */
+  uint32_t out_first, in_first; /* (slots) first slot number on the rank */
+} Channel;
+
+/* With lowering CHANNELS: an instruction of COMPUTE, or number ncompute + i of COPY, needs that at position `on` of
+ * COMM. */
+typedef struct Need { uint32_t of, on; } Need;
+
+/* The instructions of a rank before they are merged into one list, which takes the place of compute and comm:
+ * list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is elsewhere. */
+typedef struct Streams {
+  PipeInstr *list, *compute, *comm, *copy;
+  uint32_t ncompute, ncomm, ncopy;
+  Need *need; uint32_t nneed, capneed;
+} Streams;
+
+/* The kinds of memory of a rank, in the order of reports. Those before `total` add up to it: what
+ * stages have, then slots by PipeClass, and `state`, what their policy keeps. `host` lies in host
+ * memory, in no total. */
+#define PEAK_CLASSES(X) \
+  X(weight) X(grad) X(opt) X(work) X(act) X(gout) X(out) X(in) X(local) X(keep) X(guest) \
+  X(buffer) X(guess) X(state) X(total) X(host)
+#define X(c) PEAK_##c,
+enum { PEAK_CLASSES(X) PEAK_NCLASSES, PEAK_NREPORTED = PEAK_host };
+#undef X
+
+/* What a rank needs at its worst moment. */
+typedef struct Peak {
+  uint32_t inflight, held, kept; /* most live ACT, GOUT and KEEP slots (slots) */
+  uint32_t host;           /* and HOST slots */
+  uint32_t guests;         /* GUEST slots (slots) */
+  uint32_t warmup;         /* forwards before the first backward */
+  uint32_t versions;       /* most slots that a stage has for its weights (slots) */
+  uint32_t op;             /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
+  uint64_t bytes[PEAK_NCLASSES]; /* (check_memory) each buffer rounded up to 64 */
+} Peak;
+
+/* The instructions of each rank, before they are a program. Made by comm, slots and lower. check_deadlock runs comm again
+ * with more channel slots where too few close a wait cycle. */
+typedef struct Lowered {
+  Channel *channel;      /* [2 * links] */
+  uint32_t channel_slots; /* (check_deadlock) most that any channel needed */
+  uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
+  Streams *stream;       /* [nrank] */
+  PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
+  uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
+  PipeNeeds *needs;      /* [nrank] */
+  uint32_t *comm_of;     /* [nmodel + ntie] number of the communicator of each REDUCE, of each TIE */
+  PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] (slots) */
+  uint32_t *weight_first; /* [nstage] (slots) the first slot of its versions */
+  Peak *peak;            /* [nrank] (slots); (check_memory) with bytes */
+} Lowered;
+
+/* The predicted times of the program. Made by check_deadlock, and on demand by timing/. */
+typedef struct Times {
+  uint64_t **compute_start, **comm_start; /* [nrank][n] */
+  uint64_t **copy_start; /* NULL: there are no copies */
+  uint64_t makespan, busy, span; /* busy: of all ranks; span: longest window of a single rank */
+  uint64_t *rank_busy, *link_busy, link_wait; /* of PipeSimOut */
+  struct Steady { uint64_t time; uint32_t per; } steady; /* of `per` microbatches in the middle of the step; 0: there are
+                             fewer than 4 */
+  Timing bound;          /* (fill_bound) no order at these places and costs, with these stashes, is shorter */
+  uint64_t *sent_bytes, *sent; /* (count_sends) [nrank + 1] of each rank in a step, then of all; NULL: not counted yet */
+} Times;
+
+/* The instruction of an op of `rank` in its COMPUTE stream. */
+static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
+  return &s->lowered->stream[rank].compute[op - s->orders->rank_op0[rank]];
+}
+
 PipeInstr side_instr(const Sched *s, const SideUse *u);
-PipeInstr *side_at(const Sched *s, const SideUse *u); /* in Sched.stream */
+PipeInstr *side_at(const Sched *s, const SideUse *u); /* in Lowered.stream */
 void side_waits(Sched *s);  /* once all streams are there */
 void side_slots(Sched *s, uint32_t rank); /* for slots: their pools come after the others */
 /* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that
@@ -25,7 +97,7 @@ bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing t
 /* list_schedule.c: the transfers in another order, with which the program is predicted to take less than `makespan`;
  * NULL: none was found. Requires comm, lowering GLOBAL, no side ops in COMM streams; the caller plays it. */
 Xfer *list_schedule(Sched *s, uint64_t makespan);
-/* comm_lists.c: the same from s->lists, after number_slots; raises slot counts where the text needs more */
+/* comm_lists.c: the same from s->orders->lists, after number_slots; raises slot counts where the text needs more */
 void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);
 /* ---- channels.c: lowering CHANNELS ---- */
@@ -36,16 +108,18 @@ uint32_t channel_of_sides(const Sched *s, uint32_t rank);
 /* c, of COMPUTE or COPY on rank r, starts when instruction number `count` of COMM, from 1, has ended. Of any lowering. */
 void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count); /* its part with channels; of: of Need */
 static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
-  const Streams *t = &s->stream[r];
+  const Streams *t = &s->lowered->stream[r];
   bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
   uint32_t *wait = copy ? &c->wait_copy : &c->wait;
   *wait = count > *wait ? count : *wait;
-  if (s->lowering == PIPE_CHANNELS && count > 0)
+  if (s->orders->lowering == PIPE_CHANNELS && count > 0)
     keep_need(s, r, copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count);
 }
 void channel_needs(Sched *s); /* for comm, once all waits are there: ensures needs */
 /* Puts COMM streams and xfer into the order in which the machine has started them; turn: PipeSimOut.comm_turn. */
 void sort_channels(Sched *s, uint32_t *const *turn);
+/* A slot of instruction c of COMPUTE: input k, or output k (slots.c). */
+uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
 bool slots(Sched *s);

@@ -32,23 +32,24 @@
 
 /* The first row of the action of an op, and the row after its last: copies stand between actions. */
 static uint32_t action_of(const Sched *s, uint32_t op) {
-  while (op > 0 && s->op[op - 1].group > 0)
+  while (op > 0 && s->orders->op[op - 1].group > 0)
     op--;
   return op;
 }
 
-static uint32_t after(const Sched *s, uint32_t op) { return op + s->op[op].group + 1; }
+static uint32_t after(const Sched *s, uint32_t op) { return op + s->orders->op[op].group + 1; }
 
 static uint64_t starts(const Sched *s, uint32_t op) {
   uint32_t first = action_of(s, op);
-  return s->ideal_end[after(s, op) - 1] - action_time(s, s->stage, false, first);
+  return s->ideal->end[after(s, op) - 1] - action_time(s, s->model->stage, false, first);
 }
 
 static uint64_t cost(const Sched *s, const Copy *c) {
-  return c->kind == PIPE_SIDE_COPY ? s->side[s->side_use[c->use].row].time : copy_cost(s, c);
+  return c->kind == PIPE_SIDE_COPY ? s->sides->row[s->sides->use[c->use].row].time
+                                   : copy_cost(s, c);
 }
 
-static uint32_t rank_of(const Sched *s, const Copy *c) { return s->stage[c->stage].rank; }
+static uint32_t rank_of(const Sched *s, const Copy *c) { return s->model->stage[c->stage].rank; }
 
 /* ---- what the clauses add ---- */
 
@@ -101,7 +102,7 @@ static bool target(Sched *s, const Clause *c, uint32_t own, uint32_t *to) {
   if (!eval(s, c->place, &r))
     return false;
   *to = (uint32_t)r;
-  if (r >= 0 && r < s->nrank && r != own)
+  if (r >= 0 && r < s->model->nrank && r != own)
     return true;
   if (r == own)
     diag_error(s->diag, DIAG_RANGE, c->place->at, "a stash of rank %u goes to rank %u itself", own,
@@ -109,27 +110,29 @@ static bool target(Sched *s, const Clause *c, uint32_t own, uint32_t *to) {
   else
     diag_error(s->diag, DIAG_RANGE, c->place->at,
                "a stash of rank %u goes to rank %lld; the ranks are 0 to %u", own, (long long)r,
-               s->nrank - 1);
+               s->model->nrank - 1);
   return false;
 }
 
 /* The F after which only the backward, or an R of a slice behind it, reads the stash of a unit: that of the last
  * slice of its microbatch. */
 static uint32_t last_forward(const Sched *s, uint32_t st, uint32_t mb) {
-  return s->at_f[(size_t)st * s->nmb + mb - mb % s->slices + s->slices - 1] - 1;
+  return s->orders->at_f[(size_t)st * s->model->nmb + mb - mb % s->model->slices +
+                         s->model->slices - 1] -
+         1;
 }
 
 /* The first op from row `from` on, which is after that, that reads the stash of a unit; NONE. */
 static uint32_t next_reader(const Sched *s, uint32_t st, uint32_t mb, uint32_t from) {
-  size_t cell = (size_t)st * s->nmb + mb;
-  uint32_t behind = s->slices - 1 - mb % s->slices, b;
+  size_t cell = (size_t)st * s->model->nmb + mb;
+  uint32_t behind = s->model->slices - 1 - mb % s->model->slices, b;
   for (uint32_t q = 1; q <= behind; q++)
-    if (s->at_r[cell + q] > from)
-      return s->at_r[cell + q] - 1;
+    if (s->orders->at_r[cell + q] > from)
+      return s->orders->at_r[cell + q] - 1;
   for (uint32_t q = behind + 1; q-- > 0;)
-    if ((b = s->at_b[cell + q]) > from)
+    if ((b = s->orders->at_b[cell + q]) > from)
       return b - 1;
-  return s->at_w[cell] > from ? s->at_w[cell] - 1 : NONE;
+  return s->orders->at_w[cell] > from ? s->orders->at_w[cell] - 1 : NONE;
 }
 
 uint32_t load_reader(const Sched *s, const Copy *c) {
@@ -139,14 +142,15 @@ uint32_t load_reader(const Sched *s, const Copy *c) {
 /* Adds a stash that is asked for, of which the order itself says nothing (a LOAD alone is refused), and that has an op between its
  * F and its backward. */
 static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
-  const PipeStage *g = &s->stage[st];
-  size_t cell = (size_t)st * s->nmb + mb;
+  const PipeStage *g = &s->model->stage[st];
+  size_t cell = (size_t)st * s->model->nmb + mb;
   int64_t yes = 1, k;
-  if ((s->at_off && (s->at_off[cell] || s->at_load[cell])) || s->at_r[cell])
+  if ((s->orders->at_off && (s->orders->at_off[cell] || s->orders->at_load[cell])) ||
+      s->orders->at_r[cell])
     return true;
   if (c->var) {
-    s->env[c->slot] = g->model;
-    s->env[c->mb_slot] = (mb - g->mb0) / s->slices;
+    s->eval.env[c->slot] = g->model;
+    s->eval.env[c->mb_slot] = (mb - g->mb0) / s->model->slices;
   }
   uint32_t to;
   if (c->when && !eval(s, c->when, &yes))
@@ -169,7 +173,7 @@ static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *
 static uint32_t not_ended(const Sched *s, uint32_t from, uint32_t to, uint64_t t) {
   while (from < to) {
     uint32_t mid = from + (to - from) / 2;
-    if (s->ideal_end[mid] <= t)
+    if (s->ideal->end[mid] <= t)
       from = mid + 1;
     else
       to = mid;
@@ -185,13 +189,13 @@ static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
   uint32_t n = 0;
   Wish *off = arena_alloc(s->arena, (all + 1) * sizeof *off); /* by F: when the OFFs run */
   for (uint32_t i = 0; i < all; i++) {
-    w[i].made = s->ideal_end[after(s, w[i].f) - 1];
+    w[i].made = s->ideal->end[after(s, w[i].f) - 1];
     w[i].needed = starts(s, w[i].b);
   }
   qsort(w, all, sizeof *w, by_forward);
   for (uint32_t i = 0; i < all; i++) {
     Wish *x = &w[i];
-    const uint64_t *time = s->stage[x->stage].time;
+    const uint64_t *time = s->model->stage[x->stage].time;
     x->off = x->made > end ? x->made : end;
     x->off_end = x->off + time[PIPE_OFF];
     if (x->load_at == NONE && x->off_end + time[PIPE_LOAD] > x->needed)
@@ -204,10 +208,11 @@ static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
   uint64_t next = UINT64_MAX;
   for (uint32_t i = n, o = n; i-- > 0;) {
     Wish *x = &w[i];
-    uint64_t time = s->stage[x->stage].time[PIPE_LOAD], last = x->needed;
+    uint64_t time = s->model->stage[x->stage].time[PIPE_LOAD], last = x->needed;
     if (x->load_at != NONE) {
-      x->load = x->load_at > s->rank_op0[s->stage[x->stage].rank] ? s->ideal_end[x->load_at - 1]
-                                                                  : 0;
+      x->load = x->load_at > s->orders->rank_op0[s->model->stage[x->stage].rank]
+                    ? s->ideal->end[x->load_at - 1]
+                    : 0;
       x->load = x->load > x->off_end ? x->load : x->off_end;
       continue;
     }
@@ -227,36 +232,37 @@ static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
 }
 
 static void add(Sched *s, PipeOp kind, const Wish *w, uint32_t site) {
-  if (s->ncopy == s->capcopy)
-    vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
+  if (s->orders->ncopy == s->orders->capcopy)
+    vec_grow(s->arena, (void **)&s->orders->copy, &s->orders->capcopy, sizeof *s->orders->copy);
   bool off = kind == PIPE_OFF;
-  s->copy[s->ncopy++] = (Copy){.kind = (uint8_t)kind,
-                               .phase = s->op[off ? w->f : w->b].phase,
-                               .stage = w->stage,
-                               .mb = w->mb,
-                               .site = site,
-                               .to = w->to,
-                               .at = off ? after(s, w->f) : w->load_at,
-                               .plan = off ? w->off : w->load};
+  s->orders->copy[s->orders->ncopy++] = (Copy){.kind = (uint8_t)kind,
+                                               .phase = s->orders->op[off ? w->f : w->b].phase,
+                                               .stage = w->stage,
+                                               .mb = w->mb,
+                                               .site = site,
+                                               .to = w->to,
+                                               .at = off ? after(s, w->f) : w->load_at,
+                                               .plan = off ? w->off : w->load};
 }
 
 static uint32_t site_of(Sched *s, const Clause *c) {
-  if (s->nsite == s->capsite)
-    vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
-  s->site[s->nsite] = c->at;
-  return s->nsite++;
+  if (s->orders->nsite == s->orders->capsite)
+    vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
+  s->orders->site[s->orders->nsite] = c->at;
+  return s->orders->nsite++;
 }
 
-static bool in_group(const Sched *s, uint32_t r) { return s->group && s->group[r]; }
+static bool in_group(const Sched *s, uint32_t r) { return s->model->group && s->model->group[r]; }
 
 /* What the clauses ask of rank r. */
 static bool wishes_of(Sched *s, uint32_t r, Wishes *list) {
-  for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++) {
-    uint32_t st = s->rank_stage[k];
-    for (uint32_t mb = s->stage[st].mb0; mb < s->stage[st].mb0 + s->stage[st].nmb; mb++)
-      for (uint32_t i = 0, had = list->n; runs_mb(s, st, mb) && i < s->noffload && list->n == had;
-           i++)
-        if (!wished(s, s->offload[i], st, mb, list))
+  for (uint32_t k = s->model->rank_stage0[r]; k < s->model->rank_stage0[r + 1]; k++) {
+    uint32_t st = s->model->rank_stage[k];
+    for (uint32_t mb = s->model->stage[st].mb0;
+         mb < s->model->stage[st].mb0 + s->model->stage[st].nmb; mb++)
+      for (uint32_t i = 0, had = list->n;
+           runs_mb(s, st, mb) && i < s->orders->noffload && list->n == had; i++)
+        if (!wished(s, s->orders->offload[i], st, mb, list))
           return false;
   }
   return true;
@@ -264,27 +270,27 @@ static bool wishes_of(Sched *s, uint32_t r, Wishes *list) {
 
 static bool add_clauses(Sched *s) {
   uint32_t first_site = NONE; /* rows of site of the clauses */
-  for (uint32_t i = 0; i < s->noffload; i++) {
-    uint32_t site = site_of(s, s->offload[i]);
+  for (uint32_t i = 0; i < s->orders->noffload; i++) {
+    uint32_t site = site_of(s, s->orders->offload[i]);
     first_site = i == 0 ? site : first_site;
   }
   Wishes list = {0};
-  for (uint32_t r = 0; r < s->nrank && s->noffload; r++) {
+  for (uint32_t r = 0; r < s->model->nrank && s->orders->noffload; r++) {
     list.n = 0;
     bool first = true;
     for (uint32_t q = 0; q < r && in_group(s, r) && first; q++)
-      first = s->group[q] != s->group[r];
+      first = s->model->group[q] != s->model->group[r];
     if (!first)
       continue; /* with the first of its group */
-    for (uint32_t q = r; q < (in_group(s, r) ? s->nrank : r + 1); q++)
-      if ((q == r || s->group[q] == s->group[r]) && !wishes_of(s, q, &list))
+    for (uint32_t q = r; q < (in_group(s, r) ? s->model->nrank : r + 1); q++)
+      if ((q == r || s->model->group[q] == s->model->group[r]) && !wishes_of(s, q, &list))
         return false;
     if (list.n == 0)
       continue;
     list.n = place_loads(s, list.at, list.n);
     for (uint32_t i = 0; i < list.n; i++) {
       uint32_t c = 0;
-      while (s->offload[c] != list.at[i].clause)
+      while (s->orders->offload[c] != list.at[i].clause)
         c++;
       add(s, PIPE_OFF, &list.at[i], first_site + c);
       add(s, PIPE_LOAD, &list.at[i], first_site + c);
@@ -295,25 +301,25 @@ static bool add_clauses(Sched *s) {
 
 /* Side ops of the copy streams; as those of the others they have their places. */
 static void add_sides(Sched *s) {
-  for (uint32_t r = 0; r < s->nrank && s->nside_use; r++)
-    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
-      SideUse *u = &s->side_use[i];
+  for (uint32_t r = 0; r < s->model->nrank && s->sides->nuse; r++)
+    for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
+      SideUse *u = &s->sides->use[i];
       if (u->latest && u->kind == PIPE_SIDE_COPY)
         u->at = side_latest(s, u);
       u->plan = side_start(s, r, u);
       if (u->kind != PIPE_SIDE_COPY)
         continue;
-      if (s->ncopy == s->capcopy)
-        vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
-      s->copy[s->ncopy++] = (Copy){.kind = u->kind,
-                                   .phase = u->phase,
-                                   .stage = u->stage,
-                                   .mb = u->mb,
-                                   .site = s->side_site0 + u->decl,
-                                   .to = NONE,
-                                   .use = i,
-                                   .at = u->at,
-                                   .plan = u->plan};
+      if (s->orders->ncopy == s->orders->capcopy)
+        vec_grow(s->arena, (void **)&s->orders->copy, &s->orders->capcopy, sizeof *s->orders->copy);
+      s->orders->copy[s->orders->ncopy++] = (Copy){.kind = u->kind,
+                                                   .phase = u->phase,
+                                                   .stage = u->stage,
+                                                   .mb = u->mb,
+                                                   .site = s->sides->site0 + u->decl,
+                                                   .to = NONE,
+                                                   .use = i,
+                                                   .at = u->at,
+                                                   .plan = u->plan};
     }
 }
 
@@ -336,92 +342,96 @@ static int by_place(const void *a, const void *b) {
 }
 
 static void sort(Sched *s, uint32_t nwritten) {
-  Keyed *key = arena_alloc(s->arena, (s->ncopy + (size_t)1) * sizeof *key);
-  for (uint32_t i = 0; i < s->ncopy; i++) {
-    Copy *c = &s->copy[i];
+  Keyed *key = arena_alloc(s->arena, (s->orders->ncopy + (size_t)1) * sizeof *key);
+  for (uint32_t i = 0; i < s->orders->ncopy; i++) {
+    Copy *c = &s->orders->copy[i];
     uint32_t r = rank_of(s, c);
     if (i < nwritten) /* as written: when the op before it has ended */
-      c->plan = c->at > s->rank_op0[r] ? s->ideal_end[c->at - 1] : 0;
+      c->plan = c->at > s->orders->rank_op0[r] ? s->ideal->end[c->at - 1] : 0;
     key[i] = (Keyed){*c, r, i};
   }
-  qsort(key, s->ncopy, sizeof *key, by_place);
-  size_t cells = (size_t)s->nstage * s->nmb;
-  s->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
-  for (uint32_t i = 0; i < s->ncopy; i++) {
+  qsort(key, s->orders->ncopy, sizeof *key, by_place);
+  size_t cells = (size_t)s->model->nstage * s->model->nmb;
+  s->orders->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
+  for (uint32_t i = 0; i < s->orders->ncopy; i++) {
     const Copy *c = &key[i].c;
-    s->copy[i] = *c;
-    s->rank_copy0[key[i].rank + 1]++;
+    s->orders->copy[i] = *c;
+    s->orders->rank_copy0[key[i].rank + 1]++;
     if (c->kind == PIPE_SIDE_COPY)
       continue;
-    (c->kind == PIPE_OFF ? s->at_off : s->at_load)[(size_t)c->stage * s->nmb + c->mb] = i + 1;
+    (c->kind == PIPE_OFF ? s->orders->at_off
+                         : s->orders->at_load)[(size_t)c->stage * s->model->nmb + c->mb] = i + 1;
   }
-  for (uint32_t r = 0; r < s->nrank; r++)
-    s->rank_copy0[r + 1] += s->rank_copy0[r];
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    s->orders->rank_copy0[r + 1] += s->orders->rank_copy0[r];
 }
 
 /* One stash: OFF after F, LOAD after OFF and before the last backward, no op of its own between. */
 static bool check_cell(Sched *s, size_t cell) {
-  const Copy *off = s->at_off[cell] ? &s->copy[s->at_off[cell] - 1] : NULL,
-             *load = s->at_load[cell] ? &s->copy[s->at_load[cell] - 1] : NULL;
+  const Copy *off = s->orders->at_off[cell] ? &s->orders->copy[s->orders->at_off[cell] - 1] : NULL,
+             *load = s->orders->at_load[cell] ? &s->orders->copy[s->orders->at_load[cell] - 1]
+                                              : NULL;
   const Copy *one = off ? off : load;
-  if (s->at_r[cell]) {
-    uint32_t again = s->at_r[cell] - 1;
-    diag_error(s->diag, DIAG_OFFLOAD, s->site[one->site],
+  if (s->orders->at_r[cell]) {
+    uint32_t again = s->orders->at_r[cell] - 1;
+    diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[one->site],
                "rank %u runs %s of a stash that %s makes again", op_rank(s, again),
                copy_text(s, one), op_text(s, again));
-    diag_note(s->diag, s->site[s->op[again].site], "%s comes from here", op_text(s, again));
+    diag_note(s->diag, s->orders->site[s->orders->op[again].site], "%s comes from here",
+              op_text(s, again));
     diag_help(s->diag, "a stash is copied or made again, not both: drop one of them");
     return false;
   }
-  uint32_t f = last_forward(s, one->stage, one->mb), b = s->at_b[cell] - 1,
-           w = s->at_w[cell] ? s->at_w[cell] - 1 : b, r = rank_of(s, one);
-  bool own = f == s->at_f[cell] - 1;
+  uint32_t f = last_forward(s, one->stage, one->mb), b = s->orders->at_b[cell] - 1,
+           w = s->orders->at_w[cell] ? s->orders->at_w[cell] - 1 : b, r = rank_of(s, one);
+  bool own = f == s->orders->at_f[cell] - 1;
   if (!off || !load) {
     Copy other = *one;
     other.kind = off ? PIPE_LOAD : PIPE_OFF;
-    diag_error(s->diag, DIAG_OFFLOAD, s->site[one->site], "rank %u runs %s, but never %s", r,
-               copy_text(s, one), copy_text(s, &other));
+    diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[one->site], "rank %u runs %s, but never %s",
+               r, copy_text(s, one), copy_text(s, &other));
     diag_help(s->diag, off ? "write LOAD(m) before the backward, or drop OFF(m)"
                            : "write OFF(m) after F(m), or drop LOAD(m)");
     return false;
   }
   if (off->at <= f || off->at > w) {
-    diag_error(s->diag, DIAG_OFFLOAD, s->site[off->site], "rank %u runs %s %s %s", r,
+    diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[off->site], "rank %u runs %s %s %s", r,
                copy_text(s, off), off->at <= f ? "before" : "after",
                op_text(s, off->at <= f ? f : w));
-    diag_note(s->diag, s->site[s->op[off->at <= f ? f : w].site],
+    diag_note(s->diag, s->orders->site[s->orders->op[off->at <= f ? f : w].site],
               off->at > f ? "the stash is needed for the last time here"
               : own       ? "the stash is made here"
                           : "the slices behind it have read the stash only here");
-    diag_help(s->diag, s->slices > 1
+    diag_help(s->diag, s->model->slices > 1
                            ? "OFF(m, q) stands between the last F and the first backward of m"
                            : "OFF(m) stands between F(m) and its backward");
     return false;
   }
   uint32_t reader = next_reader(s, one->stage, one->mb, f);
   if (off->at > reader && off->at <= b) {
-    diag_error(s->diag, DIAG_OFFLOAD, s->site[off->site],
+    diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[off->site],
                "rank %u runs %s after %s, and before %s: slices read the stash all that while", r,
                copy_text(s, off), op_text(s, reader), op_text(s, b));
-    diag_note(s->diag, s->site[s->op[reader].site], "%s comes from here", op_text(s, reader));
+    diag_note(s->diag, s->orders->site[s->orders->op[reader].site], "%s comes from here",
+              op_text(s, reader));
     diag_help(s->diag, "OFF(m, q) stands between the last F and the first backward of m");
     return false;
   }
   if (load < off) {
-    diag_error(s->diag, DIAG_OFFLOAD, s->site[load->site], "rank %u runs %s before %s", r,
+    diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[load->site], "rank %u runs %s before %s", r,
                copy_text(s, load), copy_text(s, off));
-    diag_note(s->diag, s->site[off->site], "the stash leaves here");
+    diag_note(s->diag, s->orders->site[off->site], "the stash leaves here");
     diag_help(s->diag, "OFF(m) comes first, then LOAD(m)");
     return false;
   }
   uint32_t user = next_reader(s, one->stage, one->mb,
                               off->at); /* the first op that wants it back */
   if (load->at > user && !PLANTED(COPIES)) {
-    diag_error(s->diag, DIAG_OFFLOAD, s->site[s->op[user].site],
+    diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[s->orders->op[user].site],
                "rank %u runs %s between %s and %s: its stash is in host memory", r,
                op_text(s, user), copy_text(s, off), copy_text(s, load));
-    diag_note(s->diag, s->site[load->site], "the stash is back only here");
+    diag_note(s->diag, s->orders->site[load->site], "the stash is back only here");
     diag_help(s->diag, "put LOAD(m) before the op");
     return false;
   }
@@ -449,34 +459,34 @@ static int by_unit(const void *a, const void *b) {
  * order of the play. So does everything else there (comm.c, note [enough slots]), and what a copy waits for,
  * and what waits for it, stands before and behind it in that order. */
 static Turn *find_turns(Sched *s) {
-  Turn *turn = arena_alloc(s->arena, s->ncopy * sizeof *turn);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    for (uint32_t i = s->rank_copy0[r]; i < s->rank_copy0[r + 1]; i++) {
-      bool first = s->copy[i].at == s->rank_op0[r];
+  Turn *turn = arena_alloc(s->arena, s->orders->ncopy * sizeof *turn);
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = s->orders->rank_copy0[r]; i < s->orders->rank_copy0[r + 1]; i++) {
+      bool first = s->orders->copy[i].at == s->orders->rank_op0[r];
       turn[i] = (Turn){.unit = r, .copy = i};
       if (!in_group(s, r))
         continue;
-      turn[i].unit = s->nrank + s->group[r];
-      turn[i].time = first ? 0 : s->ideal_end[s->copy[i].at - 1];
-      turn[i].made = first ? 0 : s->made[s->copy[i].at - 1];
+      turn[i].unit = s->model->nrank + s->model->group[r];
+      turn[i].time = first ? 0 : s->ideal->end[s->orders->copy[i].at - 1];
+      turn[i].made = first ? 0 : s->ideal->made[s->orders->copy[i].at - 1];
     }
-  if (s->group)
-    qsort(turn, s->ncopy, sizeof *turn, by_unit);
+  if (s->model->group)
+    qsort(turn, s->orders->ncopy, sizeof *turn, by_unit);
   return turn;
 }
 
 /* Plays the COPY streams beside the ops on an idle network: note [free_at]. */
 static void play(Sched *s) {
   const Turn *turn = find_turns(s);
-  uint32_t *free_at = NEW_ARRAY(s->arena, uint32_t, s->nrank), nth = 0;
+  uint32_t *free_at = NEW_ARRAY(s->arena, uint32_t, s->model->nrank), nth = 0;
   uint64_t now = 0;
-  memcpy(free_at, s->rank_op0, s->nrank * sizeof *free_at);
-  for (uint32_t i = 0; i < s->ncopy; i++) {
-    Copy *c = &s->copy[turn[i].copy];
-    uint32_t r = rank_of(s, c), last = s->rank_op0[r + 1];
+  memcpy(free_at, s->orders->rank_op0, s->model->nrank * sizeof *free_at);
+  for (uint32_t i = 0; i < s->orders->ncopy; i++) {
+    Copy *c = &s->orders->copy[turn[i].copy];
+    uint32_t r = rank_of(s, c), last = s->orders->rank_op0[r + 1];
     if (i == 0 || turn[i].unit != turn[i - 1].unit)
       now = 0, nth = 0;
-    uint64_t from = c->at > s->rank_op0[r] ? s->ideal_end[c->at - 1] : 0;
+    uint64_t from = c->at > s->orders->rank_op0[r] ? s->ideal->end[c->at - 1] : 0;
     c->plan = from > now ? from : now;
     c->turn = nth++;
     now = c->plan + cost(s, c);
@@ -489,28 +499,28 @@ static void play(Sched *s) {
 }
 
 bool offload(Sched *s) {
-  if (s->noffload > 0 && s->forward) {
+  if (s->orders->noffload > 0 && s->model->forward) {
     diag_error(
-        s->diag, DIAG_OFFLOAD, s->offload[0]->at,
+        s->diag, DIAG_OFFLOAD, s->orders->offload[0]->at,
         "'offload' in a schedule that only runs forward: nothing reads a stash that is back");
-    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
     return false;
   }
-  uint32_t nwritten = s->ncopy;
-  s->rank_copy0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  uint32_t nwritten = s->orders->ncopy;
+  s->orders->rank_copy0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
   if (!add_clauses(s))
     return false;
   add_sides(s);
-  if (s->ncopy == 0)
+  if (s->orders->ncopy == 0)
     return side_buffers(s);
   sort(s, nwritten);
   bool ok = true;
-  for (uint32_t i = 0; i < s->ncopy; i++) {
+  for (uint32_t i = 0; i < s->orders->ncopy; i++) {
     size_t cell;
-    if (s->copy[i].kind == PIPE_SIDE_COPY)
+    if (s->orders->copy[i].kind == PIPE_SIDE_COPY)
       continue;
-    cell = (size_t)s->copy[i].stage * s->nmb + s->copy[i].mb;
-    if (s->copy[i].kind == PIPE_OFF || !s->at_off[cell])
+    cell = (size_t)s->orders->copy[i].stage * s->model->nmb + s->orders->copy[i].mb;
+    if (s->orders->copy[i].kind == PIPE_OFF || !s->orders->at_off[cell])
       ok &= check_cell(s, cell);
     if (s->diag->errors > s->diag->limit)
       return false;
@@ -521,38 +531,38 @@ bool offload(Sched *s) {
 }
 
 void offload_streams(Sched *s) {
-  if (s->ncopy == 0)
+  if (s->orders->ncopy == 0)
     return;
-  PipeInstr *out = s->stream[0].copy; /* of copy i */
+  PipeInstr *out = s->lowered->stream[0].copy; /* of copy i */
   if (!out)
-    out = arena_alloc(s->arena, s->ncopy * sizeof *out);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    s->stream[r].copy = out + s->rank_copy0[r];
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t first = s->rank_copy0[r], k = first,
+    out = arena_alloc(s->arena, s->orders->ncopy * sizeof *out);
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    s->lowered->stream[r].copy = out + s->orders->rank_copy0[r];
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t first = s->orders->rank_copy0[r], k = first,
              over = 0; /* over: copies that F need not ask for */
-    for (uint32_t i = first; i < s->rank_copy0[r + 1]; i++) {
-      const Copy *c = &s->copy[i];
+    for (uint32_t i = first; i < s->orders->rank_copy0[r + 1]; i++) {
+      const Copy *c = &s->orders->copy[i];
       PipeInstr *in = &out[i];
       if (c->kind == PIPE_SIDE_COPY) {
-        *in = side_instr(s, &s->side_use[c->use]);
+        *in = side_instr(s, &s->sides->use[c->use]);
         in->turn = in_group(s, r) ? c->turn : NONE;
-        in->wait = c->at - s->rank_op0[r];
-        s->side_use[c->use].pos = i - first + 1;
+        in->wait = c->at - s->orders->rank_op0[r];
+        s->sides->use[c->use].pos = i - first + 1;
         continue;
       }
       *in = pipe_instr((PipeOp)c->kind, c->stage, c->mb);
       in->phase = c->phase, in->site = c->site;
       in->peer = c->to;
       in->turn = in_group(s, r) ? c->turn : NONE;
-      in->wait = c->at - s->rank_op0[r];
+      in->wait = c->at - s->orders->rank_op0[r];
       if (c->kind == PIPE_LOAD)
         op_instr(s, r, load_reader(s, c))->wait_copy = i - first + 1;
     }
-    for (uint32_t op = s->rank_op0[r]; op < s->rank_op0[r + 1]; op++) {
-      for (; k < s->rank_copy0[r + 1] && s->copy[k].free_at <= op; k++)
-        over = s->copy[k].kind == PIPE_OFF ? k - first + 1 : over;
-      if (s->op[op].kind == PIPE_F)
+    for (uint32_t op = s->orders->rank_op0[r]; op < s->orders->rank_op0[r + 1]; op++) {
+      for (; k < s->orders->rank_copy0[r + 1] && s->orders->copy[k].free_at <= op; k++)
+        over = s->orders->copy[k].kind == PIPE_OFF ? k - first + 1 : over;
+      if (s->orders->op[op].kind == PIPE_F)
         op_instr(s, r, op)->wait_copy = over;
     }
   }
@@ -572,20 +582,20 @@ typedef struct Guest {
  * ranks that use them. */
 void offload_guests(Sched *s) {
   VEC(Guest) all = {0};
-  uint32_t *of = arena_alloc(s->arena,
-                             (s->ncopy + (size_t)1) * sizeof *of); /* of a copy; row of `all` */
-  uint32_t *more = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t r = 0; r < s->nrank && s->ncopy; r++) {
+  uint32_t *of = arena_alloc(s->arena, (s->orders->ncopy + (size_t)1) *
+                                           sizeof *of); /* of a copy; row of `all` */
+  uint32_t *more = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank && s->orders->ncopy; r++) {
     uint32_t first = all.n;
-    for (uint32_t i = s->rank_copy0[r]; i < s->rank_copy0[r + 1]; i++) {
-      const Copy *c = &s->copy[i];
-      const PipeStage *st = &s->stage[c->stage];
-      PipeInstr *in = &s->stream[0].copy[i];
+    for (uint32_t i = s->orders->rank_copy0[r]; i < s->orders->rank_copy0[r + 1]; i++) {
+      const Copy *c = &s->orders->copy[i];
+      const PipeStage *st = &s->model->stage[c->stage];
+      PipeInstr *in = &s->lowered->stream[0].copy[i];
       uint32_t g = first;
       if (c->to == NONE)
         continue;
       while (g < all.n && (all.at[g].to != c->to || all.at[g].bytes != st->act_bytes ||
-                           (!s->sized && all.at[g].stage != c->stage)))
+                           (!s->model->sized && all.at[g].stage != c->stage)))
         g++;
       if (g == all.n) {
         *vec_push(s->arena, &all) = (Guest){r, c->to, c->stage, 0, st->act_bytes, NULL, 0, 0, 0};
@@ -597,30 +607,32 @@ void offload_guests(Sched *s) {
         in->away = q->nfree > 0 ? q->free[--q->nfree] : q->count++;
         continue;
       }
-      in->away = s->stream[0].copy[s->at_off[(size_t)c->stage * s->nmb + c->mb] - 1].away;
+      in->away = s->lowered->stream[0]
+                     .copy[s->orders->at_off[(size_t)c->stage * s->model->nmb + c->mb] - 1]
+                     .away;
       if (q->nfree == q->cap)
         vec_grow(s->arena, (void **)&q->free, &q->cap, sizeof *q->free);
       q->free[q->nfree++] = in->away;
     }
   }
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     if (more[r]) {
-      PipePool *pool = NEW_ARRAY(s->arena, PipePool, s->npool[r] + more[r]);
-      memcpy(pool, s->pool[r], s->npool[r] * sizeof *pool);
-      s->pool[r] = pool;
+      PipePool *pool = NEW_ARRAY(s->arena, PipePool, s->lowered->npool[r] + more[r]);
+      memcpy(pool, s->lowered->pool[r], s->lowered->npool[r] * sizeof *pool);
+      s->lowered->pool[r] = pool;
     }
   for (uint32_t g = 0; g < all.n; g++) {
     Guest *q = &all.at[g];
-    q->first = s->nrank_slot[q->to];
-    s->pool[q->to][s->npool[q->to]++] = (PipePool){.cls = PIPE_GUEST,
-                                                   .stage = q->stage,
-                                                   .first = q->first,
-                                                   .count = q->count,
-                                                   .bytes = q->bytes};
-    s->nrank_slot[q->to] += q->count;
-    s->peak[q->to].guests += q->count;
+    q->first = s->lowered->nrank_slot[q->to];
+    s->lowered->pool[q->to][s->lowered->npool[q->to]++] = (PipePool){.cls = PIPE_GUEST,
+                                                                     .stage = q->stage,
+                                                                     .first = q->first,
+                                                                     .count = q->count,
+                                                                     .bytes = q->bytes};
+    s->lowered->nrank_slot[q->to] += q->count;
+    s->lowered->peak[q->to].guests += q->count;
   }
-  for (uint32_t i = 0; i < s->ncopy; i++)
-    if (s->copy[i].to != NONE)
-      s->stream[0].copy[i].away += all.at[of[i]].first;
+  for (uint32_t i = 0; i < s->orders->ncopy; i++)
+    if (s->orders->copy[i].to != NONE)
+      s->lowered->stream[0].copy[i].away += all.at[of[i]].first;
 }

@@ -7,7 +7,7 @@ static PipeOn stream_of(const SideUse *u) { return (PipeOn)pipe_op_info[u->kind]
 PipeInstr side_instr(const Sched *s, const SideUse *u) {
   PipeInstr c = pipe_instr((PipeOp)u->kind, u->stage, u->mb);
   c.phase = u->phase;
-  c.site = s->side_site0 + u->decl;
+  c.site = s->sides->site0 + u->decl;
   c.side = u->row;
   return c;
 }
@@ -27,54 +27,54 @@ static void wait_for(Sched *s, uint32_t r, PipeInstr *c, const SideUse *u) {
 }
 
 void side_waits(Sched *s) {
-  for (uint32_t r = 0; r < s->nrank && s->nside_use; r++) {
-    Streams *t = &s->stream[r];
-    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
-      SideUse *u = &s->side_use[i];
+  for (uint32_t r = 0; r < s->model->nrank && s->sides->nuse; r++) {
+    Streams *t = &s->lowered->stream[r];
+    for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
+      SideUse *u = &s->sides->use[i];
       if (u->kind == PIPE_SIDE)
-        u->pos = u->op - s->rank_op0[r] + 1;
+        u->pos = u->op - s->orders->rank_op0[r] + 1;
     }
-    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
-      SideUse *u = &s->side_use[i];
+    for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
+      SideUse *u = &s->sides->use[i];
       PipeInstr *c = side_at(s, u);
       for (int k = 0; k < 2; k++)
         for (int x = 0; x < PIPE_NSTREAMS; x++)
           if (u->dep[k][x] != NONE)
-            wait_for(s, r, c, &s->side_use[u->dep[k][x]]);
+            wait_for(s, r, c, &s->sides->use[u->dep[k][x]]);
       if (u->user != NONE)
-        wait_for(s, r, &t->compute[u->user - s->rank_op0[r]], u);
+        wait_for(s, r, &t->compute[u->user - s->orders->rank_op0[r]], u);
     }
   }
 }
 
 /* The instruction of a side op; pos is known. */
 PipeInstr *side_at(const Sched *s, const SideUse *u) {
-  const Streams *t = &s->stream[s->stage[u->stage].rank];
+  const Streams *t = &s->lowered->stream[s->model->stage[u->stage].rank];
   return &(u->kind == PIPE_SIDE        ? t->compute
            : u->kind == PIPE_SIDE_COMM ? t->comm
                                        : t->copy)[u->pos - 1];
 }
 
 void side_slots(Sched *s, uint32_t r) {
-  uint32_t n = s->nrank_slot[r];
-  for (uint32_t k = 0; s->nside_use && k < s->nside_buffers[r]; k++) {
-    SideBuffers *b = &s->side_buffers[r][k];
+  uint32_t n = s->lowered->nrank_slot[r];
+  for (uint32_t k = 0; s->sides->nuse && k < s->sides->nbuffers[r]; k++) {
+    SideBuffers *b = &s->sides->buffers[r][k];
     b->first = n;
     n += b->count;
-    s->pool[r][s->npool[r]++] = (PipePool){.cls = PIPE_BUFFER,
-                                           .stage = b->stage,
-                                           .first = b->first,
-                                           .count = b->count,
-                                           .bytes = b->bytes};
+    s->lowered->pool[r][s->lowered->npool[r]++] = (PipePool){.cls = PIPE_BUFFER,
+                                                             .stage = b->stage,
+                                                             .first = b->first,
+                                                             .count = b->count,
+                                                             .bytes = b->bytes};
   }
-  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
-       i++) {
-    const SideUse *u = &s->side_use[i];
+  for (uint32_t i = s->sides->nuse ? s->sides->use0[r] : 0;
+       s->sides->nuse && i < s->sides->use0[r + 1]; i++) {
+    const SideUse *u = &s->sides->use[i];
     PipeInstr *c = side_at(s, u);
     if (u->out != NONE)
-      c->taken = s->side_buffers[r][u->out_pool].first + u->out;
+      c->taken = s->sides->buffers[r][u->out_pool].first + u->out;
     if (u->in != NONE)
-      c->given = s->side_buffers[r][u->in_pool].first + u->in;
+      c->given = s->sides->buffers[r][u->in_pool].first + u->in;
   }
-  s->nrank_slot[r] = n;
+  s->lowered->nrank_slot[r] = n;
 }

@@ -16,6 +16,13 @@
 #include "lower.h"
 #include "orders.h"
 #include "weight_lines.h"
+#include "weights.h"
+
+uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
+  const PipeStage *st = &s->model->stage[c->stage];
+  uint32_t n = pipe_fields(st, c->op, input), *one = input ? &c->in : &c->out;
+  return n < 2 ? one : &s->lowered->slot_list[st->rank][*one + k];
+}
 
 typedef struct Colour { /* one pool being coloured */
   uint32_t *free;
@@ -53,7 +60,7 @@ static void leave(Sched *s, Colour *c, uint32_t slot) {
 }
 
 static uint64_t class_bytes(const Sched *s, uint32_t stage, PipeClass cls, bool skip) {
-  const PipeStage *st = &s->stage[stage];
+  const PipeStage *st = &s->model->stage[stage];
   if (cls == PIPE_KEEP)
     return row_inputs_bytes(s, stage);
   if (cls == PIPE_GUESS)
@@ -79,19 +86,20 @@ static int by_bytes(const void *a, const void *b) {
 }
 
 static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
-  uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r], n = held;
-  const uint32_t *stages = &s->rank_stage[s->rank_stage0[r]];
-  bool skips = cls == PIPE_LOCAL && s->graph;
+  uint32_t held = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r], n = held;
+  const uint32_t *stages = &s->model->rank_stage[s->model->rank_stage0[r]];
+  bool skips = cls == PIPE_LOCAL && s->model->graph;
   for (uint32_t i = 0; i < held; i++) {
-    key[i] = (Key){s->sized ? class_bytes(s, stages[i], cls, false) : 0, stages[i], false};
+    key[i] = (Key){s->model->sized ? class_bytes(s, stages[i], cls, false) : 0, stages[i], false};
     if (skips)
-      key[n++] = (Key){s->sized ? class_bytes(s, stages[i], cls, true) : 0, stages[i], true};
+      key[n++] = (Key){s->model->sized ? class_bytes(s, stages[i], cls, true) : 0, stages[i], true};
   }
-  if (s->sized)
+  if (s->model->sized)
     qsort(key, n, sizeof *key, by_bytes);
   c->npool = 0;
   for (uint32_t i = 0; i < n; i++) {
-    if (i == 0 || !s->sized || key[i].bytes != key[i - 1].bytes || key[i].skip != key[i - 1].skip) {
+    if (i == 0 || !s->model->sized || key[i].bytes != key[i - 1].bytes ||
+        key[i].skip != key[i - 1].skip) {
       Colour *p = &c->pool[c->npool++];
       p->nfree = p->count = p->live = 0; /* its lists are kept from the rank before */
       p->nleft = p->first_left = 0;
@@ -99,7 +107,7 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
       p->skip = key[i].skip;
       p->bytes = key[i].bytes;
     }
-    c->of[key[i].stage + (key[i].skip ? s->nstage : 0)] = c->npool - 1;
+    c->of[key[i].stage + (key[i].skip ? s->model->nstage : 0)] = c->npool - 1;
   }
 }
 
@@ -107,19 +115,19 @@ static void add_pool(Sched *s, uint32_t r, PipeClass cls, uint32_t stage, bool s
                      uint32_t count, uint64_t bytes) {
   if (count == 0)
     return;
-  s->pool[r][s->npool[r]++] = (PipePool){
+  s->lowered->pool[r][s->lowered->npool[r]++] = (PipePool){
       .cls = cls, .stage = stage, .skip = skip, .first = first, .count = count, .bytes = bytes};
 }
 
 /* In the order in which comm has numbered them. */
 static void channel_pools(Sched *s, uint32_t r) {
-  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
+  for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
     for (int out = 1; out >= 0; out--) {
-      uint32_t st = s->rank_stage[i], nlink = row_links(s, st, out);
+      uint32_t st = s->model->rank_stage[i], nlink = row_links(s, st, out);
       for (uint32_t k = 0; k < nlink; k++) {
         uint32_t link = row_link(s, st, out, k);
         Link l = link_at(s, link);
-        const Channel *fwd = &s->channel[2 * (size_t)link], *bwd = fwd + 1;
+        const Channel *fwd = &s->lowered->channel[2 * (size_t)link], *bwd = fwd + 1;
         bool skip = link_skips(s, l);
         uint64_t bytes = link_bytes(s, l);
         if (!link_crosses(s, l))
@@ -138,15 +146,16 @@ static void channel_pools(Sched *s, uint32_t r) {
 /* The pool of what passes a link within a rank; NULL: it crosses ranks. */
 static Colour *local_pool(const Sched *s, Classes *loc, uint32_t link) {
   Link l = link_at(s, link);
-  return link_crosses(s, l) ? NULL
-                            : &loc->pool[loc->of[l.from + (link_skips(s, l) ? s->nstage : 0)]];
+  return link_crosses(s, l)
+             ? NULL
+             : &loc->pool[loc->of[l.from + (link_skips(s, l) ? s->model->nstage : 0)]];
 }
 
 /* Does anything pass between two stages of the rank? */
 static bool has_locals(const Sched *s, uint32_t r) {
-  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
-    for (uint32_t k = 0, n = row_links(s, s->rank_stage[i], true); k < n; k++)
-      if (!link_crosses(s, link_at(s, row_link(s, s->rank_stage[i], true, k))))
+  for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
+    for (uint32_t k = 0, n = row_links(s, s->model->rank_stage[i], true); k < n; k++)
+      if (!link_crosses(s, link_at(s, row_link(s, s->model->rank_stage[i], true, k))))
         return true;
   return false;
 }
@@ -184,10 +193,10 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
     PipeInstr *x = &t->copy[k->copied];
     if (x->op == PIPE_SIDE_COPY)
       continue;
-    size_t cell = (size_t)x->stage * s->nmb + x->mb;
+    size_t cell = (size_t)x->stage * s->model->nmb + x->mb;
     Colour *h = pool_of(k, PIPE_HOST, x->stage), *a = pool_of(k, PIPE_ACT, x->stage);
     if (x->op == PIPE_OFF) {
-      x->act = instr_of(k, s->at_f[cell] - 1)->act;
+      x->act = instr_of(k, s->orders->at_f[cell] - 1)->act;
       leave(s, a, x->act);
       if (x->peer == NONE)
         x->away = take(h), k->on_host++;
@@ -195,7 +204,7 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
       continue;
     }
     if (x->peer == NONE) {
-      x->away = s->stream[0].copy[s->at_off[cell] - 1].away;
+      x->away = s->lowered->stream[0].copy[s->orders->at_off[cell] - 1].away;
       give(s, h, x->away), k->on_host--;
     }
     if (a->first_left < a->nleft) {
@@ -222,27 +231,28 @@ static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
 
 /* The side ops that stand before op i of the rank, or are it, take buffers and give them back. */
 static void side_buffers_at(Sched *s, Rank *k, uint32_t r, uint32_t i) {
-  for (; s->nside_use && k->turn < s->side_use0[r + 1] && s->side_turn[k->turn].at <= k->op0 + i;
+  for (; s->sides->nuse && k->turn < s->sides->use0[r + 1] &&
+         s->sides->turn[k->turn].at <= k->op0 + i;
        k->turn++) {
-    const SideUse *u = &s->side_use[s->side_turn[k->turn].use];
+    const SideUse *u = &s->sides->use[s->sides->turn[k->turn].use];
     if (u->out != NONE)
-      k->live += s->side_buffers[r][u->out_pool].bytes;
+      k->live += s->sides->buffers[r][u->out_pool].bytes;
     if (k->live > k->most) /* what stands behind all ops counts as the last */
       k->most = k->live, k->peak->op = k->op0 + (i < k->stream->ncompute ? i : i - 1);
     if (u->in != NONE)
-      k->live -= s->side_buffers[r][u->in_pool].bytes;
+      k->live -= s->sides->buffers[r][u->in_pool].bytes;
   }
 }
 
 /* Where R, which is not an Op with tensors, writes output j. */
 static Colour *scratch_of(const Sched *s, Rank *k, uint32_t stage, uint32_t j) {
-  bool skip = s->graph && s->graph->edge[input_edge(s, stage, false, j)].skip;
-  return pool_of(k, PIPE_LOCAL, stage + (skip ? s->nstage : 0));
+  bool skip = s->model->graph && s->model->graph->edge[input_edge(s, stage, false, j)].skip;
+  return pool_of(k, PIPE_LOCAL, stage + (skip ? s->model->nstage : 0));
 }
 
 /* R has written what nobody reads. */
 static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
-  for (uint32_t j = 0; j < s->stage[in->stage].nout; j++) {
+  for (uint32_t j = 0; j < s->model->stage[in->stage].nout; j++) {
     Colour *l = scratch_of(s, k, in->stage, j);
     give(s, l, *slot_at(s, in, false, j)), k->live -= l->bytes;
   }
@@ -251,41 +261,42 @@ static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
 /* Room for what op u, an update, overwrites and still needs, in which it keeps that while it runs; NULL: it needs
  * none. */
 static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
-  const PipeWeights *w = s->weights ? &s->weights[u] : NULL;
+  const PipeWeights *w = s->versions->weights ? &s->versions->weights[u] : NULL;
   bool needed = w && w->formula != NONE && w->out == w->slot && formula_needs_old(s, u);
-  return needed ? pool_of(k, PIPE_GUESS, s->op[u].stage) : NULL;
+  return needed ? pool_of(k, PIPE_GUESS, s->orders->op[u].stage) : NULL;
 }
 
 static void take_old(Sched *s, Rank *k, uint32_t u) {
   Colour *old = old_of(s, k, u);
   if (old)
-    s->weights[u].guess = take(old), k->live += old->bytes;
+    s->versions->weights[u].guess = take(old), k->live += old->bytes;
 }
 
 static void give_old(Sched *s, Rank *k, uint32_t u) {
   Colour *old = old_of(s, k, u);
   if (old)
-    give(s, old, s->weights[u].guess), k->live -= old->bytes;
+    give(s, old, s->versions->weights[u].guess), k->live -= old->bytes;
 }
 
 /* The slot of the estimate that op reads lives from the op that makes it to the last that reads it. */
 static void take_guess(Sched *s, Rank *k, uint32_t op) {
-  uint32_t maker = s->weights ? estimate_maker(s, op) : NONE;
+  uint32_t maker = s->versions->weights ? estimate_maker(s, op) : NONE;
   if (maker == NONE)
     return;
-  Colour *guess = pool_of(k, PIPE_GUESS, s->op[op].stage);
+  Colour *guess = pool_of(k, PIPE_GUESS, s->orders->op[op].stage);
   if (maker == op)
-    s->weights[op].guess = take(guess), k->live += guess->bytes;
+    s->versions->weights[op].guess = take(guess), k->live += guess->bytes;
   else
-    s->weights[op].guess = s->weights[maker].guess;
+    s->versions->weights[op].guess = s->versions->weights[maker].guess;
 }
 
 static void give_guess(Sched *s, Rank *k, uint32_t op) {
-  uint32_t maker = s->weights ? estimate_maker(s, op) : NONE;
-  if (maker == NONE || (s->maker && s->maker[maker] != NONE && s->last_reader[maker] != op))
+  uint32_t maker = s->versions->weights ? estimate_maker(s, op) : NONE;
+  if (maker == NONE || (s->versions->maker && s->versions->maker[maker] != NONE &&
+                        s->versions->last_reader[maker] != op))
     return;
-  Colour *guess = pool_of(k, PIPE_GUESS, s->op[op].stage);
-  give(s, guess, s->weights[op].guess), k->live -= guess->bytes;
+  Colour *guess = pool_of(k, PIPE_GUESS, s->orders->op[op].stage);
+  give(s, guess, s->versions->weights[op].guess), k->live -= guess->bytes;
 }
 
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
@@ -295,27 +306,29 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
     return;
   }
   take_guess(s, k, row);
-  size_t cell = (size_t)in->stage * s->nmb + in->mb;
+  size_t cell = (size_t)in->stage * s->model->nmb + in->mb;
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage),
          *kp = pool_of(k, PIPE_KEEP, in->stage);
   if (pipe_op_info[in->op].act > 0) {
     in->act = take(a), k->live += a->bytes;
     more_inflight(k);
   } else {
-    in->act = instr_of(k, (s->at_r[cell] ? s->at_r : s->at_f)[cell] - 1)->act;
-    if (k->stream->ncopy && s->at_load[cell] && s->copy[s->at_load[cell] - 1].at <= row)
-      in->act = s->stream[0].copy[s->at_load[cell] - 1].act;
+    in->act =
+        instr_of(k, (s->orders->at_r[cell] ? s->orders->at_r : s->orders->at_f)[cell] - 1)->act;
+    if (k->stream->ncopy && s->orders->at_load[cell] &&
+        s->orders->copy[s->orders->at_load[cell] - 1].at <= row)
+      in->act = s->lowered->stream[0].copy[s->orders->at_load[cell] - 1].act;
     k->backward_seen = true;
   }
   if (in->op == PIPE_F)
     k->peak->warmup += !k->backward_seen;
-  if (in->op == PIPE_F && s->at_r[cell]) {
+  if (in->op == PIPE_F && s->orders->at_r[cell]) {
     in->keep = take(kp), k->live += kp->bytes;
     if (++k->kept > k->peak->kept)
       k->peak->kept = k->kept;
   } else if (in->op == PIPE_R) {
-    in->keep = instr_of(k, s->at_f[cell] - 1)->keep;
-    for (uint32_t j = 0; j < s->stage[in->stage].nout; j++) {
+    in->keep = instr_of(k, s->orders->at_f[cell] - 1)->keep;
+    for (uint32_t j = 0; j < s->model->stage[in->stage].nout; j++) {
       Colour *l = scratch_of(s, k, in->stage, j);
       *slot_at(s, in, false, j) = take(l), k->live += l->bytes;
     }
@@ -325,10 +338,10 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
     if (++k->held > k->peak->held)
       k->peak->held = k->held;
   } else if (in->op == PIPE_W) {
-    in->gout = instr_of(k, s->at_b[cell] - 1)->gout;
+    in->gout = instr_of(k, s->orders->at_b[cell] - 1)->gout;
   }
   /* Tensors that stay: y of F to F of a later stage, dx of B to B of an earlier one. */
-  const Op *o = &s->op[row];
+  const Op *o = &s->orders->op[row];
   Classes *loc = &k->cls[PIPE_LOCAL];
   for (uint32_t j = 0, n = k->locals ? op_outputs(s, o) : 0; j < n; j++) {
     Colour *l = local_pool(s, loc, output_link(s, o, j));
@@ -351,7 +364,7 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
     return;
   }
   Colour *a = pool_of(k, PIPE_ACT, in->stage), *g = pool_of(k, PIPE_GOUT, in->stage);
-  const Op *o = &s->op[row];
+  const Op *o = &s->orders->op[row];
   give_guess(s, k, row);
   for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
     Colour *l = local_pool(s, &k->cls[PIPE_LOCAL], input_link(s, o, j));
@@ -363,32 +376,34 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
     drop_outputs(s, k, in);
     give(s, kp, in->keep), k->live -= kp->bytes, k->kept--;
   }
-  size_t cell = (size_t)in->stage * s->nmb + in->mb;
-  bool last = (in->mb + 1) % s->slices == 0; /* slice: no F reads the stashes of the others now */
+  size_t cell = (size_t)in->stage * s->model->nmb + in->mb;
+  bool last = (in->mb + 1) % s->model->slices ==
+              0; /* slice: no F reads the stashes of the others now */
   if (pipe_op_info[in->op].act < 0)
     give(s, a, in->act), k->live -= a->bytes, k->inflight--;
-  for (uint32_t i = 0; in->op == PIPE_F && last && i < s->slices; i++)
-    if (s->forward || s->at_r[cell - i])
-      give(s, a, instr_of(k, s->at_f[cell - i] - 1)->act), k->live -= a->bytes, k->inflight--;
+  for (uint32_t i = 0; in->op == PIPE_F && last && i < s->model->slices; i++)
+    if (s->model->forward || s->orders->at_r[cell - i])
+      give(s, a, instr_of(k, s->orders->at_f[cell - i] - 1)->act), k->live -= a->bytes,
+          k->inflight--;
   if (pipe_op_info[in->op].gout < 0)
     give(s, g, in->gout), k->live -= g->bytes, k->held--;
 }
 
 /* Versions of the weights: pools of their own for each stage, whose slots versions.c has counted from 0. */
 static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
-  uint32_t *first = s->weight_first;
-  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
-    uint32_t st = s->rank_stage[i];
-    first[st] = s->nrank_slot[r];
-    s->nrank_slot[r] += s->nversion[st];
-    if (s->nversion[st] > s->peak[r].versions)
-      s->peak[r].versions = s->nversion[st];
-    add_pool(s, r, PIPE_WEIGHT, st, false, first[st], s->nversion[st],
-             s->sized ? s->stage[st].weight_bytes : 0);
+  uint32_t *first = s->lowered->weight_first;
+  for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
+    uint32_t st = s->model->rank_stage[i];
+    first[st] = s->lowered->nrank_slot[r];
+    s->lowered->nrank_slot[r] += s->versions->nversion[st];
+    if (s->versions->nversion[st] > s->lowered->peak[r].versions)
+      s->lowered->peak[r].versions = s->versions->nversion[st];
+    add_pool(s, r, PIPE_WEIGHT, st, false, first[st], s->versions->nversion[st],
+             s->model->sized ? s->model->stage[st].weight_bytes : 0);
   }
-  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-    PipeWeights *w = &s->weights[i];
-    uint32_t st = s->op[i].stage;
+  for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
+    PipeWeights *w = &s->versions->weights[i];
+    uint32_t st = s->orders->op[i].stage;
     w->slot += w->slot == NONE ? 0 : first[st];
     w->out += w->out == NONE ? 0 : first[st];
     w->guess += w->guess == NONE ? 0 : guess->pool[guess->of[st]].first;
@@ -398,8 +413,8 @@ static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
 /* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
                         uint32_t *noff) {
-  Peak *pk = &s->peak[r];
-  Streams *t = &s->stream[r];
+  Peak *pk = &s->lowered->peak[r];
+  Streams *t = &s->lowered->stream[r];
   Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
           *host = &cls[PIPE_HOST], *keep = &cls[PIPE_KEEP], *guess = &cls[PIPE_GUESS];
   group(s, r, PIPE_ACT, act, key);
@@ -413,9 +428,9 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   Rank k = {.cls = cls,
             .peak = pk,
             .stream = t,
-            .op0 = s->rank_op0[r],
+            .op0 = s->orders->rank_op0[r],
             .noff = noff,
-            .turn = s->nside_use ? s->side_use0[r] : 0,
+            .turn = s->sides->nuse ? s->sides->use0[r] : 0,
             .locals = has_locals(s, r)};
   for (uint32_t i = 0, n; i < t->ncompute; i += n) {
     PipeInstr *in = &t->compute[i];
@@ -429,7 +444,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       takes(s, &k, &in[m]);
     if (k.live > k.most || pk->op == NONE) {
       k.most = k.live;
-      pk->op = s->rank_op0[r] + i;
+      pk->op = s->orders->rank_op0[r] + i;
     }
     for (uint32_t m = 0; m < n; m++)
       gives(s, &k, &in[m]);
@@ -438,10 +453,10 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these */
     for (Colour *c = &act->pool[p]; c->first_left < c->nleft; c->first_left++)
       give(s, c, c->left[c->first_left]);
-  if (!s->sized)
+  if (!s->model->sized)
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
-  uint32_t n = s->nrank_slot[r];
+  uint32_t n = s->lowered->nrank_slot[r];
   static const PipeClass order_[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
                                      PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
   for (int o = 0; o < 6; o++)
@@ -452,8 +467,8 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       n += c->count;
       add_pool(s, r, order_[o], c->stage, c->skip, c->first, c->count, c->bytes);
     }
-  s->nrank_slot[r] = n;
-  if (s->weights)
+  s->lowered->nrank_slot[r] = n;
+  if (s->versions->weights)
     weight_pools(s, r, guess);
   for (uint32_t i = 0; i < t->ncopy; i++) {
     PipeInstr *x = &t->copy[i];
@@ -472,9 +487,9 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       in->gout += gout->pool[gout->of[in->stage]].first;
     if (in->keep != NONE)
       in->keep += keep->pool[keep->of[in->stage]].first;
-    for (uint32_t j = 0; in->op == PIPE_R && j < s->stage[in->stage].nout; j++)
+    for (uint32_t j = 0; in->op == PIPE_R && j < s->model->stage[in->stage].nout; j++)
       *slot_at(s, in, false, j) += scratch_of(s, &k, in->stage, j)->first;
-    const Op *o = &s->op[s->rank_op0[r] + i];
+    const Op *o = &s->orders->op[s->orders->rank_op0[r] + i];
     for (uint32_t j = 0, noutput = k.locals ? op_outputs(s, o) : 0; j < noutput; j++) {
       Colour *l = local_pool(s, loc, output_link(s, o, j));
       if (l)
@@ -490,17 +505,17 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
 
 /* Room for the pools of each rank. Returns the most stages that one has. */
 static uint32_t room_for_pools(Sched *s) {
-  s->pool = NEW_ARRAY(s->arena, PipePool *, s->nrank);
-  s->npool = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  s->lowered->pool = NEW_ARRAY(s->arena, PipePool *, s->model->nrank);
+  s->lowered->npool = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   uint32_t widest = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t n = s->rank_stage0[r + 1] - s->rank_stage0[r];
-    size_t most = (s->graph ? 8 : 7) * (size_t)n;
-    for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
-      most += 2 * ((size_t)row_links(s, s->rank_stage[i], true) +
-                   row_links(s, s->rank_stage[i], false));
-    most += s->nside_use ? s->nside_buffers[r] : 0;
-    s->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t n = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
+    size_t most = (s->model->graph ? 8 : 7) * (size_t)n;
+    for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
+      most += 2 * ((size_t)row_links(s, s->model->rank_stage[i], true) +
+                   row_links(s, s->model->rank_stage[i], false));
+    most += s->sides->nuse ? s->sides->nbuffers[r] : 0;
+    s->lowered->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
     widest = n > widest ? n : widest;
   }
   return widest;
@@ -514,11 +529,12 @@ bool slots(Sched *s) {
   Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
   for (int k = 0; k < 6; k++) {
     cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
-    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
+    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->model->nstage);
   }
-  s->peak = NEW_ARRAY(s->arena, Peak, s->nrank);
-  s->weight_first = s->weights ? NEW_ARRAY(s->arena, uint32_t, s->nstage) : NULL;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  s->lowered->peak = NEW_ARRAY(s->arena, Peak, s->model->nrank);
+  s->lowered->weight_first = s->versions->weights ? NEW_ARRAY(s->arena, uint32_t, s->model->nstage)
+                                                  : NULL;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     channel_pools(s, r);
     colour_rank(s, r, cls, key, noff);
     side_slots(s, r);

@@ -19,23 +19,24 @@
  * Linear in instructions times streams, which channels may make many, and in the squares of how many streams one
  * instruction waits for. */
 #include "streams.h"
+#include "lower.h"
 
 #include <string.h>
 
 /* ---- the streams of a rank ---- */
 
 RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
-  bool channels = s->lowering == PIPE_CHANNELS;
-  RankStreams w = {.k = k, .n = s->ncopy || channels ? PIPE_NSTREAMS : PIPE_COPY};
-  w.count = NEW_ARRAY(a, uint32_t, s->npipe_channel + (size_t)PIPE_NSTREAMS);
+  bool channels = s->orders->lowering == PIPE_CHANNELS;
+  RankStreams w = {.k = k, .n = s->orders->ncopy || channels ? PIPE_NSTREAMS : PIPE_COPY};
+  w.count = NEW_ARRAY(a, uint32_t, s->lowered->npipe_channel + (size_t)PIPE_NSTREAMS);
   if (!channels) {
-    const Streams *t = &s->stream[r];
+    const Streams *t = &s->lowered->stream[r];
     w.count[PIPE_COMPUTE] = t->ncompute, w.count[PIPE_COMM] = t->ncomm;
     w.count[PIPE_COPY] = t->ncopy;
     return w;
   }
   uint32_t first = NONE;
-  w.of = NEW_ARRAY(a, uint32_t, s->npipe_channel);
+  w.of = NEW_ARRAY(a, uint32_t, s->lowered->npipe_channel);
   w.nth = arena_alloc(a, k->ninstr * sizeof *w.nth + 1);
   w.need = row_needs(a, s, r, k);
   for (uint32_t i = 0; i < k->ninstr; i++) {

@@ -15,8 +15,8 @@
 
 uint64_t link_tensor(const Sched *s, const Op *o, uint32_t link) {
   Link l = link_at(s, link);
-  uint64_t of = s->graph ? l.edge : o->kind == PIPE_F ? l.from : l.to;
-  return 2 * (of * s->nmb + o->mb) + (o->kind != PIPE_F);
+  uint64_t of = s->model->graph ? l.edge : o->kind == PIPE_F ? l.from : l.to;
+  return 2 * (of * s->model->nmb + o->mb) + (o->kind != PIPE_F);
 }
 
 const char *list_op_text(Sched *s, const PipeInstr *in) {
@@ -48,15 +48,15 @@ static void add_moves(Sched *s, Instrs *to, const Op *o, bool input) {
       continue;
     PipeOp op = input ? forward ? PIPE_RECV_F : PIPE_RECV_B : forward ? PIPE_SEND_F : PIPE_SEND_B;
     PipeInstr *in = add(s, to, op, o->stage, o->mb, o->site);
-    in->peer = s->stage[input == forward ? l.from : l.to].rank;
-    in->edge = s->graph ? l.edge : NONE;
+    in->peer = s->model->stage[input == forward ? l.from : l.to].rank;
+    in->edge = s->model->graph ? l.edge : NONE;
   }
 }
 
 static void add_op(Sched *s, Instrs *to, const Op *o) {
   PipeInstr *in = add(s, to, (PipeOp)o->kind, o->stage, o->mb, o->site);
   if (pipe_is_side(o->kind))
-    in->side = (o->site - s->side_site0) * s->nstage + o->stage;
+    in->side = (o->site - s->sides->site0) * s->model->nstage + o->stage;
   in->phase = o->phase, in->group = o->group;
 }
 
@@ -76,14 +76,14 @@ static int by_place(const void *a, const void *b) {
 
 /* The side ops of the COMM stream of rank r, in the order in which they stand. */
 static uint32_t find_comm_sides(Sched *s, uint32_t r, CommSide **side) {
-  uint32_t n = 0, end = s->nside_use ? s->side_use0[r + 1] : 0;
+  uint32_t n = 0, end = s->sides->nuse ? s->sides->use0[r + 1] : 0;
   *side = NULL;
-  for (uint32_t i = s->ncomm_side ? s->side_use0[r] : end; i < end; i++) {
-    if (s->side_use[i].kind != PIPE_SIDE_COMM)
+  for (uint32_t i = s->sides->ncomm ? s->sides->use0[r] : end; i < end; i++) {
+    if (s->sides->use[i].kind != PIPE_SIDE_COMM)
       continue;
     if (!*side)
       *side = arena_alloc(s->arena, (end - i) * sizeof **side);
-    (*side)[n++] = (CommSide){&s->side_use[i], i};
+    (*side)[n++] = (CommSide){&s->sides->use[i], i};
   }
   if (n > 1)
     qsort(*side, n, sizeof **side, by_place);
@@ -94,28 +94,28 @@ static uint32_t find_comm_sides(Sched *s, uint32_t r, CommSide **side) {
 typedef struct BesideOps {
   CommSide *side;
   uint32_t nside;
-  uint32_t copy, last; /* rows of Sched.copy, if they take turns */
+  uint32_t copy, last; /* rows of Orders.copy, if they take turns */
 } BesideOps;
 
 static BesideOps find_beside(Sched *s, uint32_t r) {
-  BesideOps b = {.copy = s->ngroup ? s->rank_copy0[r] : 0,
-                 .last = s->ngroup ? s->rank_copy0[r + 1] : 0};
+  BesideOps b = {.copy = s->model->ngroup ? s->orders->rank_copy0[r] : 0,
+                 .last = s->model->ngroup ? s->orders->rank_copy0[r + 1] : 0};
   b.nside = find_comm_sides(s, r, &b.side);
   return b;
 }
 
 /* What stands before op i. */
 static void add_beside(Sched *s, Instrs *to, BesideOps *b, uint32_t i) {
-  for (; b->copy < b->last && s->copy[b->copy].at <= i; b->copy++) {
-    const Copy *c = &s->copy[b->copy];
+  for (; b->copy < b->last && s->orders->copy[b->copy].at <= i; b->copy++) {
+    const Copy *c = &s->orders->copy[b->copy];
     PipeInstr *in = add(s, to, (PipeOp)c->kind, c->stage, c->mb, c->site);
     if (c->kind == PIPE_SIDE_COPY)
-      in->side = s->side_use[c->use].row;
+      in->side = s->sides->use[c->use].row;
     in->out = b->copy;
   }
   for (; b->nside > 0 && b->side->use->at <= i; b->side++, b->nside--) {
     *vec_push(s->arena, to) = side_instr(s, b->side->use);
-    to->at[to->n - 1].out = b->side->seq; /* row of Sched.side_use */
+    to->at[to->n - 1].out = b->side->seq; /* row of Sides.use */
   }
 }
 
@@ -126,33 +126,34 @@ static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
       least = UINT64_MAX;
       uint32_t u = NONE;
       for (uint32_t j = i; j < end; j++) {
-        uint32_t st = s->op[j].stage;
-        if (s->op[j].kind != PIPE_U)
+        uint32_t st = s->orders->op[j].stage;
+        if (s->orders->op[j].kind != PIPE_U)
           continue;
-        uint64_t key = (uint64_t)s->stage[st].model << 32 | j;
-        if ((tie ? s->stage[st].tied == st : s->stage[st].replica != st) && key >= from &&
-            key < least)
+        uint64_t key = (uint64_t)s->model->stage[st].model << 32 | j;
+        if ((tie ? s->model->stage[st].tied == st : s->model->stage[st].replica != st) &&
+            key >= from && key < least)
           least = key, u = j;
       }
       if (u == NONE)
         break;
-      add(s, to, tie ? PIPE_TIE : PIPE_REDUCE, s->op[u].stage, NONE, s->op[u].site);
+      add(s, to, tie ? PIPE_TIE : PIPE_REDUCE, s->orders->op[u].stage, NONE, s->orders->op[u].site);
     }
 }
 
 /* One past the updates from op i on that follow each other, none of them in an action of several; i: there are none. */
 static uint32_t plain_updates(const Sched *s, uint32_t i, uint32_t end) {
-  bool inside = i > 0 && s->op[i - 1].group > 0; /* the last of an action */
-  while (i < end && s->op[i].kind == PIPE_U && s->op[i].group == 0 && !inside)
+  bool inside = i > 0 && s->orders->op[i - 1].group > 0; /* the last of an action */
+  while (i < end && s->orders->op[i].kind == PIPE_U && s->orders->op[i].group == 0 && !inside)
     i++;
   return i;
 }
 
 static void list_grouped(Sched *s, uint32_t r, Instrs *to) {
   BesideOps beside = find_beside(s, r);
-  uint32_t end = s->rank_op0[r + 1], summed = s->rank_op0[r]; /* ops before this have their sums */
-  for (uint32_t i = s->rank_op0[r], n; i < end; i += n) {
-    n = s->op[i].group + 1u;
+  uint32_t end = s->orders->rank_op0[r + 1],
+           summed = s->orders->rank_op0[r]; /* ops before this have their sums */
+  for (uint32_t i = s->orders->rank_op0[r], n; i < end; i += n) {
+    n = s->orders->op[i].group + 1u;
     add_beside(s, to, &beside, i);
     if (i >= summed) {
       uint32_t last = n > 1 ? i + n : plain_updates(s, i, end);
@@ -160,14 +161,14 @@ static void list_grouped(Sched *s, uint32_t r, Instrs *to) {
       summed = last;
     }
     for (uint32_t j = i; j < i + n; j++)
-      add_moves(s, to, &s->op[j], true);
+      add_moves(s, to, &s->orders->op[j], true);
     uint32_t first = to->n;
     for (uint32_t j = i; j < i + n; j++)
-      add_op(s, to, &s->op[j]);
+      add_op(s, to, &s->orders->op[j]);
     to->at[first].wait = WAIT_ALL;
     add_beside(s, to, &beside, i + n); /* not between a send and the receive of its group */
     for (uint32_t j = i; j < i + n; j++)
-      add_moves(s, to, &s->op[j], false);
+      add_moves(s, to, &s->orders->op[j], false);
   }
   add_beside(s, to, &beside, end);
   for (uint32_t i = 0, n; i < to->n; i += n) {
@@ -181,11 +182,11 @@ static void list_grouped(Sched *s, uint32_t r, Instrs *to) {
 }
 
 static void make_lists(Sched *s) {
-  s->lists = NEW_ARRAY(s->arena, List, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  s->orders->lists = NEW_ARRAY(s->arena, List, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     Instrs list = {0};
     list_grouped(s, r, &list);
-    s->lists[r] = (List){list.at, list.n};
+    s->orders->lists[r] = (List){list.at, list.n};
   }
 }
 
@@ -193,21 +194,21 @@ static void make_lists(Sched *s) {
 
 /* Of a compute_comms file: the peer. */
 static bool find_peer(Sched *s, uint32_t r, PipeInstr *in) {
-  Span at = s->site[in->site];
-  if (in->stage >= s->nstage || s->stage[in->stage].rank != r) {
+  Span at = s->orders->site[in->site];
+  if (in->stage >= s->model->nstage || s->model->stage[in->stage].rank != r) {
     diag_error(s->diag, DIAG_FOREIGN, at, "rank %u computes nothing of stage %u", r, in->stage);
     return false;
   }
-  if (in->mb >= s->nmb) {
+  if (in->mb >= s->model->nmb) {
     diag_error(s->diag, DIAG_BAD_INDEX, at, "%s is microbatch %u; the microbatches are 0 to %u",
-               list_op_text(s, in), in->mb, s->nmb - 1);
+               list_op_text(s, in), in->mb, s->model->nmb - 1);
     return false;
   }
-  const PipeStage *st = &s->stage[in->stage];
+  const PipeStage *st = &s->model->stage[in->stage];
   bool down = is_forward(in) == is_send(in);
   uint32_t other = down ? st->next : st->prev;
-  if (other != NONE && s->stage[other].rank != r)
-    return in->peer = s->stage[other].rank, true;
+  if (other != NONE && s->model->stage[other].rank != r)
+    return in->peer = s->model->stage[other].rank, true;
   if (other == NONE)
     diag_error(s->diag, DIAG_TRANSFER, at, "%s: there is no stage %s stage %u", list_op_text(s, in),
                down ? "after" : "before", in->stage);
@@ -219,24 +220,24 @@ static bool find_peer(Sched *s, uint32_t r, PipeInstr *in) {
 }
 
 static bool note_once(Sched *s, uint32_t r, uint32_t i, uint32_t *place) {
-  const PipeInstr *in = &s->lists[r].instr[i];
+  const PipeInstr *in = &s->orders->lists[r].instr[i];
   if (!*place || PLANTED(LISTS_ONCE))
     return *place = i + 1, true;
-  diag_error(s->diag, DIAG_DUPLICATE_OP, s->site[in->site], "rank %u runs %s twice", r,
+  diag_error(s->diag, DIAG_DUPLICATE_OP, s->orders->site[in->site], "rank %u runs %s twice", r,
              list_op_text(s, in));
-  diag_note(s->diag, s->site[s->lists[r].instr[*place - 1].site], "%s is here first",
-            list_op_text(s, in));
+  diag_note(s->diag, s->orders->site[s->orders->lists[r].instr[*place - 1].site],
+            "%s is here first", list_op_text(s, in));
   return false;
 }
 
 static bool note_transfers(Sched *s, Places *at) {
   bool ok = true;
-  for (uint32_t r = 0; r < s->nrank && s->diag->errors <= s->diag->limit; r++)
-    for (uint32_t i = 0; i < s->lists[r].n; i++) {
-      PipeInstr *in = &s->lists[r].instr[i];
+  for (uint32_t r = 0; r < s->model->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
+      PipeInstr *in = &s->orders->lists[r].instr[i];
       if (!is_transfer(in) || is_wait_send(s, in) || pipe_is_sum(in->op))
         continue;
-      if (s->lowering == PIPE_GLOBAL && !find_peer(s, r, in)) {
+      if (s->orders->lowering == PIPE_GLOBAL && !find_peer(s, r, in)) {
         ok = false;
         continue;
       }
@@ -247,37 +248,37 @@ static bool note_transfers(Sched *s, Places *at) {
 
 /* The SEND below an op (end), or the RECV above it, of one tensor. */
 static bool check_end(Sched *s, uint32_t r, uint32_t i, bool end, Link l, uint32_t pos) {
-  const PipeInstr *in = &s->lists[r].instr[i];
+  const PipeInstr *in = &s->orders->lists[r].instr[i];
   bool f = in->op == PIPE_F;
   if ((pos && (end ? pos - 1 > i : pos - 1 < i)) ||
       (end ? PLANTED(LISTS_SEND) : PLANTED(LISTS_RECV)))
     return true;
   if (pos) {
-    diag_error(s->diag, DIAG_TRANSFER, s->site[s->lists[r].instr[pos - 1].site],
+    diag_error(s->diag, DIAG_TRANSFER, s->orders->site[s->orders->lists[r].instr[pos - 1].site],
                end ? "rank %u has %s before %s, whose result it sends"
                    : "rank %u has %s after %s, which reads it",
-               r, list_op_text(s, &s->lists[r].instr[pos - 1]), list_op_text(s, in));
-    diag_note(s->diag, s->site[in->site], "%s comes from here", list_op_text(s, in));
+               r, list_op_text(s, &s->orders->lists[r].instr[pos - 1]), list_op_text(s, in));
+    diag_note(s->diag, s->orders->site[in->site], "%s comes from here", list_op_text(s, in));
     return false;
   }
   PipeInstr lacks = pipe_instr(end ? f ? PIPE_SEND_F : PIPE_SEND_B
                                : f ? PIPE_RECV_F
                                    : PIPE_RECV_B,
                                in->stage, in->mb);
-  lacks.edge = s->graph ? l.edge : NONE;
-  diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
+  lacks.edge = s->model->graph ? l.edge : NONE;
+  diag_error(s->diag, DIAG_TRANSFER, s->orders->site[in->site],
              end ? "rank %u never sends the result of %s to rank %u: %s is missing"
                  : "rank %u never receives what %s reads from rank %u: %s is missing",
-             r, list_op_text(s, in), s->stage[l.from == in->stage ? l.to : l.from].rank,
+             r, list_op_text(s, in), s->model->stage[l.from == in->stage ? l.to : l.from].rank,
              list_op_text(s, &lacks));
   return false;
 }
 
 static bool check_transfers(Sched *s, const Places *at) {
   bool ok = true;
-  for (uint32_t r = 0; r < s->nrank && s->diag->errors <= s->diag->limit; r++)
-    for (uint32_t i = 0; i < s->lists[r].n; i++) {
-      const PipeInstr *in = &s->lists[r].instr[i];
+  for (uint32_t r = 0; r < s->model->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
+      const PipeInstr *in = &s->orders->lists[r].instr[i];
       Op o = {.kind = in->op, .stage = in->stage, .mb = in->mb};
       for (int end = 0; end < 2 && has_tensors(in->op); end++)
         for (uint32_t k = 0, n = end ? op_outputs(s, &o) : op_inputs(s, &o); k < n; k++) {
@@ -293,39 +294,42 @@ static bool check_transfers(Sched *s, const Places *at) {
 /* If the file has a WAIT_SEND: each SEND has one, below it. */
 static bool check_waits(Sched *s, const uint32_t *send_at) {
   bool any = false, ok = true;
-  for (uint32_t r = 0; r < s->nrank && !any; r++)
-    for (uint32_t i = 0; i < s->lists[r].n && !any; i++)
-      any = is_wait_send(s, &s->lists[r].instr[i]);
-  uint32_t *wait_at = any ? NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage * s->nmb) : NULL;
-  for (uint32_t r = 0; any && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
-    for (uint32_t i = 0; i < s->lists[r].n; i++) {
-      const PipeInstr *in = &s->lists[r].instr[i];
+  for (uint32_t r = 0; r < s->model->nrank && !any; r++)
+    for (uint32_t i = 0; i < s->orders->lists[r].n && !any; i++)
+      any = is_wait_send(s, &s->orders->lists[r].instr[i]);
+  uint32_t *wait_at = any ? NEW_ARRAY(s->arena, uint32_t,
+                                      2 * (size_t)s->model->nstage * s->model->nmb)
+                          : NULL;
+  for (uint32_t r = 0; any && r < s->model->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
+      const PipeInstr *in = &s->orders->lists[r].instr[i];
       if (!is_wait_send(s, in))
         continue;
-      bool there = in->stage < s->nstage && in->mb < s->nmb && s->stage[in->stage].rank == r;
+      bool there = in->stage < s->model->nstage && in->mb < s->model->nmb &&
+                   s->model->stage[in->stage].rank == r;
       size_t t = there ? tensor_of(s, in) : 0;
       if (!there || !send_at[t] || send_at[t] > i + 1) {
-        diag_error(s->diag, DIAG_TRANSFER, s->site[in->site],
+        diag_error(s->diag, DIAG_TRANSFER, s->orders->site[in->site],
                    "rank %u waits for %u%s%u, which does not stand above it", r, in->stage,
                    pipe_op_info[in->op].text, in->mb);
         ok = false;
       } else if (wait_at[t]) {
-        diag_error(s->diag, DIAG_DUPLICATE_OP, s->site[in->site], "rank %u runs %s twice", r,
-                   list_op_text(s, in));
-        diag_note(s->diag, s->site[s->lists[r].instr[wait_at[t] - 1].site], "%s is here first",
-                  list_op_text(s, in));
+        diag_error(s->diag, DIAG_DUPLICATE_OP, s->orders->site[in->site], "rank %u runs %s twice",
+                   r, list_op_text(s, in));
+        diag_note(s->diag, s->orders->site[s->orders->lists[r].instr[wait_at[t] - 1].site],
+                  "%s is here first", list_op_text(s, in));
         ok = false;
       } else {
         wait_at[t] = i + 1;
       }
     }
-  for (uint32_t r = 0; any && ok && r < s->nrank && s->diag->errors <= s->diag->limit; r++)
-    for (uint32_t i = 0; i < s->lists[r].n; i++) {
-      const PipeInstr *in = &s->lists[r].instr[i];
+  for (uint32_t r = 0; any && ok && r < s->model->nrank && s->diag->errors <= s->diag->limit; r++)
+    for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
+      const PipeInstr *in = &s->orders->lists[r].instr[i];
       if (!is_send(in) || is_wait_send(s, in) || wait_at[tensor_of(s, in)])
         continue;
       diag_error(
-          s->diag, DIAG_TRANSFER, s->site[in->site],
+          s->diag, DIAG_TRANSFER, s->orders->site[in->site],
           "rank %u does not wait for %s, as the file does for others: %uWAIT_%s%u is missing", r,
           list_op_text(s, in), in->stage, pipe_op_info[in->op].text, in->mb);
       ok = false;
@@ -338,22 +342,24 @@ static bool check_waits(Sched *s, const uint32_t *send_at) {
 /* Where the sums of rank r are. Only list_grouped makes them: right before the update that needs them, so behind all
  * gradients that they add up. `next`: the sums of each stage so far. */
 static void place_sums(Sched *s, uint32_t r, uint32_t *next, const Places *at) {
-  for (uint32_t i = 0; i < s->lists[r].n; i++) {
-    const PipeInstr *in = &s->lists[r].instr[i];
+  for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
+    const PipeInstr *in = &s->orders->lists[r].instr[i];
     if (!pipe_is_sum(in->op))
       continue;
     uint32_t *n = &next[2 * in->stage + (in->op == PIPE_TIE)];
-    BUG_IF(*n >= s->round0[in->stage + 1] - s->round0[in->stage]); /* an update is to come */
-    (in->op == PIPE_TIE ? at->tie : at->reduce)[s->round0[in->stage] + (*n)++] = i + 1;
+    BUG_IF(*n >= s->orders->round0[in->stage + 1] -
+                     s->orders->round0[in->stage]); /* an update is to come */
+    (in->op == PIPE_TIE ? at->tie : at->reduce)[s->orders->round0[in->stage] + (*n)++] = i + 1;
   }
 }
 
 bool find_places(Sched *s, Places *at) {
-  size_t of = s->graph ? s->nedge : s->nstage, n = 2 * of * s->nmb, rounds = s->round0[s->nstage];
+  size_t of = s->model->graph ? s->model->nedge : s->model->nstage, n = 2 * of * s->model->nmb,
+         rounds = s->orders->round0[s->model->nstage];
   *at = (Places){NEW_ARRAY(s->arena, uint32_t, n), NEW_ARRAY(s->arena, uint32_t, n),
                  NEW_ARRAY(s->arena, uint32_t, rounds), NEW_ARRAY(s->arena, uint32_t, rounds)};
-  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nstage);
-  for (uint32_t r = 0; r < s->nrank; r++)
+  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->model->nstage);
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     place_sums(s, r, next, at);
   return note_transfers(s, at) && check_transfers(s, at) && check_waits(s, at->send);
 }
@@ -361,7 +367,7 @@ bool find_places(Sched *s, Places *at) {
 /* ---- the pass ---- */
 
 bool list_transfers(Sched *s) {
-  if (s->lowering <= PIPE_CHANNELS)
+  if (s->orders->lowering <= PIPE_CHANNELS)
     return true;
   make_lists(s);
   return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Values of expressions: 64-bit integers, overflow and division by zero are errors, / and % are
- * floor division and modulo (lang/spec.md 3). Variables live in s->env at the slots that resolve.c
+ * floor division and modulo (lang/spec.md 3). Variables live in Eval.env at the slots that resolve.c
  * gave them; since no function can be active twice, a call needs no frame. The parser bounds the
  * depth of the tree, so plain recursion is safe. */
 #include <stdlib.h>
@@ -37,9 +37,9 @@ static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
   int64_t x;
   switch (e->builtin) {
   case BI_FN: {
-    if (s->call_depth == 0)
-      s->calls = 0;
-    if (++s->calls > MAX_CALLS) {
+    if (s->eval.depth == 0)
+      s->eval.calls = 0;
+    if (++s->eval.calls > MAX_CALLS) {
       diag_error(s->diag, DIAG_LOOP, e->at, "this value takes more than %d calls of functions",
                  MAX_CALLS);
       return false;
@@ -56,10 +56,10 @@ static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
         return false;
     i = 0;
     for (const Param *p = e->fn->params; p; p = p->next)
-      s->env[p->slot] = args[i++];
-    s->call_depth++;
+      s->eval.env[p->slot] = args[i++];
+    s->eval.depth++;
     bool ok = eval(s, e->fn->body, value);
-    s->call_depth--;
+    s->eval.depth--;
     return ok;
   }
   case BI_MIN:
@@ -73,7 +73,7 @@ static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
         *value = x;
     }
     return true;
-  default: BUG_IF(!s->quantity); return s->quantity(s, e, value);
+  default: BUG_IF(!s->eval.quantity); return s->eval.quantity(s, e, value);
   }
 }
 
@@ -84,7 +84,7 @@ bool eval(Sched *s, const Expr *e, int64_t *value) {
     return false;
   switch (e->kind) {
   case EX_INT: *value = e->value; return true;
-  case EX_NAME: *value = s->env[e->slot]; return true;
+  case EX_NAME: *value = s->eval.env[e->slot]; return true;
   case EX_NOT:
     if (!eval(s, e->a, &a))
       return false;
@@ -146,7 +146,7 @@ bool eval_lets(Sched *s, Ast *ast) {
   for (Item *it = ast->items; it; it = it->next) {
     if (it->kind == IT_IMPORT && it->imported && !eval_lets(s, it->imported))
       return false;
-    if (it->kind == IT_LET && !eval(s, it->value, &s->env[it->slot]))
+    if (it->kind == IT_LET && !eval(s, it->value, &s->eval.env[it->slot]))
       return false;
     if (it->kind == IT_IMPORT)
       it->imported = NULL;
@@ -240,9 +240,10 @@ bool is_given(const Options *o, const Param *p) {
 bool rank_argument(Sched *s, const Expr *call, int64_t *r) {
   if (!eval(s, call->args->value, r))
     return false;
-  if (*r < 0 || *r >= s->nrank) {
+  if (*r < 0 || *r >= s->model->nrank) {
     diag_error(s->diag, DIAG_RANGE, call->args->value->at,
-               "'%s' of rank %lld; the ranks are 0 to %u", call->name, (long long)*r, s->nrank - 1);
+               "'%s' of rank %lld; the ranks are 0 to %u", call->name, (long long)*r,
+               s->model->nrank - 1);
     return false;
   }
   return true;

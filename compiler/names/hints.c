@@ -244,8 +244,8 @@ static const OpRef *find_op(const Stmt *b, Span site, int kind, const Stmt *in, 
 
 static const OpRef *written(const Sched *s, uint32_t r, Span site, const Stmt **loop) {
   *loop = NULL;
-  return s->order_clause && s->order_clause[r]
-             ? find_op(s->order_clause[r]->body, site, PIPE_NOPS, NULL, loop)
+  return s->orders->order_clause && s->orders->order_clause[r]
+             ? find_op(s->orders->order_clause[r]->body, site, PIPE_NOPS, NULL, loop)
              : NULL;
 }
 
@@ -257,11 +257,11 @@ static bool is_name_of(const OpRef *o, const Stmt *loop) {
 /* No op of this kind on the stage. */
 static void hint_none(Sched *s, uint32_t r, const char *kind) {
   int op = *kind == 'F' ? PIPE_F : *kind == 'B' ? PIPE_B : *kind == 'I' ? PIPE_I : PIPE_W;
-  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++)
-    if (s->op[i].kind == op)
+  for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++)
+    if (s->orders->op[i].kind == op)
       return; /* of another stage */
   const Stmt *loop = NULL;
-  const OpRef *o = find_op(s->order_clause[r]->body, NO_SPAN, op, NULL, &loop);
+  const OpRef *o = find_op(s->orders->order_clause[r]->body, NO_SPAN, op, NULL, &loop);
   if (o)
     diag_note(s->diag, o->at, "this op never runs");
   else
@@ -272,15 +272,15 @@ static void hint_none(Sched *s, uint32_t r, const char *kind) {
 
 void hint_missing(Sched *s, uint32_t stage, const char *kind, const uint32_t *at, uint32_t missing,
                   uint32_t first) {
-  const PipeStage *st = &s->stage[stage];
+  const PipeStage *st = &s->model->stage[stage];
   uint32_t r = st->rank, a = NONE, z = NONE, end = st->mb0 + st->nmb, near = NONE;
-  if (s->diag->muted || !s->order_clause || !s->order_clause[r])
+  if (s->diag->muted || !s->orders->order_clause || !s->orders->order_clause[r])
     return;
   bool one = true;
   for (uint32_t mb = st->mb0; mb < end; mb++) {
     if (!at[mb])
       continue;
-    one &= z == NONE || s->op[at[mb] - 1].site == s->op[at[z] - 1].site;
+    one &= z == NONE || s->orders->op[at[mb] - 1].site == s->orders->op[at[z] - 1].site;
     a = a == NONE ? mb : a;
     z = mb;
     near = near == NONE || mb < first ? mb : near;
@@ -289,7 +289,7 @@ void hint_missing(Sched *s, uint32_t stage, const char *kind, const uint32_t *at
     hint_none(s, r, kind);
     return;
   }
-  Span site = s->site[s->op[at[near] - 1].site];
+  Span site = s->orders->site[s->orders->op[at[near] - 1].site];
   if (one && z - a + 1 + missing == st->nmb && a < z)
     diag_note(s->diag, site, "%s to %s come from here", op_text(s, at[a] - 1),
               op_text(s, at[z] - 1));
@@ -305,13 +305,14 @@ void hint_missing(Sched *s, uint32_t stage, const char *kind, const uint32_t *at
 
 void hint_order(Sched *s, uint32_t earlier, uint32_t later) {
   uint32_t r = op_rank(s, later), n = 0;
-  Span early = s->site[s->op[earlier].site], late = s->site[s->op[later].site];
+  Span early = s->orders->site[s->orders->op[earlier].site],
+       late = s->orders->site[s->orders->op[later].site];
   const Stmt *loop, *other;
   if (s->diag->muted || !written(s, r, early, &loop) || !written(s, r, late, &other) ||
       loop != other || !loop || loop->kind != ST_KERNEL)
     return;
   for (uint32_t i = later; i < earlier; i++)
-    n += s->op[i].site == s->op[later].site;
+    n += s->orders->op[i].site == s->orders->op[later].site;
   diag_help(s->diag, "on rank %u the lag of '%s' has to be larger, by %u at least%s", r,
             span_text(s, late), n,
             n == 1 && late.beg < early.beg ? ", or it has to stand behind the other" : "");
@@ -329,7 +330,7 @@ void hint_index(Sched *s, uint32_t r, const OpRef *use, const Stmt *list, int64_
   else if (list && list->kind == ST_CLOCK && hint_mentions(index, list->name) &&
            index->kind != EX_NAME)
     diag_help(s->diag, "the stamp says when it runs: write %s(%s)", use->name, list->name);
-  else if (s->npipe > 1 && mb >= 0)
+  else if (s->model->npipe > 1 && mb >= 0)
     diag_help(s->diag, "each pipe counts its microbatches from 0");
   else if (found && loop->kind == ST_KERNEL)
     diag_help(s->diag, "'clip' before 'steady' leaves out microbatches that do not exist");
@@ -343,9 +344,9 @@ void hint_index(Sched *s, uint32_t r, const OpRef *use, const Stmt *list, int64_
 
 /* The turns of a loop over microbatches, which comes to op `old` again, that are no repetition. */
 static void hint_begin(Sched *s, uint32_t r, const Stmt *loop, uint32_t old) {
-  const Op *o = &s->op[old];
-  const PipeStage *st = &s->stage[o->stage];
-  const uint32_t *at = op_row(s, o->kind, (size_t)o->stage * s->nmb + st->mb0);
+  const Op *o = &s->orders->op[old];
+  const PipeStage *st = &s->model->stage[o->stage];
+  const uint32_t *at = op_row(s, o->kind, (size_t)o->stage * s->model->nmb + st->mb0);
   uint32_t n = 0, ran = 0;
   while (n < st->nmb && at[n])
     n++;
@@ -358,9 +359,9 @@ static void hint_begin(Sched *s, uint32_t r, const Stmt *loop, uint32_t old) {
 
 void hint_twice(Sched *s, uint32_t r, const OpRef *use, uint8_t kind, uint32_t old) {
   const Stmt *loop, *other;
-  Span at = s->site[s->op[old].site];
-  if (s->op[old].kind != kind) {
-    if (kind == PIPE_W && s->op[old].kind == PIPE_B)
+  Span at = s->orders->site[s->orders->op[old].site];
+  if (s->orders->op[old].kind != kind) {
+    if (kind == PIPE_W && s->orders->op[old].kind == PIPE_B)
       diag_help(s->diag, "write I for that B: W is the rest of it");
     return;
   }
@@ -370,6 +371,6 @@ void hint_twice(Sched *s, uint32_t r, const OpRef *use, uint8_t kind, uint32_t o
     diag_help(s->diag, "a kernel has its warmup already: it follows from the lags");
   else if (other && other->kind == ST_KERNEL && other->at.beg < use->at.beg)
     diag_help(s->diag, "a kernel has its flush already: it follows from the lags");
-  else if (loop && is_name_of(use, loop) && s->slices == 1)
+  else if (loop && is_name_of(use, loop) && s->model->slices == 1)
     hint_begin(s, r, loop, old);
 }

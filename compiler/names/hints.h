@@ -22,11 +22,11 @@ bool hint_params(Sched *s, const Schedule *sc);
 /* Of the ops at[mb] of a kind ("F", "B", "I", "W") on a stage of rank r so many are missing, from `first`. */
 void hint_missing(Sched *s, uint32_t stage, const char *kind, const uint32_t *at, uint32_t missing,
                   uint32_t first);
-/* Row `later` of s->op stands before row `earlier`. */
+/* Row `later` of Orders.op stands before row `earlier`. */
 void hint_order(Sched *s, uint32_t earlier, uint32_t later);
 /* `use` is of microbatch mb on rank r, and there are n; list: the clock or rules that it is in, or NULL. */
 void hint_index(Sched *s, uint32_t r, const OpRef *use, const Stmt *list, int64_t mb, uint32_t n);
-/* `use` runs an op of this kind where row `old` of s->op is it already, or the other backward. */
+/* `use` runs an op of this kind where row `old` of Orders.op is it already, or the other backward. */
 void hint_twice(Sched *s, uint32_t r, const OpRef *use, uint8_t kind, uint32_t old);
 
 #endif

@@ -6,7 +6,7 @@
 #include "pipec.h"
 
 /* ---- resolve.c: requires a parsed tree; ensures that every name has a slot, a definition or a
- * builtin, imports are loaded, s->def is set ---- */
+ * builtin, imports are loaded, Parsed.def is set ---- */
 bool resolve(Sched *s);
 typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
@@ -22,7 +22,7 @@ static inline bool is_now(int builtin) {
   return (builtin >= BI_INFLIGHT && builtin <= BI_KEPT) || builtin == BI_HOST;
 }
 /* ---- eval.c ---- */
-/* Value of e in s->env; false: reported (overflow, division by zero, a rank out of range). */
+/* Value of e in Eval.env; false: reported (overflow, division by zero, a rank out of range). */
 bool eval(Sched *s, const Expr *e, int64_t *value);
 /* The file-level lets of a resolved tree, those of its imports first. */
 bool eval_lets(Sched *s, Ast *ast);
@@ -56,7 +56,7 @@ bool explain_name(Sched *s, const char *name, FILE *f);
 const char *explain_page(const char *name);
 /* A copy of s that says nothing, for values that may not be there. */
 Sched quiet(const Sched *s, Diag *none);
-/* The value of e where what is known has it in s->env; false: it has none. Says nothing. */
+/* The value of e where what is known has it in Eval.env; false: it has none. Says nothing. */
 bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
 extern const char *const send_names[3]; /* by SendPolicy */
 /* shapes.c: words that the grammar leaves open. list: the clock or rules a statement is in, or NULL. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Names. Requires a parsed tree. Ensures: every variable has its own slot of s->env (there is no
+ * Names. Requires a parsed tree. Ensures: every variable has its own slot of Eval.env (there is no
  * recursion, so one slot is enough), every call its fn or builtin, every op its kind or macro,
- * imports are parsed and resolved, s->def is the schedule to compile.
+ * imports are parsed and resolved, Parsed.def is the schedule to compile.
  *
  * One visible meaning per name (resolve_names.c). Here are clauses, schedules and imports. */
 #include <string.h>
@@ -350,7 +350,7 @@ static void find_unchecked(Sched *s, const Ast *ast) {
   uint32_t n = 0;
   for (const Item *it = ast->items; it; it = it->next) {
     const Schedule *sc = it->kind == IT_SCHEDULE ? it->schedule : NULL;
-    bool other = sc && sc != s->def && !sc->part;
+    bool other = sc && sc != s->parsed->def && !sc->part;
     for (const Param *p = other ? sc->params : NULL; p; p = p->next)
       other &= p->init != NULL;
     if (other && n++ < SHOWN)
@@ -358,9 +358,9 @@ static void find_unchecked(Sched *s, const Ast *ast) {
                            sc->name);
   }
   if (n > 0)
-    s->unchecked = arena_printf(s->arena, "%u other schedule%s of this file: %s%s", n,
-                                n == 1 ? "" : "s", names,
-                                n > SHOWN ? arena_printf(s->arena, " and %u more", n - SHOWN) : "");
+    s->parsed->unchecked = arena_printf(
+        s->arena, "%u other schedule%s of this file: %s%s", n, n == 1 ? "" : "s", names,
+        n > SHOWN ? arena_printf(s->arena, " and %u more", n - SHOWN) : "");
 }
 
 /* ---- files ---- */
@@ -486,13 +486,14 @@ static void resolve_file(Resolver *r, Ast *ast) {
 }
 
 bool resolve(Sched *s) {
-  Ast *ast = s->tree;
-  Resolver r = {.s = s, .in = s->names, .cap = 64};
+  Ast *ast = s->parsed->tree;
+  Resolver r = {.s = s, .in = s->parsed->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
   for (int k = 0; k < PIPE_NOPS; k++)
     r.op_name[k] = pipe_op_info[k].comm || pipe_is_side((uint32_t)k)
                        ? NULL
-                       : intern(s->names, pipe_op_info[k].text, strlen(pipe_op_info[k].text));
+                       : intern(s->parsed->names, pipe_op_info[k].text,
+                                strlen(pipe_op_info[k].text));
   const char *path = s->diag->source[ast->file].path;
   struct stat st;
   File main_file = {.ast = ast};
@@ -507,10 +508,10 @@ bool resolve(Sched *s) {
       if (s->opt->schedule && strcmp(last->name, s->opt->schedule) == 0)
         named = last;
     }
-  s->def = s->opt->schedule ? named : last;
+  s->parsed->def = s->opt->schedule ? named : last;
   if (s->diag->errors)
     return false;
-  if (!s->def && s->opt->schedule) {
+  if (!s->parsed->def && s->opt->schedule) {
     const char *list = "";
     for (Item *it = ast->items; it; it = it->next)
       if (it->kind == IT_SCHEDULE)
@@ -518,13 +519,11 @@ bool resolve(Sched *s) {
     diag_error(s->diag, DIAG_NO_SCHEDULE, NO_SPAN, "%s has no schedule '%s'", path,
                s->opt->schedule);
     diag_help(s->diag, *list ? "its own schedules are %s" : "it has none of its own%s", list);
-  } else if (!s->def)
+  } else if (!s->parsed->def)
     diag_error(s->diag, DIAG_NO_SCHEDULE, NO_SPAN, "%s defines no schedule", path);
   if (s->diag->errors)
     return false;
-  for (const Schedule *sc = s->def; sc; sc = sc->base_def)
-    s->timed |= sc->timed;
-  s->env = NEW_ARRAY(s->arena, int64_t, s->nslot + 1);
+  s->eval.env = NEW_ARRAY(s->arena, int64_t, s->parsed->nslot + 1);
   if (!s->opt->schedule)
     find_unchecked(s, ast);
   return eval_lets(s, ast);

@@ -60,7 +60,7 @@ typedef struct Resolver {
 Sym *sym_find(Resolver *r, Name name); /* NULL: it has no meaning here */
 /* Gives a name a meaning until the scope ends; one that it has is reported, and replaced. */
 Sym *sym_define(Resolver *r, Name name, Span at, SymKind kind);
-uint32_t sym_define_var(Resolver *r, Name name, Span at); /* its slot of s->env */
+uint32_t sym_define_var(Resolver *r, Name name, Span at); /* its slot of Eval.env */
 uint32_t sym_scope_begin(Resolver *r);
 void sym_scope_end(Resolver *r, uint32_t mark);
 /* "did you mean"; false: nothing like it is visible. */

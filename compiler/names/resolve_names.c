@@ -51,7 +51,7 @@ Sym *sym_define(Resolver *r, Name name, Span at, SymKind kind) {
 uint32_t sym_define_var(Resolver *r, Name name, Span at) {
   Sym *y = sym_define(r, name, at, SY_VAR);
   y->depends = false;
-  return y->slot = r->s->nslot++;
+  return y->slot = r->s->parsed->nslot++;
 }
 
 uint32_t sym_scope_begin(Resolver *r) { return r->scope.n; }

@@ -129,7 +129,7 @@ void side_shape(Sched *s, const Clause *c) {
 static const char *const lowering_name[PIPE_NLOWERINGS] = {
     [PIPE_GLOBAL] = "global", [PIPE_CHANNELS] = "channels", [PIPE_GROUPED] = "grouped"};
 
-const char *lowering_text(const Sched *s) { return lowering_name[s->lowering]; }
+const char *lowering_text(const Sched *s) { return lowering_name[s->orders->lowering]; }
 
 PipeLowering lowering_of(const Clause *c) {
   PipeLowering l = PIPE_GLOBAL;

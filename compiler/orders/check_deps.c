@@ -15,20 +15,21 @@
 static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t *at,
                      bool only_split) {
   uint32_t missing = 0, first = 0;
-  const uint32_t *b = &s->at_b[(size_t)stage * s->nmb];
-  for (uint32_t mb = s->stage[stage].mb0; mb < s->stage[stage].mb0 + s->stage[stage].nmb; mb++) {
+  const uint32_t *b = &s->orders->at_b[(size_t)stage * s->model->nmb];
+  for (uint32_t mb = s->model->stage[stage].mb0;
+       mb < s->model->stage[stage].mb0 + s->model->stage[stage].nmb; mb++) {
     bool wanted = runs_mb(s, stage, mb) &&
-                  (!only_split || (b[mb] && s->op[b[mb] - 1].kind == PIPE_I));
+                  (!only_split || (b[mb] && s->orders->op[b[mb] - 1].kind == PIPE_I));
     if (wanted && !at[mb] && missing++ == 0)
       first = mb;
   }
   if (missing == 0 || PLANTED(DEPS_COMPLETE))
     return true;
-  uint32_t r = s->stage[stage].rank;
+  uint32_t r = s->model->stage[stage].rank;
   PipeOp op = *kind == 'F' ? PIPE_F : *kind == 'B' ? PIPE_B : *kind == 'I' ? PIPE_I : PIPE_W;
   char text[OP_TEXT];
-  pipe_unit_text(text, op, stage, first, s->slices);
-  diag_error(s->diag, DIAG_MISSING_OP, s->order_at[r], "rank %u never runs %s%s", r, text,
+  pipe_unit_text(text, op, stage, first, s->model->slices);
+  diag_error(s->diag, DIAG_MISSING_OP, s->orders->order_at[r], "rank %u never runs %s%s", r, text,
              missing > 1
                  ? arena_printf(s->arena, ", nor %u other %s of stage %u", missing - 1, kind, stage)
                  : "");
@@ -39,9 +40,11 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
 static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why) {
   if (earlier < later || PLANTED(DEPS_ORDER))
     return true;
-  diag_error(s->diag, DIAG_OP_ORDER, s->site[s->op[later].site], "rank %u runs %s before %s%s",
-             op_rank(s, later), op_text(s, later), op_text(s, earlier), why);
-  diag_note(s->diag, s->site[s->op[earlier].site], "%s comes from here", op_text(s, earlier));
+  diag_error(s->diag, DIAG_OP_ORDER, s->orders->site[s->orders->op[later].site],
+             "rank %u runs %s before %s%s", op_rank(s, later), op_text(s, later),
+             op_text(s, earlier), why);
+  diag_note(s->diag, s->orders->site[s->orders->op[earlier].site], "%s comes from here",
+            op_text(s, earlier));
   hint_order(s, earlier, later);
   return false;
 }
@@ -49,17 +52,18 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
 /* Of a microbatch in slices: forward each after those before it, whose stashes it reads; backward each
  * after those behind it, which add to its gradient. at: rows of F, or of B and I. */
 static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forward) {
-  const PipeStage *st = &s->stage[stage];
+  const PipeStage *st = &s->model->stage[stage];
   for (uint32_t u = st->mb0; u + 1 < st->mb0 + st->nmb; u++) {
-    if ((u + 1) % s->slices == 0 || !runs_mb(s, stage, u) || (at[u] < at[u + 1]) == forward ||
-        PLANTED(DEPS_SLICES))
+    if ((u + 1) % s->model->slices == 0 || !runs_mb(s, stage, u) ||
+        (at[u] < at[u + 1]) == forward || PLANTED(DEPS_SLICES))
       continue;
     uint32_t early = (forward ? at[u + 1] : at[u]) - 1, late = (forward ? at[u] : at[u + 1]) - 1;
-    diag_error(s->diag, DIAG_SLICE_ORDER, s->site[s->op[early].site],
+    diag_error(s->diag, DIAG_SLICE_ORDER, s->orders->site[s->orders->op[early].site],
                "rank %u runs %s before %s: %s", st->rank, op_text(s, early), op_text(s, late),
                forward ? "a slice goes forward after those before it"
                        : "a slice goes backward after those behind it");
-    diag_note(s->diag, s->site[s->op[late].site], "%s comes from here", op_text(s, late));
+    diag_note(s->diag, s->orders->site[s->orders->op[late].site], "%s comes from here",
+              op_text(s, late));
     return false;
   }
   return true;
@@ -70,11 +74,12 @@ static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
   if ((f < r && r < b) || PLANTED(DEPS_RECOMPUTE))
     return true;
   uint32_t other = r < f ? f : b;
-  diag_error(s->diag, DIAG_RECOMPUTE, s->site[s->op[r].site],
+  diag_error(s->diag, DIAG_RECOMPUTE, s->orders->site[s->orders->op[r].site],
              r < f ? "rank %u runs %s before %s, whose stash it makes again"
                    : "rank %u runs %s after %s, which reads the stash that it makes",
              op_rank(s, r), op_text(s, r), op_text(s, other));
-  diag_note(s->diag, s->site[s->op[other].site], "%s comes from here", op_text(s, other));
+  diag_note(s->diag, s->orders->site[s->orders->op[other].site], "%s comes from here",
+            op_text(s, other));
   diag_help(s->diag, "an R stands after its F and before its %s", op_text(s, b));
   return false;
 }
@@ -83,10 +88,10 @@ static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
  * before the first backward, which reads them all. at_f, at_r, at_b of the stage. */
 static bool check_slices_again(Sched *s, uint32_t stage, const uint32_t *f, const uint32_t *again,
                                const uint32_t *b) {
-  const PipeStage *st = &s->stage[stage];
+  const PipeStage *st = &s->model->stage[stage];
   uint32_t before = NONE; /* the unit before this one that is recomputed */
-  for (uint32_t u = st->mb0; s->slices > 1 && u < st->mb0 + st->nmb; u++) {
-    uint32_t slice = u % s->slices, last = u - slice + s->slices - 1;
+  for (uint32_t u = st->mb0; s->model->slices > 1 && u < st->mb0 + st->nmb; u++) {
+    uint32_t slice = u % s->model->slices, last = u - slice + s->model->slices - 1;
     before = slice == 0 ? NONE : before;
     if (!again[u])
       continue;
@@ -99,14 +104,15 @@ static bool check_slices_again(Sched *s, uint32_t stage, const uint32_t *f, cons
     else if (r > b[last] - 1)
       other = b[last] - 1, why = "which reads the stashes of all slices";
     if (other != r && !PLANTED(DEPS_RECOMPUTE)) {
-      diag_error(s->diag, DIAG_SLICE_ORDER, s->site[s->op[r].site], "rank %u runs %s %s %s, %s",
-                 st->rank, op_text(s, r), other == b[last] - 1 ? "after" : "before",
-                 op_text(s, other), why);
-      diag_note(s->diag, s->site[s->op[other].site], "%s comes from here", op_text(s, other));
+      diag_error(s->diag, DIAG_SLICE_ORDER, s->orders->site[s->orders->op[r].site],
+                 "rank %u runs %s %s %s, %s", st->rank, op_text(s, r),
+                 other == b[last] - 1 ? "after" : "before", op_text(s, other), why);
+      diag_note(s->diag, s->orders->site[s->orders->op[other].site], "%s comes from here",
+                op_text(s, other));
       diag_help(
           s->diag,
           "all R of a microbatch stand between its last F, %s, and its first %s, %s, in the order of the slices",
-          op_text(s, f[last] - 1), s->op[b[last] - 1].kind == PIPE_B ? "B" : "I",
+          op_text(s, f[last] - 1), s->orders->op[b[last] - 1].kind == PIPE_B ? "B" : "I",
           op_text(s, b[last] - 1));
       return false;
     }
@@ -116,31 +122,34 @@ static bool check_slices_again(Sched *s, uint32_t stage, const uint32_t *f, cons
 }
 
 static bool check_stage(Sched *s, uint32_t stage) {
-  size_t row = (size_t)stage * s->nmb;
-  const uint32_t *f = &s->at_f[row], *b = &s->at_b[row], *w = &s->at_w[row], *again = &s->at_r[row];
+  size_t row = (size_t)stage * s->model->nmb;
+  const uint32_t *f = &s->orders->at_f[row], *b = &s->orders->at_b[row], *w = &s->orders->at_w[row],
+                 *again = &s->orders->at_r[row];
   bool ok = complete(s, stage, "F", f, false);
-  if (s->forward)
+  if (s->model->forward)
     return ok && check_slices(s, stage, f, true);
   /* Without any backward at all, say B; with some W but no I, say I. */
   bool split = false;
-  uint32_t mb0 = s->stage[stage].mb0, mb1 = mb0 + s->stage[stage].nmb;
+  uint32_t mb0 = s->model->stage[stage].mb0, mb1 = mb0 + s->model->stage[stage].nmb;
   for (uint32_t mb = mb0; mb < mb1 && !split; mb++)
     split = w[mb] && !b[mb];
   ok &= complete(s, stage, split ? "I" : "B", b, false);
   ok &= complete(s, stage, "W", w, true);
-  if (s->round0[stage] == s->round0[stage + 1]) {
-    uint32_t r = s->stage[stage].rank;
-    diag_error(s->diag, DIAG_UPDATE, s->order_at[r],
+  if (s->orders->round0[stage] == s->orders->round0[stage + 1]) {
+    uint32_t r = s->model->stage[stage].rank;
+    diag_error(s->diag, DIAG_UPDATE, s->orders->order_at[r],
                "rank %u never updates stage %u: an order ends with U", r, stage);
     ok = false;
   }
   if (!ok)
     return false;
-  uint32_t u = s->round[s->round0[stage + 1] - 1].u, none = NONE;
-  for (uint32_t k = s->round0[stage]; k < s->round0[stage + 1] && none == NONE; k++)
-    if (s->op[s->round[k].u].mb == NONE && /* else its label is wrong, see check_label */
-        (s->round[k].grad == NONE ||
-         (k > s->round0[stage] && s->round[k].grad == s->round[k - 1].grad)))
+  uint32_t u = s->orders->round[s->orders->round0[stage + 1] - 1].u, none = NONE;
+  for (uint32_t k = s->orders->round0[stage]; k < s->orders->round0[stage + 1] && none == NONE; k++)
+    if (s->orders->op[s->orders->round[k].u].mb ==
+            NONE && /* else its label is wrong, see check_label */
+        (s->orders->round[k].grad == NONE ||
+         (k > s->orders->round0[stage] &&
+          s->orders->round[k].grad == s->orders->round[k - 1].grad)))
       none = k;
   for (uint32_t mb = mb0; mb < mb1 && ok; mb++) {
     if (!runs_mb(s, stage, mb))
@@ -149,19 +158,20 @@ static bool check_stage(Sched *s, uint32_t stage) {
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
          (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes")) &&
          (!again[mb] || check_recompute(s, f[mb] - 1, again[mb] - 1, b[mb] - 1));
-    if (ok && last - 1 > u + s->op[u].group &&
+    if (ok && last - 1 > u + s->orders->op[u].group &&
         !PLANTED(DEPS_UPDATE)) { /* in its action: see check_overlap */
-      diag_error(s->diag, DIAG_UPDATE, s->site[s->op[u].site],
+      diag_error(s->diag, DIAG_UPDATE, s->orders->site[s->orders->op[u].site],
                  "rank %u updates stage %u before %s, whose gradient would be lost",
-                 s->stage[stage].rank, stage, op_text(s, last - 1));
-      diag_note(s->diag, s->site[s->op[last - 1].site], "%s comes from here", op_text(s, last - 1));
+                 s->model->stage[stage].rank, stage, op_text(s, last - 1));
+      diag_note(s->diag, s->orders->site[s->orders->op[last - 1].site], "%s comes from here",
+                op_text(s, last - 1));
       ok = false;
     }
   }
   if (ok && none != NONE) {
-    diag_error(s->diag, DIAG_UPDATE, s->site[s->op[s->round[none].u].site],
-               "rank %u updates stage %u where there is no gradient to apply", s->stage[stage].rank,
-               stage);
+    diag_error(s->diag, DIAG_UPDATE, s->orders->site[s->orders->op[s->orders->round[none].u].site],
+               "rank %u updates stage %u where there is no gradient to apply",
+               s->model->stage[stage].rank, stage);
     diag_help(s->diag, "a U applies the gradients of the B and W that stand before it");
   }
   return ok && none == NONE && check_slices(s, stage, f, true) &&
@@ -172,31 +182,31 @@ static bool adds_gradient(const Op *o) { return o->kind == PIPE_B || o->kind == 
 
 /* The updates of each stage. Their gradients are complete once check_stage has found all ops. */
 static void find_rounds(Sched *s) {
-  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->nstage),
-           *grad = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  s->round0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage + 1);
-  for (uint32_t i = 0; i < s->nop; i++)
-    s->round0[s->op[i].stage + 1] += s->op[i].kind == PIPE_U;
-  for (uint32_t st = 0; st < s->nstage; st++) {
-    s->round0[st + 1] += s->round0[st];
-    next[st] = s->round0[st];
+  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
+           *grad = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  s->orders->round0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nstage + 1);
+  for (uint32_t i = 0; i < s->orders->nop; i++)
+    s->orders->round0[s->orders->op[i].stage + 1] += s->orders->op[i].kind == PIPE_U;
+  for (uint32_t st = 0; st < s->model->nstage; st++) {
+    s->orders->round0[st + 1] += s->orders->round0[st];
+    next[st] = s->orders->round0[st];
     grad[st] = NONE;
   }
-  s->round = NEW_ARRAY(s->arena, Round, s->round0[s->nstage]);
-  for (uint32_t i = 0; i < s->nop; i++) {
-    uint32_t st = s->op[i].stage;
-    if (adds_gradient(&s->op[i]))
+  s->orders->round = NEW_ARRAY(s->arena, Round, s->orders->round0[s->model->nstage]);
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    uint32_t st = s->orders->op[i].stage;
+    if (adds_gradient(&s->orders->op[i]))
       grad[st] = i;
-    else if (s->op[i].kind == PIPE_U)
-      s->round[next[st]++] = (Round){grad[st], i};
+    else if (s->orders->op[i].kind == PIPE_U)
+      s->orders->round[next[st]++] = (Round){grad[st], i};
   }
 }
 
 uint32_t round_of(const Sched *s, uint32_t u) {
-  uint32_t st = s->op[u].stage, a = s->round0[st], b = s->round0[st + 1];
+  uint32_t st = s->orders->op[u].stage, a = s->orders->round0[st], b = s->orders->round0[st + 1];
   while (a < b) {
     uint32_t mid = a + (b - a) / 2;
-    if (s->round[mid].u < u)
+    if (s->orders->round[mid].u < u)
       a = mid + 1;
     else
       b = mid;
@@ -205,37 +215,41 @@ uint32_t round_of(const Sched *s, uint32_t u) {
 }
 
 static bool check_replicas(Sched *s) {
-  for (uint32_t m = 0; m < s->nmodel; m++)
-    for (uint32_t q = s->stage[m].replica; q != m; q = s->stage[q].replica) {
-      uint32_t n = s->round0[m + 1] - s->round0[m], k = s->round0[q + 1] - s->round0[q];
+  for (uint32_t m = 0; m < s->model->nmodel; m++)
+    for (uint32_t q = s->model->stage[m].replica; q != m; q = s->model->stage[q].replica) {
+      uint32_t n = s->orders->round0[m + 1] - s->orders->round0[m],
+               k = s->orders->round0[q + 1] - s->orders->round0[q];
       if (n == k)
         continue;
-      uint32_t u = s->round[(k > n ? s->round0[q + 1] : s->round0[m + 1]) - 1].u;
+      uint32_t u =
+          s->orders->round[(k > n ? s->orders->round0[q + 1] : s->orders->round0[m + 1]) - 1].u;
       diag_error(
-          s->diag, DIAG_UPDATE, s->site[s->op[u].site],
+          s->diag, DIAG_UPDATE, s->orders->site[s->orders->op[u].site],
           "replicas update together, but stage %u has %u update%s on rank %u and stage %u has %u "
           "on rank %u",
-          m, n, n == 1 ? "" : "s", s->stage[m].rank, q, k, s->stage[q].rank);
+          m, n, n == 1 ? "" : "s", s->model->stage[m].rank, q, k, s->model->stage[q].rank);
       return false;
     }
   return true;
 }
 
 static uint32_t updates_of(const Sched *s, uint32_t st) {
-  return s->round0[st + 1] - s->round0[st];
+  return s->orders->round0[st + 1] - s->orders->round0[st];
 }
 
 /* Rows of a tie update together, too. */
 static bool check_tied(Sched *s) {
-  for (uint32_t k = 0; k < s->ntie; k++)
-    for (uint32_t j = s->tie_row0[k] + 1; j < s->tie_row0[k + 1]; j++) {
-      uint32_t a = s->tie_row[s->tie_row0[k]], b = s->tie_row[j], na = updates_of(s, a),
-               nb = updates_of(s, b);
+  for (uint32_t k = 0; k < s->model->ntie; k++)
+    for (uint32_t j = s->model->tie_row0[k] + 1; j < s->model->tie_row0[k + 1]; j++) {
+      uint32_t a = s->model->tie_row[s->model->tie_row0[k]], b = s->model->tie_row[j],
+               na = updates_of(s, a), nb = updates_of(s, b);
       if (na == nb)
         continue;
       diag_error(
           s->diag, DIAG_UPDATE,
-          s->site[s->op[s->round[s->round0[(nb > na ? b : a) + 1] - 1].u].site],
+          s->orders
+              ->site[s->orders->op[s->orders->round[s->orders->round0[(nb > na ? b : a) + 1] - 1].u]
+                         .site],
           "stages that share weights update together, but stage %u has %u update%s and stage %u has %u",
           a, na, na == 1 ? "" : "s", b, nb);
       return false;
@@ -245,40 +259,42 @@ static bool check_tied(Sched *s) {
 
 /* U(m) against the gradient of m, or of one slice of it: `version` is how many updates were before it. */
 static bool check_label(Sched *s, uint32_t u, uint32_t slice, uint32_t k, const uint32_t *version) {
-  const Op *o = &s->op[u];
-  size_t cell = (size_t)o->stage * s->nmb + o->mb + slice;
-  uint32_t grad = (s->at_w[cell] ? s->at_w[cell] : s->at_b[cell]) - 1;
+  const Op *o = &s->orders->op[u];
+  size_t cell = (size_t)o->stage * s->model->nmb + o->mb + slice;
+  uint32_t grad = (s->orders->at_w[cell] ? s->orders->at_w[cell] : s->orders->at_b[cell]) - 1;
   if (grad < u && version[cell] == k)
     return true;
-  diag_error(
-      s->diag, DIAG_UPDATE, s->site[o->site], "rank %u runs %s %s %s", op_rank(s, u), op_text(s, u),
-      grad > u ? "before" : "after another update has applied the gradient of", op_text(s, grad));
-  uint32_t at = grad > u ? grad : s->round[s->round0[o->stage] + version[cell]].u;
-  diag_note(s->diag, s->site[s->op[at].site], grad > u ? "%s comes from here" : "%s, the other one",
-            op_text(s, at));
+  diag_error(s->diag, DIAG_UPDATE, s->orders->site[o->site], "rank %u runs %s %s %s", op_rank(s, u),
+             op_text(s, u),
+             grad > u ? "before" : "after another update has applied the gradient of",
+             op_text(s, grad));
+  uint32_t at = grad > u ? grad : s->orders->round[s->orders->round0[o->stage] + version[cell]].u;
+  diag_note(s->diag, s->orders->site[s->orders->op[at].site],
+            grad > u ? "%s comes from here" : "%s, the other one", op_text(s, at));
   return false;
 }
 
 /* Walks each rank with its updates counted. */
 static bool check_labels(Sched *s) {
   bool ok = true, labelled = false;
-  for (uint32_t k = 0; k < s->round0[s->nstage] && !labelled; k++)
-    labelled = s->op[s->round[k].u].mb != NONE;
+  for (uint32_t k = 0; k < s->orders->round0[s->model->nstage] && !labelled; k++)
+    labelled = s->orders->op[s->orders->round[k].u].mb != NONE;
   if (!labelled)
     return true;
-  uint32_t *version = arena_alloc(s->arena, (size_t)s->nstage * s->nmb * sizeof *version + 1);
-  uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
+  uint32_t *version = arena_alloc(s->arena,
+                                  (size_t)s->model->nstage * s->model->nmb * sizeof *version + 1);
+  uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    const Op *o = &s->orders->op[i];
     uint32_t *k = &updates[o->stage];
     if (o->kind == PIPE_U) {
       bool right = true;
-      for (uint32_t q = 0; o->mb != NONE && q < s->slices && right; q++)
+      for (uint32_t q = 0; o->mb != NONE && q < s->model->slices && right; q++)
         right = check_label(s, i, q, *k, version);
       ok &= right;
       ++*k;
     } else if (adds_gradient(o)) {
-      version[(size_t)o->stage * s->nmb + o->mb] = *k;
+      version[(size_t)o->stage * s->model->nmb + o->mb] = *k;
     }
   }
   return ok;
@@ -287,7 +303,7 @@ static bool check_labels(Sched *s) {
 bool check_deps(Sched *s) {
   bool ok = true;
   find_rounds(s);
-  for (uint32_t stage = 0; stage < s->nstage; stage++) {
+  for (uint32_t stage = 0; stage < s->model->nstage; stage++) {
     ok &= check_stage(s, stage);
     if (s->diag->errors > s->diag->limit)
       return false;

@@ -27,25 +27,25 @@ static bool no_stage(Ex *x, const OpRef *o, Span at, const char *why) {
 
 /* The clause of pipe k in the schedule whose order is being run, or NULL, and its microbatches there. */
 static const Clause *pipe_clause(const Ex *x, uint32_t k) {
-  return x->in_use ? x->in_use->pipe[k] : x->s->pipe[k].clause;
+  return x->in_use ? x->in_use->pipe[k] : x->s->model->pipe[k].clause;
 }
 
 uint32_t pipe_mbs(const Ex *x, uint32_t k) {
-  return x->in_use ? x->in_use->nmb[k] : x->s->pipe[k].nmb / x->s->slices;
+  return x->in_use ? x->in_use->nmb[k] : x->s->model->pipe[k].nmb / x->s->model->slices;
 }
 
 /* The pipe that an op is of. */
 bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   Sched *s = x->s;
   int64_t index = 0, lo = 0, hi = 0;
-  *pipe = &s->pipe[0];
-  if (!o->pipe && (s->npipe == 1 || !pipe_clause(x, 1)))
+  *pipe = &s->model->pipe[0];
+  if (!o->pipe && (s->model->npipe == 1 || !pipe_clause(x, 1)))
     return true;
   if (o->pipe_index && !eval(s, o->pipe_index, &index))
     return false;
   bool found = false;
-  for (uint32_t k = 0; o->pipe && k < s->npipe && pipe_clause(x, k); k++) {
-    const Pipe *p = &s->pipe[k];
+  for (uint32_t k = 0; o->pipe && k < s->model->npipe && pipe_clause(x, k); k++) {
+    const Pipe *p = &s->model->pipe[k];
     if (pipe_clause(x, k)->name != o->pipe)
       continue;
     int64_t at = x->in_use ? x->in_use->index[k] : p->index;
@@ -67,7 +67,7 @@ bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
 
 bool array_mbs(const Ex *x, const OpRef *o, int64_t *n) {
   *n = -1;
-  for (uint32_t k = 0; k < x->s->npipe && pipe_clause(x, k); k++) {
+  for (uint32_t k = 0; k < x->s->model->npipe && pipe_clause(x, k); k++) {
     if (pipe_clause(x, k)->name != o->pipe)
       continue;
     if (*n >= 0 && *n != pipe_mbs(x, k))
@@ -80,14 +80,15 @@ bool array_mbs(const Ex *x, const OpRef *o, int64_t *n) {
 const uint32_t *rank_rows(const Ex *x, uint32_t *n) {
   const Sched *s = x->s;
   const Use *u = x->in_use;
-  *n = u && u->held ? u->nheld : s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
-  return u && u->held ? u->held : &s->rank_stage[s->rank_stage0[x->rank]];
+  *n = u && u->held ? u->nheld
+                    : s->model->rank_stage0[x->rank + 1] - s->model->rank_stage0[x->rank];
+  return u && u->held ? u->held : &s->model->rank_stage[s->model->rank_stage0[x->rank]];
 }
 
 const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n) {
   uint32_t a = 0, b;
   const uint32_t *row = rank_rows(x, &b);
-  if (x->s->npipe > 1) {
+  if (x->s->model->npipe > 1) {
     while (a < b && row[a] < p->first)
       a++;
     while (b > a && row[b - 1] >= p->first + p->nrow)
@@ -106,7 +107,7 @@ static void own_stages(Ex *x, const uint32_t *row, uint32_t n) {
                         i == 0      ? ""
                         : i + 1 < n ? ", "
                                     : " and ",
-                        s->stage[row[i]].model);
+                        s->model->stage[row[i]].model);
   if (*list)
     diag_help(s->diag, "the stage%s of rank %u %s %s", n == 1 ? "" : "s", x->rank,
               n == 1 ? "is" : "are", list);
@@ -133,15 +134,15 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
     }
     bool dealt = p->nrow > p->nstage || (x->in_use && x->in_use->held);
     for (uint32_t i = 0; dealt && i < n; i++)
-      if (s->stage[row[i]].model == v)
+      if (s->model->stage[row[i]].model == v)
         return *stage = row[i], true;
     v += p->first;
-    if (s->stage[v].rank != x->rank) {
+    if (s->model->stage[v].rank != x->rank) {
       if (x->clip)
         return *stage = NONE, true;
       no_stage(x, o, o->stage->at,
                arena_printf(s->arena, "stage %lld is placed on rank %u%s", (long long)v - p->first,
-                            s->stage[v].rank,
+                            s->model->stage[v].rank,
                             p->nrow > p->nstage ? ", and here for no microbatch" : ""));
       own_stages(x, row, n);
       return false;
@@ -182,15 +183,15 @@ static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I;
 /* Is the unit that an op of the row without index would take, counted as in the order at hand, on another rank? */
 static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
   const Sched *s = x->s;
-  const PipeStage *st = &s->stage[row];
+  const PipeStage *st = &s->model->stage[row];
   if (unit < 0) /* behind one that is left out */
     return false;
   if (!x->in_use)
-    return s->row_of && unit < st->nmb && !runs_mb(s, row, st->mb0 + (uint32_t)unit);
+    return s->model->row_of && unit < st->nmb && !runs_mb(s, row, st->mb0 + (uint32_t)unit);
   if (!x->in_use->place)
     return false;
   uint32_t k = pipe_of(s, row), nmb = x->in_use->nmb[k];
-  int64_t mb = unit / s->slices;
+  int64_t mb = unit / s->model->slices;
   return mb < nmb && x->in_use->place[k][(size_t)st->model * nmb + (size_t)mb] != x->rank;
 }
 
@@ -198,7 +199,7 @@ static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
  * stage, W: next_w.c. A W with mb -1: there is none. */
 static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice) {
   Sched *s = x->s;
-  int64_t slices = s->slices;
+  int64_t slices = s->model->slices;
   if (o->op == PIPE_W)
     return next_w(x, o, stage, mb, slice);
   if (!op_stage(x, o, stage))
@@ -220,16 +221,16 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
  * out. False: there is no such one. */
 static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
   const Sched *s = x->s;
-  const PipeStage *st = &s->stage[stage];
+  const PipeStage *st = &s->model->stage[stage];
   uint32_t k = pipe_of(s, stage);
   bool clip = x->clip;
   const Use *inner = NULL;
   *out = NONE;
   for (const Use *u = x->in_use;; inner = u, u = u->outer) {
-    uint32_t n = u ? u->nmb[k] : st->nmb / s->slices;
+    uint32_t n = u ? u->nmb[k] : st->nmb / s->model->slices;
     if (mb >= 0 && mb < n) {
       if (!u)
-        return *out = st->mb0 + (uint32_t)mb * s->slices, true;
+        return *out = st->mb0 + (uint32_t)mb * s->model->slices, true;
       if (use_leaves_out(u, mb))
         return true;
       mb += u->shift; /* run_used bounds the sum of them */
@@ -260,10 +261,11 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
 /* Microbatch mb of the pipe, whose first unit is `at`, is placed on another rank. */
 static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t at) {
   const Sched *s = x->s;
-  uint32_t model = s->stage[stage].model;
+  uint32_t model = s->model->stage[stage].model;
   no_stage(x, o, o->at,
-           arena_printf(s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb,
-                        model, s->stage[s->row_of[(size_t)model * s->nmb + at]].rank));
+           arena_printf(
+               s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb, model,
+               s->model->stage[s->model->row_of[(size_t)model * s->model->nmb + at]].rank));
   bool by_index = x->list || (x->list_op && x->list_op->kind == ST_KERNEL); /* it has to have one */
   if (by_index && o->op != PIPE_U)
     diag_help(s->diag, "'clip' around it leaves out what is placed elsewhere");
@@ -282,8 +284,8 @@ static int64_t *next_of(Ex *x, int kind, uint32_t stage) {
 int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside,
                      int64_t *place) {
   const Sched *s = x->s;
-  int64_t slices = s->slices, slice = mb % slices,
-          first = (int64_t)mb - slice - s->stage[stage].mb0 - outside * slices;
+  int64_t slices = s->model->slices, slice = mb % slices,
+          first = (int64_t)mb - slice - s->model->stage[stage].mb0 - outside * slices;
   bool back = kind == PIPE_B || kind == PIPE_I;
   *place = first + (back ? slices - 1 - slice : slice) + 1;
   return next_of(x, kind, stage);
@@ -292,37 +294,38 @@ int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t o
 uint32_t push_next(Ex *x) {
   const Sched *s = x->s;
   uint32_t pushed = x->outer_next.n;
-  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
-    uint32_t st = s->rank_stage[i];
+  for (uint32_t i = s->model->rank_stage0[x->rank]; i < s->model->rank_stage0[x->rank + 1]; i++) {
+    uint32_t st = s->model->rank_stage[i];
     const int64_t of[] = {x->next_f[st], x->next_b[st], x->next_r[st], x->w_from[st]};
     for (int k = 0; k < 4; k++)
       *vec_push(&x->scratch, &x->outer_next) = of[k];
   }
-  *vec_push(&x->scratch, &x->outer_next) = x->w_from[s->nstage + x->rank];
+  *vec_push(&x->scratch, &x->outer_next) = x->w_from[s->model->nstage + x->rank];
   return pushed;
 }
 
 void pop_next(Ex *x, uint32_t pushed, bool w) {
   const Sched *s = x->s;
   const int64_t *of = &x->outer_next.at[pushed];
-  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++, of += 4) {
-    uint32_t st = s->rank_stage[i];
+  for (uint32_t i = s->model->rank_stage0[x->rank]; i < s->model->rank_stage0[x->rank + 1];
+       i++, of += 4) {
+    uint32_t st = s->model->rank_stage[i];
     x->next_f[st] = of[0], x->next_b[st] = of[1], x->next_r[st] = of[2];
     x->w_from[st] = w ? (uint32_t)of[3] : x->w_from[st];
   }
   if (w)
-    x->w_from[s->nstage + x->rank] = (uint32_t)*of;
+    x->w_from[s->model->nstage + x->rank] = (uint32_t)*of;
   x->outer_next.n = pushed;
 }
 
 bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb) {
-  uint32_t row = *op_row(s, kind, (size_t)stage * s->nmb + mb);
-  return row && s->op[row - 1].kind == kind;
+  uint32_t row = *op_row(s, kind, (size_t)stage * s->model->nmb + mb);
+  return row && s->orders->op[row - 1].kind == kind;
 }
 
 /* One place after that of an op in its stage's row of them, which is returned; NULL: it is not counted. */
 static int64_t *note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
-  int64_t slices = x->s->slices, place, *next = next_of(x, o->op, stage);
+  int64_t slices = x->s->model->slices, place, *next = next_of(x, o->op, stage);
   if (!next || __builtin_mul_overflow(mb, slices, &place) ||
       __builtin_add_overflow(place, (is_back(o) ? slices - 1 - slice : slice) + 1, &place))
     return NULL;
@@ -336,10 +339,10 @@ bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   uint32_t at;
   if (stage == NONE)
     return true;
-  if (slice < 0 || slice >= s->slices) {
+  if (slice < 0 || slice >= s->model->slices) {
     diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
                "rank %u: '%s' is slice %lld; the slices are 0 to %u", x->rank,
-               span_text(s, x->use->at), (long long)slice, s->slices - 1);
+               span_text(s, x->use->at), (long long)slice, s->model->slices - 1);
     if (o != x->use)
       diag_note(s->diag, o->at, "it stands for this");
     return false;
@@ -392,7 +395,7 @@ bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
   }
   i = 0;
   for (const Param *p = o->def->params; p; p = p->next)
-    s->env[p->slot] = value[i++];
+    s->eval.env[p->slot] = value[i++];
   return true;
 }
 
@@ -465,8 +468,8 @@ bool spend(Ex *x, const Stmt *t) {
   else
     diag_error(x->s->diag, DIAG_LOOP, t->at,
                "rank %u: its loops have run %llu times; there are only %u stages x %u microbatches",
-               x->rank, 16 * (unsigned long long)x->s->nstage * x->s->nmb + 100000, x->s->nstage,
-               x->s->nmb);
+               x->rank, 16 * (unsigned long long)x->s->model->nstage * x->s->model->nmb + 100000,
+               x->s->model->nstage, x->s->model->nmb);
   return false;
 }
 
@@ -481,7 +484,7 @@ bool do_turns(Ex *x, const Stmt *t, bool (*body)(Ex *, const Stmt *, const void 
   ((Stmt *)t)->backwards |= t->range.lo && !t->range.step && hi < lo;
   for (int64_t i = lo; step > 0 ? i < hi : i > hi;) {
     if (t->name)
-      s->env[t->slot] = i;
+      s->eval.env[t->slot] = i;
     if (!spend(x, t) || !body(x, t->body, of))
       return false;
     if (__builtin_add_overflow(i, step, &i))
@@ -511,7 +514,7 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   case ST_KERNEL: return run_kernel(x, t);
   case ST_DO: return do_turns(x, t, run_body, NULL);
   case ST_IF: return eval(s, t->cond, &v) && run_block(x, v ? t->body : t->orelse);
-  case ST_LET: return eval(s, t->value, &s->env[t->slot]);
+  case ST_LET: return eval(s, t->value, &s->eval.env[t->slot]);
   case ST_OPDEF:
   case ST_FN: return true;
   case ST_CLOCK: return run_clock(x, t);
@@ -558,48 +561,48 @@ bool run_block(Ex *x, const Stmt *b) {
 
 /* An update that has no phase yet has that of the op before it, the last ones of the rank are of the flush. */
 static void phase_of_updates(Sched *s, uint32_t r) {
-  uint32_t first = s->rank_op0[r], end = s->rank_op0[r + 1];
-  for (; end > first && s->op[end - 1].kind == PIPE_U; end--)
-    if (s->op[end - 1].phase == PIPE_NPHASES)
-      s->op[end - 1].phase = PIPE_FLUSH;
+  uint32_t first = s->orders->rank_op0[r], end = s->orders->rank_op0[r + 1];
+  for (; end > first && s->orders->op[end - 1].kind == PIPE_U; end--)
+    if (s->orders->op[end - 1].phase == PIPE_NPHASES)
+      s->orders->op[end - 1].phase = PIPE_FLUSH;
   for (uint32_t i = first; i < end; i++)
-    if (s->op[i].phase == PIPE_NPHASES)
-      s->op[i].phase = i > first ? s->op[i - 1].phase : PIPE_STEADY;
+    if (s->orders->op[i].phase == PIPE_NPHASES)
+      s->orders->op[i].phase = i > first ? s->orders->op[i - 1].phase : PIPE_STEADY;
 }
 
 static bool run_orders(Ex *x) {
   Sched *s = x->s;
-  const Clause **order = NEW_ARRAY(s->arena, const Clause *, s->nrank);
+  const Clause **order = NEW_ARRAY(s->arena, const Clause *, s->model->nrank);
   if (!find_orders(x, order))
     return false;
-  s->order_clause = order;
-  s->order_at = NEW_ARRAY(s->arena, Span, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    s->order_at[r] = order[r]->at;
-  size_t cells = (size_t)s->nstage * s->nmb;
-  s->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->at_r = NEW_ARRAY(s->arena, uint32_t, cells);
-  x->fresh = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  x->last_u = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  s->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
-  x->next_f = NEW_ARRAY(s->arena, int64_t, s->nstage);
-  x->next_b = NEW_ARRAY(s->arena, int64_t, s->nstage);
-  x->next_r = NEW_ARRAY(s->arena, int64_t, s->nstage);
-  x->w_from = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage + s->nrank);
-  x->op_cap = (uint32_t)(2 * cells + s->nstage);
-  s->op = arena_alloc(s->arena, x->op_cap * sizeof *s->op);
+  s->orders->order_clause = order;
+  s->orders->order_at = NEW_ARRAY(s->arena, Span, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    s->orders->order_at[r] = order[r]->at;
+  size_t cells = (size_t)s->model->nstage * s->model->nmb;
+  s->orders->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  s->orders->at_r = NEW_ARRAY(s->arena, uint32_t, cells);
+  x->fresh = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  x->last_u = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  s->orders->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
+  x->next_f = NEW_ARRAY(s->arena, int64_t, s->model->nstage);
+  x->next_b = NEW_ARRAY(s->arena, int64_t, s->model->nstage);
+  x->next_r = NEW_ARRAY(s->arena, int64_t, s->model->nstage);
+  x->w_from = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nstage + s->model->nrank);
+  x->op_cap = (uint32_t)(2 * cells + s->model->nstage);
+  s->orders->op = arena_alloc(s->arena, x->op_cap * sizeof *s->orders->op);
   bool ok = true;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t held = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
     x->rank = r;
     x->phase = PIPE_STEADY;
     x->labelled = x->clip = false;
     x->list = NULL;
-    x->budget = 16 * (uint64_t)s->nstage * s->nmb + 100000;
-    s->env[order[r]->slot] = r;
-    s->rank_op0[r] = s->nop;
+    x->budget = 16 * (uint64_t)s->model->nstage * s->model->nmb + 100000;
+    s->eval.env[order[r]->slot] = r;
+    s->orders->rank_op0[r] = s->orders->nop;
     uint32_t errors = s->diag->errors;
     if (!run_block(x, order[r]->body)) {
       ok = false;
@@ -607,16 +610,16 @@ static bool run_orders(Ex *x) {
         break;
       continue;
     }
-    if (s->nop == s->rank_op0[r] && s->diag->errors == errors) {
+    if (s->orders->nop == s->orders->rank_op0[r] && s->diag->errors == errors) {
       diag_error(s->diag, DIAG_EMPTY_RANK, order[r]->at, "rank %u has no ops%s", r,
                  held ? "" : ": no stage is placed on it");
       ok = false;
     }
   }
-  s->rank_op0[s->nrank] = s->nop;
+  s->orders->rank_op0[s->model->nrank] = s->orders->nop;
   if (!ok || !play_rules(x))
     return false;
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     phase_of_updates(s, r);
   return insert_recompute(x);
 }
@@ -641,8 +644,8 @@ bool bind_tune(Sched *s, const Clause *c, const Clause *chosen) {
   int64_t left = step > 0 ? (lo < hi) : (lo > hi), v = lo;
   uint32_t n = 0;
   for (; left && n <= MAX_VALUES; n++) {
-    if (c == chosen && n == s->tune_at)
-      s->env[c->slot] = v;
+    if (c == chosen && n == s->tuning->at)
+      s->eval.env[c->slot] = v;
     left = !__builtin_add_overflow(v, step, &v) && (step > 0 ? v < hi : v > hi);
   }
   if (n == 0 || n > MAX_VALUES) {
@@ -652,19 +655,31 @@ bool bind_tune(Sched *s, const Clause *c, const Clause *chosen) {
     return false;
   }
   if (c == chosen)
-    s->ntune = n;
+    s->tuning->n = n;
   else
-    s->env[c->slot] = lo;
+    s->eval.env[c->slot] = lo;
   return true;
 }
 
 /* ---- the pass ---- */
 
+/* What an expansion for another value of `tune` has made goes, but for the places in the text. */
+static void begin(Sched *s) {
+  const Orders before = *s->orders;
+  *s->model = (Model){0};
+  *s->orders = (Orders){.site = before.site, .nsite = before.nsite, .capsite = before.capsite};
+  *s->sides = (Sides){0};
+  *s->claims = (Claims){0};
+}
+
 bool expand(Sched *s) {
+  begin(s);
   Ex x = {.s = s, .scratch = {.oom = s->arena->oom}};
-  const Clause *chosen = find_tune(s->def);
-  s->name = s->def->name;
-  if (!bind_top(&x) || !instantiate(&x, s->def, 0, &x.clauses, false))
+  const Clause *chosen = find_tune(s->parsed->def);
+  s->model->name = s->parsed->def->name;
+  for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
+    s->model->timed |= sc->timed;
+  if (!bind_top(&x) || !instantiate(&x, s->parsed->def, 0, &x.clauses, false))
     return false;
   uint32_t offload_depth = NONE; /* those of a schedule stand for those of what it extends */
   for (uint32_t i = 0; i < x.clauses.n; i++)
@@ -672,31 +687,31 @@ bool expand(Sched *s) {
       offload_depth = x.clauses.at[i].depth;
   for (uint32_t i = 0; i < x.clauses.n; i++) {
     Clause *c = x.clauses.at[i].clause;
-    s->ncheck += c->kind == CL_CHECK;
-    s->nlimit += c->kind == CL_LIMIT;
-    s->noffload += c->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth;
-    if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
+    s->claims->ncheck += c->kind == CL_CHECK;
+    s->claims->nlimit += c->kind == CL_LIMIT;
+    s->orders->noffload += c->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth;
+    if (c->kind == CL_LET && !eval(s, c->value, &s->eval.env[c->slot]))
       return false;
     if (c->kind == CL_TUNE && !bind_tune(s, c, chosen))
       return false;
   }
-  s->offload = NEW_ARRAY(s->arena, const Clause *, s->noffload);
+  s->orders->offload = NEW_ARRAY(s->arena, const Clause *, s->orders->noffload);
   for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth)
-      s->offload[n++] = x.clauses.at[i].clause;
-  s->check = NEW_ARRAY(s->arena, const Clause *, s->ncheck);
-  s->limit = NEW_ARRAY(s->arena, const Clause *, s->nlimit);
+      s->orders->offload[n++] = x.clauses.at[i].clause;
+  s->claims->check = NEW_ARRAY(s->arena, const Clause *, s->claims->ncheck);
+  s->claims->limit = NEW_ARRAY(s->arena, const Clause *, s->claims->nlimit);
   for (uint32_t i = 0, n = 0, nlimit = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_CHECK)
-      s->check[n++] = x.clauses.at[i].clause;
+      s->claims->check[n++] = x.clauses.at[i].clause;
     else if (x.clauses.at[i].clause->kind == CL_LIMIT)
-      s->limit[nlimit++] = x.clauses.at[i].clause;
+      s->claims->limit[nlimit++] = x.clauses.at[i].clause;
   find_link_clauses(&x);
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
-  bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) && fits(s, s->pipe[0].clause) &&
-            place_stages(&x) && set_costs(&x) && find_groups(&x) && find_sides(&x) &&
-            run_orders(&x) && ops_fit(s) && find_limits(s);
+  bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) &&
+            fits(s, s->model->pipe[0].clause) && place_stages(&x) && set_costs(&x) &&
+            find_groups(&x) && find_sides(&x) && run_orders(&x) && ops_fit(s) && find_limits(s);
   arena_free(&x.scratch);
   return ok;
 }

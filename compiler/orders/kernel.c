@@ -41,7 +41,7 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
       return false;
   if (!op_pipe(x, op, &p))
     return false;
-  *n = pipe_mbs(x, (uint32_t)(p - x->s->pipe));
+  *n = pipe_mbs(x, (uint32_t)(p - x->s->model->pipe));
   return true;
 }
 
@@ -104,7 +104,7 @@ static bool kernel_items(Ex *x, const Stmt *b, const Kernel *k) {
       if (!do_turns(x, b, items_of_turn, k))
         return false;
     } else if (b->kind == ST_LET) {
-      if (!b->value->depends && !eval(s, b->value, &s->env[b->slot]))
+      if (!b->value->depends && !eval(s, b->value, &s->eval.env[b->slot]))
         return false;
     } else if (b->kind == ST_OP) {
       KernelItem it;
@@ -120,7 +120,7 @@ static bool kernel_items(Ex *x, const Stmt *b, const Kernel *k) {
 static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k);
 
 static bool kernel_overlap(Ex *x, const Stmt *t, const Kernel *k) {
-  uint32_t first = x->s->nop;
+  uint32_t first = x->s->orders->nop;
   return kernel_iteration(x, t->body, k) && join_ops(x, t, first);
 }
 
@@ -159,7 +159,7 @@ static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k) {
       if (!do_turns(x, b, iteration_of_turn, k))
         return false;
     } else if (b->kind == ST_LET) {
-      if (!eval(s, b->value, &s->env[b->slot]))
+      if (!eval(s, b->value, &s->eval.env[b->slot]))
         return false;
     } else if (b->kind == ST_IF) {
       if (!eval(s, b->cond, &v) || !kernel_iteration(x, v ? b->body : b->orelse, k))
@@ -185,7 +185,7 @@ bool run_kernel(Ex *x, const Stmt *t) {
     return false;
   }
   x->items.n = 0;
-  s->env[t->slot] = 0;
+  s->eval.env[t->slot] = 0;
   if (!kernel_items(x, t->body, &in))
     return false;
   if (x->items.n == 0 || (t->range.lo && in.lo >= in.hi))
@@ -217,7 +217,7 @@ bool run_kernel(Ex *x, const Stmt *t) {
     }
     if (!x->labelled)
       x->phase = late ? PIPE_FLUSH : early ? PIPE_WARMUP : PIPE_STEADY;
-    s->env[t->slot] = in.at = k;
+    s->eval.env[t->slot] = in.at = k;
     ok = spend(x, t) && kernel_iteration(x, t->body, &in);
   }
   x->phase = outer;

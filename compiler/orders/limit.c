@@ -26,7 +26,7 @@ OpCounts op_counts(const Sched *s, const Op *o) {
   switch (o->kind) {
   case PIPE_F:
     c.take[LIVE] = 1, c.give[LIVE] = 1 - order_makes(s, o);
-    c.take[KEPT] = s->at_r[(size_t)o->stage * s->nmb + o->mb] != 0;
+    c.take[KEPT] = s->orders->at_r[(size_t)o->stage * s->model->nmb + o->mb] != 0;
     break;
   case PIPE_R: c.take[LIVE] = c.give[KEPT] = 1; break;
   case PIPE_B: c.give[LIVE] = 1; break;
@@ -39,26 +39,27 @@ OpCounts op_counts(const Sched *s, const Op *o) {
 
 void limit_change(const Sched *s, const Limit *l, const Op *o, int64_t *start, int64_t *end) {
   OpCounts c = op_counts(s, o);
-  uint32_t nchunk = s->rank_stage0[l->rank + 1] - s->rank_stage0[l->rank];
+  uint32_t nchunk = s->model->rank_stage0[l->rank + 1] - s->model->rank_stage0[l->rank];
   *start = *end = 0;
   for (int k = 0; k < NCOUNTS; k++) {
-    int64_t weight = l->weight[(uint32_t)k * nchunk + s->stage[o->stage].chunk];
+    int64_t weight = l->weight[(uint32_t)k * nchunk + s->model->stage[o->stage].chunk];
     *start += weight * c.take[k];
     *end -= weight * c.give[k];
   }
 }
 
 uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first) {
-  *first = s->nlimits ? s->limit0[r] : 0;
-  return s->nlimits ? s->limit0[r + 1] - s->limit0[r] : 0;
+  *first = s->claims->nrow ? s->claims->row0[r] : 0;
+  return s->claims->nrow ? s->claims->row0[r + 1] - s->claims->row0[r] : 0;
 }
 
 /* Of a row with weights a of a stash and h of one that is held, at least min(a, a + h) of the bound goes to each
  * stash. */
 int64_t limits_room(const Sched *s, uint32_t r) {
-  uint32_t first, n = limits_of(s, r, &first), nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  uint32_t first, n = limits_of(s, r, &first),
+                  nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
   int64_t room = INT64_MAX;
-  for (const Limit *l = &s->limits[first]; l < &s->limits[first + n]; l++) {
+  for (const Limit *l = &s->claims->row[first]; l < &s->claims->row[first + n]; l++) {
     int64_t least = INT64_MAX;
     for (uint32_t c = 0; c < nchunk; c++) {
       int64_t live = l->weight[LIVE * nchunk + c], held = l->weight[HELD * nchunk + c];
@@ -89,7 +90,7 @@ static const char *add_term(Sched *s, const char *text, int64_t weight, int coun
 }
 
 const char *limit_text(Sched *s, const Limit *l) {
-  uint32_t nchunk = s->rank_stage0[l->rank + 1] - s->rank_stage0[l->rank];
+  uint32_t nchunk = s->model->rank_stage0[l->rank + 1] - s->model->rank_stage0[l->rank];
   const char *text = "";
   for (int k = 0; k < NCOUNTS; k++) {
     const int64_t *weight = &l->weight[(uint32_t)k * nchunk];
@@ -123,14 +124,14 @@ bool counts_now(const Expr *e) {
 
 /* So much may stand before a count: all ops together do not overflow. Requires the ops. */
 static bool weight_fits(const Sched *s, int64_t weight) {
-  int64_t most = INT64_MAX / 8 / ((int64_t)s->nop + 1);
+  int64_t most = INT64_MAX / 8 / ((int64_t)s->orders->nop + 1);
   return weight <= most && weight >= -most;
 }
 
 static bool too_large(Finder *x, const Expr *e) {
   diag_error(x->s->diag, DIAG_RANGE, e->at,
              "a count times so much could overflow; weights of this limit are at most %lld",
-             (long long)(INT64_MAX / 8 / ((int64_t)x->s->nop + 1)));
+             (long long)(INT64_MAX / 8 / ((int64_t)x->s->orders->nop + 1)));
   return false;
 }
 
@@ -154,7 +155,7 @@ static bool add_count(Finder *x, const Expr *call, int64_t factor) {
     diag_help(s->diag, "what ranks have at one moment depends on times; write a limit for each");
     return false;
   }
-  uint32_t nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  uint32_t nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
   if (x->row.rank == NONE) {
     x->row.rank = (uint32_t)r;
     x->row.weight = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)nchunk);
@@ -239,7 +240,7 @@ static bool find_row(Sched *s, const Clause *c, const Expr *e, Limit *row) {
   }
   if (!add_to(&x, e->a, less ? 1 : -1) || !add_to(&x, e->b, less ? -1 : 1))
     return false;
-  x.row.index = c->var ? s->env[c->slot] : 0;
+  x.row.index = c->var ? s->eval.env[c->slot] : 0;
   x.row.most = -x.plain - (e->kind == EX_LT || e->kind == EX_GT);
   *row = x.row;
   if (row->rank != NONE)
@@ -256,10 +257,10 @@ static bool find_rows(Sched *s, Arena *a, const Clause *c, Rows *rows) {
   if (step > 0 ? lo >= hi : lo <= hi)
     diag_warn(s->diag, DIAG_OVER_LIMIT, c->at,
               "the range of this limit is empty: it limits nothing");
-  uint64_t most = 16 * (uint64_t)s->nrank + 1000;
+  uint64_t most = 16 * (uint64_t)s->model->nrank + 1000;
   for (int64_t x = lo; step > 0 ? x < hi : x > hi;) {
     if (c->var)
-      s->env[c->slot] = x;
+      s->eval.env[c->slot] = x;
     if (rows->n >= most) {
       diag_error(s->diag, DIAG_LOOP, c->at, "more than %llu limits; a bound of this range is wrong",
                  (unsigned long long)most);
@@ -273,25 +274,25 @@ static bool find_rows(Sched *s, Arena *a, const Clause *c, Rows *rows) {
   return true;
 }
 
-/* s->limits and limit0 from n rows in any order. */
+/* Claims.row and limit0 from n rows in any order. */
 static void set_limits(Sched *s, const Limit *row, uint32_t n) {
-  uint32_t *at = s->limit0 = NEW_ARRAY(s->arena, uint32_t, s->nrank + (size_t)2);
-  s->limits = arena_alloc(s->arena, n * sizeof *s->limits + 1);
-  s->nlimits = n;
+  uint32_t *at = s->claims->row0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + (size_t)2);
+  s->claims->row = arena_alloc(s->arena, n * sizeof *s->claims->row + 1);
+  s->claims->nrow = n;
   for (uint32_t i = 0; i < n; i++)
     at[row[i].rank + 2]++;
-  for (uint32_t r = 1; r < s->nrank + 2; r++)
+  for (uint32_t r = 1; r < s->model->nrank + 2; r++)
     at[r] += at[r - 1];
   for (uint32_t i = 0; i < n; i++)
-    s->limits[at[row[i].rank + 1]++] = row[i];
+    s->claims->row[at[row[i].rank + 1]++] = row[i];
 }
 
 bool find_limits(Sched *s) {
   Arena a = {.oom = s->arena->oom};
   Rows rows = {0};
   bool ok = true;
-  for (uint32_t i = 0; ok && i < s->nlimit; i++)
-    ok = find_rows(s, &a, s->limit[i], &rows);
+  for (uint32_t i = 0; ok && i < s->claims->nlimit; i++)
+    ok = find_rows(s, &a, s->claims->limit[i], &rows);
   if (ok && rows.n > 0)
     set_limits(s, rows.at, rows.n);
   arena_free(&a);
@@ -314,7 +315,7 @@ typedef struct
 
 typedef struct Walk {
   Sched *s;
-  uint32_t rank, nchunk, first, n; /* first, n: rows of s->limits */
+  uint32_t rank, nchunk, first, n; /* first, n: rows of Claims.row */
   int64_t *now;                    /* [NCOUNTS * nchunk] of ops alone */
   uint32_t copied, over;           /* copies that have their place, that ops have waited for */
   const PipeInstr **copy;          /* [ncopy] of the rank */
@@ -335,7 +336,7 @@ static bool copy_adds(const PipeInstr *in, bool end, int *what, int64_t *by) {
 }
 
 static size_t cell_of(const Walk *w, int what, uint32_t stage) {
-  return (size_t)what * w->nchunk + w->s->stage[stage].chunk;
+  return (size_t)what * w->nchunk + w->s->model->stage[stage].chunk;
 }
 
 /* The next end of a copy may have come. */
@@ -348,7 +349,7 @@ static void push_end(Ends *e, uint32_t number, int64_t change) {
 
 static void look(Walk *w, uint32_t op) {
   for (uint32_t k = 0; k < w->n; k++) {
-    Limit *l = &w->s->limits[w->first + k];
+    Limit *l = &w->s->claims->row[w->first + k];
     const Ends *e = w->ends ? &w->ends[k] : NULL;
     int64_t sum = e ? e->most[e->first] : 0;
     for (uint32_t i = 0; i < NCOUNTS * w->nchunk; i++)
@@ -371,9 +372,10 @@ static void copies_before(Walk *w, uint32_t i) {
       bool adds = copy_adds(x, end, &what, &by);
       for (uint32_t k = 0; k < w->n; k++)
         push_end(&w->ends[k], 2 * w->copied + 1 + (uint32_t)end,
-                 adds ? by * w->s->limits[w->first + k].weight[cell_of(w, what, x->stage)] : 0);
+                 adds ? by * w->s->claims->row[w->first + k].weight[cell_of(w, what, x->stage)]
+                      : 0);
     }
-  look(w, w->s->rank_op0[w->rank] + i);
+  look(w, w->s->orders->rank_op0[w->rank] + i);
   w->over = w->wait_copy[i] > w->over ? w->wait_copy[i] : w->over;
   for (Ends *e = w->ends; e < w->ends + w->n; e++)
     while (e->at[e->first] < 2 * w->over)
@@ -386,14 +388,14 @@ static void find_copies(Walk *w, uint32_t r, Arena *a) {
   const PipeRank *rank = &s->prog->rank[r];
   uint32_t i = 0;
   w->copy = NEW_ARRAY(a, const PipeInstr *, rank->ninstr);
-  w->wait_copy = NEW_ARRAY(a, uint32_t, s->rank_op0[r + 1] - s->rank_op0[r]);
+  w->wait_copy = NEW_ARRAY(a, uint32_t, s->orders->rank_op0[r + 1] - s->orders->rank_op0[r]);
   w->ncopy = 0;
   for (const PipeInstr *in = rank->instr; in < rank->instr + rank->ninstr; in++)
     if (pipe_op_info[in->op].stream == PIPE_COPY)
       w->copy[w->ncopy++] = in;
     else if (pipe_op_info[in->op].stream == PIPE_COMPUTE)
       w->wait_copy[i++] = in->wait_copy;
-  BUG_IF(i != s->rank_op0[r + 1] - s->rank_op0[r]);
+  BUG_IF(i != s->orders->rank_op0[r + 1] - s->orders->rank_op0[r]);
   w->ends = NEW_ARRAY(a, Ends, w->n);
   for (Ends *e = w->ends; e < w->ends + w->n; e++) {
     e->at = arena_alloc(a, (2 * (size_t)w->ncopy + 1) * sizeof *e->at);
@@ -416,7 +418,7 @@ static void add_copies(Walk *w) {
 /* Walks one rank; final: with its copies. */
 static void walk_rank(Walk *w, uint32_t r, bool final) {
   Sched *s = w->s;
-  w->rank = r, w->nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  w->rank = r, w->nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
   w->n = limits_of(s, r, &w->first);
   if (w->n == 0)
     return;
@@ -425,18 +427,18 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
   w->moment = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->copied = w->over = 0, w->ends = NULL;
   for (uint32_t k = w->first; k < w->first + w->n; k++)
-    s->limits[k].peak = INT64_MIN;
-  if (final && s->ncopy > 0)
+    s->claims->row[k].peak = INT64_MIN;
+  if (final && s->orders->ncopy > 0)
     find_copies(w, r, &own);
-  for (uint32_t i = s->rank_op0[r], last; i < s->rank_op0[r + 1]; i = last + 1) {
-    last = i + s->op[i].group;
+  for (uint32_t i = s->orders->rank_op0[r], last; i < s->orders->rank_op0[r + 1]; i = last + 1) {
+    last = i + s->orders->op[i].group;
     if (w->ends)
-      copies_before(w, i - s->rank_op0[r]);
+      copies_before(w, i - s->orders->rank_op0[r]);
     for (int end = 0; end < 2; end++) {
       for (uint32_t m = i; m <= last; m++) {
-        OpCounts c = op_counts(s, &s->op[m]);
+        OpCounts c = op_counts(s, &s->orders->op[m]);
         for (int k = 0; k < NCOUNTS; k++)
-          w->now[cell_of(w, k, s->op[m].stage)] += end ? -c.give[k] : c.take[k];
+          w->now[cell_of(w, k, s->orders->op[m].stage)] += end ? -c.give[k] : c.take[k];
       }
       look(w, i);
     }
@@ -448,7 +450,7 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
 
 bool limits_kept(Sched *s) {
   Walk w = {.s = s};
-  for (uint32_t r = 0; r < s->nrank && !w.broken; r++)
+  for (uint32_t r = 0; r < s->model->nrank && !w.broken; r++)
     walk_rank(&w, r, false);
   return !w.broken;
 }
@@ -457,13 +459,13 @@ bool limit_quantity(Sched *s, const Expr *call, int64_t *value) {
   int64_t r, c = 0;
   if (!eval(s, call->args->value, &r))
     return false;
-  uint32_t nchunk = s->rank_stage0[r + 1] - s->rank_stage0[r];
+  uint32_t nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
   const Arg *chunk = call->args->next;
   if (chunk && !eval(s, chunk->value, &c))
     return false;
   *value = 0;
   for (uint32_t k = chunk ? (uint32_t)c : 0; k < (chunk ? (uint32_t)c + 1 : nchunk); k++)
-    *value += s->moment[(uint32_t)count_of(call->builtin) * nchunk + k];
+    *value += s->eval.moment[(uint32_t)count_of(call->builtin) * nchunk + k];
   return true;
 }
 
@@ -474,36 +476,37 @@ static void report_sides(Sched *s, const Walk *w) {
   const Expr *e = l->compare;
   int64_t a = 0, b = 0;
   if (l->clause->var)
-    s->env[l->clause->slot] = l->index;
-  bool (*const outer)(Sched *, const Expr *, int64_t *) = s->quantity;
-  s->moment = w->moment, s->quantity = limit_quantity;
+    s->eval.env[l->clause->slot] = l->index;
+  bool (*const outer)(Sched *, const Expr *, int64_t *) = s->eval.quantity;
+  s->eval.moment = w->moment, s->eval.quantity = limit_quantity;
   bool known = eval(s, e->a, &a) && eval(s, e->b, &b);
   BUG_IF(!known); /* find_row has had the same numbers */
   diag_error(s->diag, DIAG_OVER_LIMIT, l->at, "limit not kept: %lld %s %lld is false at %s",
              (long long)a, sign[e->kind - EX_LT], (long long)b, op_text(s, w->op));
   diag_note(s->diag, NO_SPAN, "with %s", eval_explain(s, e));
-  s->moment = NULL, s->quantity = outer;
+  s->eval.moment = NULL, s->eval.quantity = outer;
 }
 
 static void report(Sched *s, const Walk *w) {
   report_sides(s, w);
-  diag_note(s->diag, s->site[s->op[w->op].site], "%s comes from here", op_text(s, w->op));
-  if (s->tuned && s->tuned->var && s->ntune > 1 && s->ncopy == 0)
-    diag_note(s->diag, s->tuned->at, "no value of '%s' keeps the limits; this is the first",
-              s->tuned->var);
+  diag_note(s->diag, s->orders->site[s->orders->op[w->op].site], "%s comes from here",
+            op_text(s, w->op));
+  if (s->tuning->clause && s->tuning->clause->var && s->tuning->n > 1 && s->orders->ncopy == 0)
+    diag_note(s->diag, s->tuning->clause->at,
+              "no value of '%s' keeps the limits; this is the first", s->tuning->clause->var);
   if (!help_unchecked(s, w->broken->at))
     diag_help(s->diag,
-              s->op[w->op].kind == PIPE_F
+              s->orders->op[w->op].kind == PIPE_F
                   ? "let fewer forwards run ahead here, or the B or W that ends a stash run earlier"
                   : "let the op run later here, or the B or W that ends a stash earlier");
 }
 
 bool check_limits(Sched *s) {
   Walk w = {.s = s};
-  for (uint32_t r = 0; r < s->nrank && !w.broken; r++)
+  for (uint32_t r = 0; r < s->model->nrank && !w.broken; r++)
     walk_rank(&w, r, true);
-  s->limits_hold = !w.broken || PLANTED(OVER_LIMIT);
-  if (!s->limits_hold)
+  s->verdict->limits_hold = !w.broken || PLANTED(OVER_LIMIT);
+  if (!s->verdict->limits_hold)
     report(s, &w);
-  return s->limits_hold;
+  return s->verdict->limits_hold;
 }

@@ -26,6 +26,12 @@ typedef struct Limit {
   int64_t most;    /* of the sum */
   int64_t peak;    /* (check_limits) what it comes to */
 } Limit;
+/* What the text says that holds: `check` and `limit` clauses. Made by expand. */
+typedef struct Claims {
+  const Clause **check; uint32_t ncheck; /* to prove at the end; Eval.env still has what they name */
+  const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
+  Limit *row; uint32_t nrow, *row0; /* their comparisons, rank after rank; [nrank + 2] */
+} Claims;
 extern const char *const count_name[NCOUNTS]; /* "inflight" */
 
 /* e has a count of a moment, inflight(r) and such. */
@@ -34,17 +40,17 @@ bool counts_now(const Expr *e);
 bool find_limits(Sched *s);
 /* "2*inflight(0) - held(0, 1) <= 16": as the language has it, with the numbers put in. */
 const char *limit_text(Sched *s, const Limit *l);
-/* The limits of rank r: rows *first to *first + n - 1 of s->limits. */
+/* The limits of rank r: rows *first to *first + n - 1 of Claims.row. */
 uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first);
 /* What op o adds to the sum when it starts, and when it ends. */
 void limit_change(const Sched *s, const Limit *l, const Op *o, int64_t *start, int64_t *end);
-/* All are kept by s->op as it is, without copies. */
+/* All are kept by Orders.op as it is, without copies. */
 bool limits_kept(Sched *s);
 /* No more stashes than these are ever alive on rank r, by its limits alone; INT64_MAX. */
 int64_t limits_room(const Sched *s, uint32_t r);
 /* Requires prog. Proves all limits; ensures their peaks and limits_hold. */
 bool check_limits(Sched *s);
-/* Of a builtin while a message is made: at the moment s->moment. */
+/* Of a builtin while a message is made: at the moment Eval.moment. */
 bool limit_quantity(Sched *s, const Expr *call, int64_t *value);
 
 #endif

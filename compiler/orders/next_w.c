@@ -6,13 +6,13 @@
 #include "expand.h"
 #include "names.h"
 
-/* The first row at or after `i` with an I of that stage (NONE: of any) that waits; s->nop if there
+/* The first row at or after `i` with an I of that stage (NONE: of any) that waits; Orders.nop if there
  * is none. */
 static uint32_t waiting(const Sched *s, uint32_t stage, uint32_t i) {
-  for (; i < s->nop; i++) {
-    const Op *p = &s->op[i];
+  for (; i < s->orders->nop; i++) {
+    const Op *p = &s->orders->op[i];
     if (p->kind == PIPE_I && (stage == NONE || p->stage == stage) &&
-        !s->at_w[(size_t)p->stage * s->nmb + p->mb])
+        !s->orders->at_w[(size_t)p->stage * s->model->nmb + p->mb])
       break;
   }
   return i;
@@ -55,7 +55,8 @@ static bool none_left(Ex *x, const OpRef *o) {
 bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice) {
   Sched *s = x->s;
   const Pipe *p = NULL;
-  uint32_t n, row = s->nop, first = s->rank_op0[x->rank], *from = &x->w_from[s->nstage + x->rank];
+  uint32_t n, row = s->orders->nop, first = s->orders->rank_op0[x->rank],
+              *from = &x->w_from[s->model->nstage + x->rank];
   if (x->list) { /* by way of `use`: resolve refuses it in the block itself */
     refuse_bare_w(s, x->use->at, o, x->list);
     diag_note(s->diag, x->in_use->at->at, "'%s' is used here", x->in_use->at->name);
@@ -75,7 +76,7 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
     held = any ? held : stage;
     for (uint32_t i = 0; i < (any ? n : 1); i++) {
       uint32_t *at = &x->w_from[held[i]];
-      if (s->stage[held[i]].rank != x->rank)
+      if (s->model->stage[held[i]].rank != x->rank)
         continue;
       *at = waiting(s, held[i], *at > first ? *at : first);
       from = *at < row ? at : from;
@@ -88,14 +89,15 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
   bool clip = x->clip;
   for (const Use *u = x->in_use; u; u = u->outer)
     clip |= u->clip || u->step;
-  if (row == s->nop)
+  if (row == s->orders->nop)
     return clip || none_left(x, o);
   const Region *g = region_of(x, row);
   if (g)
     return say_which(x, o, g);
-  const Op *i = &s->op[row];
+  const Op *i = &s->orders->op[row];
   *from = row + 1; /* all before it are taken, or run now */
-  *stage = i->stage, *slice = i->mb % s->slices;
-  *mb = (int64_t)(i->mb - s->stage[i->stage].mb0) / s->slices - (x->in_use ? x->in_use->total : 0);
+  *stage = i->stage, *slice = i->mb % s->model->slices;
+  *mb = (int64_t)(i->mb - s->model->stage[i->stage].mb0) / s->model->slices -
+        (x->in_use ? x->in_use->total : 0);
   return true;
 }

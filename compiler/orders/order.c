@@ -21,11 +21,11 @@
 
 /* Of a chain of rows: the only row whose tensor o reads, that reads o's; NONE. */
 static inline uint32_t chain_from(const Sched *s, const Op *o) {
-  const PipeStage *st = &s->stage[o->stage];
+  const PipeStage *st = &s->model->stage[o->stage];
   return o->kind == PIPE_F ? st->prev : o->kind == PIPE_B || o->kind == PIPE_I ? st->next : NONE;
 }
 static inline uint32_t chain_to(const Sched *s, const Op *o) {
-  const PipeStage *st = &s->stage[o->stage];
+  const PipeStage *st = &s->model->stage[o->stage];
   return o->kind == PIPE_F ? st->next : o->kind == PIPE_B || o->kind == PIPE_I ? st->prev : NONE;
 }
 /* The op of that row; NONE: row is NONE. */
@@ -35,8 +35,8 @@ static inline uint32_t chain_op(const Sched *s, const Op *o, uint32_t row) {
 
 /* Input k of op, from the row that makes it: an F, or a B or I. */
 uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k) {
-  const Op *o = &s->op[op];
-  if (!s->graph)
+  const Op *o = &s->orders->op[op];
+  if (!s->model->graph)
     return k ? NONE : chain_op(s, o, chain_from(s, o));
   if (k >= op_inputs(s, o))
     return NONE;
@@ -46,8 +46,8 @@ uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k) {
 }
 
 uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
-  const Op *o = &s->op[op];
-  if (!s->graph)
+  const Op *o = &s->orders->op[op];
+  if (!s->model->graph)
     return k ? NONE : chain_op(s, o, chain_to(s, o));
   if (k >= op_outputs(s, o))
     return NONE;
@@ -59,43 +59,43 @@ uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
 /* The next row of those whose gradients an update of `row` needs: its replicas, or all rows of the stages
  * that share its weights. */
 bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
-  if (s->tie_of && s->tie_of[row] != NONE) {
-    uint32_t k = s->tie_of[row];
-    if (s->tie_row0[k] + *at >= s->tie_row0[k + 1])
+  if (s->model->tie_of && s->model->tie_of[row] != NONE) {
+    uint32_t k = s->model->tie_of[row];
+    if (s->model->tie_row0[k] + *at >= s->model->tie_row0[k + 1])
       return false;
-    *member = s->tie_row[s->tie_row0[k] + (*at)++];
+    *member = s->model->tie_row[s->model->tie_row0[k] + (*at)++];
     return true;
   }
-  *member = *at == 0 ? row : s->stage[*member].replica;
+  *member = *at == 0 ? row : s->model->stage[*member].replica;
   return (*at)++ == 0 || *member != row;
 }
 
 static bool waits_for_others(const Sched *s, uint32_t row) {
-  if (s->forward)
+  if (s->model->forward)
     return false;
-  return s->stage[row].replica != row || (s->tie_of && s->tie_of[row] != NONE);
+  return s->model->stage[row].replica != row || (s->model->tie_of && s->model->tie_of[row] != NONE);
 }
 
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
-  uint32_t st = s->op[u].stage;
+  uint32_t st = s->orders->op[u].stage;
   if (!waits_for_others(s, st))
     return NONE;
-  uint32_t k = round_of(s, u) - s->round0[st];
+  uint32_t k = round_of(s, u) - s->orders->round0[st];
   for (uint32_t at = 0, q = 0; order_member(s, st, &at, &q);)
-    if (s->round[s->round0[q] + k].grad >= head[s->stage[q].rank])
-      return s->round[s->round0[q] + k].grad;
+    if (s->orders->round[s->orders->round0[q] + k].grad >= head[s->model->stage[q].rank])
+      return s->orders->round[s->orders->round0[q] + k].grad;
   return NONE;
 }
 
 /* Op i adds the last gradient to update k of its row: if this was the last of all replicas, the sum can
  * start: the op of them that ended last, else NONE. */
 static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i, uint32_t k) {
-  uint32_t st = s->op[i].stage, last = i;
-  if (s->stage[st].replica == st)
+  uint32_t st = s->orders->op[i].stage, last = i;
+  if (s->model->stage[st].replica == st)
     return NONE;
-  for (uint32_t q = s->stage[st].replica; q != st; q = s->stage[q].replica) {
-    uint32_t g = s->round[s->round0[q] + k].grad;
-    if (g >= run->head[s->stage[q].rank])
+  for (uint32_t q = s->model->stage[st].replica; q != st; q = s->model->stage[q].replica) {
+    uint32_t g = s->orders->round[s->orders->round0[q] + k].grad;
+    if (g >= run->head[s->model->stage[q].rank])
       return NONE;
     if (run->end[g] > run->end[last])
       last = g;
@@ -105,12 +105,12 @@ static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i
 
 /* The same of all rows of a tie. */
 static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i, uint32_t turn) {
-  uint32_t k = s->tie_of ? s->tie_of[s->op[i].stage] : NONE, last = i;
+  uint32_t k = s->model->tie_of ? s->model->tie_of[s->orders->op[i].stage] : NONE, last = i;
   if (k == NONE)
     return NONE;
-  for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
-    uint32_t g = s->round[s->round0[s->tie_row[j]] + turn].grad;
-    if (g != i && g >= run->head[s->stage[s->tie_row[j]].rank])
+  for (uint32_t j = s->model->tie_row0[k]; j < s->model->tie_row0[k + 1]; j++) {
+    uint32_t g = s->orders->round[s->orders->round0[s->model->tie_row[j]] + turn].grad;
+    if (g != i && g >= run->head[s->model->stage[s->model->tie_row[j]].rank])
       return NONE;
     if (run->end[g] > run->end[last])
       last = g;
@@ -122,10 +122,10 @@ static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i, uin
 static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint32_t k) {
   const PipeStage *cost = run->stage;
   uint64_t end = 0;
-  bool tied = s->tie_of && s->tie_of[row] != NONE;
+  bool tied = s->model->tie_of && s->model->tie_of[row] != NONE;
   for (uint32_t at = 0, q = 0; order_member(s, row, &at, &q);) {
-    uint64_t there = run->end[s->round[s->round0[q] + k].grad];
-    if (s->stage[q].replica != q)
+    uint64_t there = run->end[s->orders->round[s->orders->round0[q] + k].grad];
+    if (s->model->stage[q].replica != q)
       there += cost[run->uniform ? 0 : q].time[PIPE_REDUCE];
     end = there > end ? there : end;
   }
@@ -136,12 +136,12 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
  * far. False: a rank has not made it yet. */
 static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, uint32_t i,
                     uint32_t turn, uint64_t *start) {
-  const Op *o = &s->op[i];
-  bool graph = s->graph != NULL;
+  const Op *o = &s->orders->op[i];
+  bool graph = s->model->graph != NULL;
   uint32_t k = 0, chain = graph ? NONE : chain_from(s, o),
            dep = graph ? order_dep(s, i, 0) : chain_op(s, o, chain);
   while (dep != NONE) {
-    uint32_t from = graph ? s->op[dep].stage : chain, q = s->stage[from].rank;
+    uint32_t from = graph ? s->orders->op[dep].stage : chain, q = s->model->stage[from].rank;
     if (dep >= (q == r ? i : run->head[q]) && !PLANTED(ORDER_DATA))
       return false;
     uint64_t send = q == r         ? 0
@@ -170,7 +170,7 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
   uint64_t end = start + action_time(s, cost, run->uniform, first), at = start;
   for (uint32_t i = first; i <= last; i++) {
     at += op_cost(s, cost, run->uniform, i);
-    run->end[i] = s->send == SEND_EAGER && i < last && at < end ? at : end;
+    run->end[i] = s->orders->send == SEND_EAGER && i < last && at < end ? at : end;
   }
   return end;
 }
@@ -178,34 +178,34 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
 /* The first R of a microbatch in slices from `unit` on; where there is none its first backward, which all wait
  * for. NONE: that is not there. */
 static uint32_t next_again(const Sched *s, uint32_t stage, uint32_t unit) {
-  size_t row = (size_t)stage * s->nmb;
-  uint32_t last = unit - unit % s->slices + s->slices - 1;
+  size_t row = (size_t)stage * s->model->nmb;
+  uint32_t last = unit - unit % s->model->slices + s->model->slices - 1;
   for (; unit <= last; unit++)
-    if (s->at_r[row + unit])
-      return s->at_r[row + unit] - 1;
-  return s->at_b[row + last] - 1;
+    if (s->orders->at_r[row + unit])
+      return s->orders->at_r[row + unit] - 1;
+  return s->orders->at_b[row + last] - 1;
 }
 
 void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]) {
-  const Op *o = &s->op[op];
+  const Op *o = &s->orders->op[op];
   user[0] = user[1] = user[2] = NONE;
   if (o->kind == PIPE_U)
     return;
-  size_t cell = (size_t)o->stage * s->nmb + o->mb;
-  uint32_t slice = o->mb % s->slices;
-  if (o->kind == PIPE_F && s->at_r[cell])
-    user[0] = s->at_r[cell] - 1;
+  size_t cell = (size_t)o->stage * s->model->nmb + o->mb;
+  uint32_t slice = o->mb % s->model->slices;
+  if (o->kind == PIPE_F && s->orders->at_r[cell])
+    user[0] = s->orders->at_r[cell] - 1;
   else if (o->kind == PIPE_F || o->kind == PIPE_R)
-    user[0] = s->at_b[cell] - 1;
+    user[0] = s->orders->at_b[cell] - 1;
   else if (o->kind == PIPE_I)
-    user[0] = s->at_w[cell] - 1;
-  if (o->kind == PIPE_F && slice + 1 < s->slices)
-    user[1] = s->at_f[cell + 1] - 1;
+    user[0] = s->orders->at_w[cell] - 1;
+  if (o->kind == PIPE_F && slice + 1 < s->model->slices)
+    user[1] = s->orders->at_f[cell + 1] - 1;
   else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
-    user[1] = s->at_b[cell - 1] - 1;
-  if (o->kind == PIPE_F && s->slices > 1 && slice + 1 == s->slices)
+    user[1] = s->orders->at_b[cell - 1] - 1;
+  if (o->kind == PIPE_F && s->model->slices > 1 && slice + 1 == s->model->slices)
     user[2] = next_again(s, o->stage, o->mb - slice);
-  else if (o->kind == PIPE_R && slice + 1 < s->slices)
+  else if (o->kind == PIPE_R && slice + 1 < s->model->slices)
     user[2] = next_again(s, o->stage, o->mb + 1);
   if (user[2] == user[0])
     user[2] = NONE;
@@ -213,20 +213,20 @@ void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]) {
 
 int64_t order_makes(const Sched *s, const Op *o) {
   int64_t n = 1;
-  for (uint32_t q = 0; (o->mb + 1) % s->slices == 0 && q < s->slices; q++)
-    n -= s->forward || s->at_r[(size_t)o->stage * s->nmb + o->mb - q];
+  for (uint32_t q = 0; (o->mb + 1) % s->model->slices == 0 && q < s->model->slices; q++)
+    n -= s->model->forward || s->orders->at_r[(size_t)o->stage * s->model->nmb + o->mb - q];
   return n;
 }
 
 /* What the play of the ops some way below op i of its rank touches. */
 static inline void fetch_ahead(const Sched *s, const OrderRun *run, uint32_t i) {
   enum { AHEAD = 16, OPS_AHEAD = 24 };
-  if (i + OPS_AHEAD >= s->nop)
+  if (i + OPS_AHEAD >= s->orders->nop)
     return;
-  __builtin_prefetch(&s->op[i + OPS_AHEAD]);
+  __builtin_prefetch(&s->orders->op[i + OPS_AHEAD]);
   __builtin_prefetch(&run->end[i + AHEAD], 1);
-  const Op *o = &s->op[i + AHEAD];
-  if (s->graph || o->kind > PIPE_I)
+  const Op *o = &s->orders->op[i + AHEAD];
+  if (s->model->graph || o->kind > PIPE_I)
     return;
   uint32_t from = chain_from(s, o), to = chain_to(s, o);
   if (from != NONE)
@@ -236,32 +236,32 @@ static inline void fetch_ahead(const Sched *s, const OrderRun *run, uint32_t i) 
 }
 
 bool order_run(Sched *s, OrderRun *run) {
-  uint32_t *work = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  uint8_t *queued = NEW_ARRAY(s->arena, uint8_t, s->nrank);
-  uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->nstage); /* that have run */
-  uint64_t *now = NEW_ARRAY(s->arena, uint64_t, s->nrank),
-           *first = NEW_ARRAY(s->arena, uint64_t, s->nrank),
-           *stop = NEW_ARRAY(s->arena, uint64_t, s->nrank); /* end of its last action */
-  uint32_t nwork = 0, left = s->nop;
-  bool graph = s->graph != NULL;
+  uint32_t *work = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  uint8_t *queued = NEW_ARRAY(s->arena, uint8_t, s->model->nrank);
+  uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->model->nstage); /* that have run */
+  uint64_t *now = NEW_ARRAY(s->arena, uint64_t, s->model->nrank),
+           *first = NEW_ARRAY(s->arena, uint64_t, s->model->nrank),
+           *stop = NEW_ARRAY(s->arena, uint64_t, s->model->nrank); /* end of its last action */
+  uint32_t nwork = 0, left = s->orders->nop;
+  bool graph = s->model->graph != NULL;
   run->nxfer = 0;
   run->t = (Timing){0, 0, 0};
-  for (uint32_t r = s->nrank; r-- > 0;) {
-    run->head[r] = s->rank_op0[r];
+  for (uint32_t r = s->model->nrank; r-- > 0;) {
+    run->head[r] = s->orders->rank_op0[r];
     first[r] = UINT64_MAX;
     work[nwork++] = r;
     queued[r] = 1;
   }
   while (nwork > 0) {
-    uint32_t r = work[--nwork], i = run->head[r], end = s->rank_op0[r + 1];
+    uint32_t r = work[--nwork], i = run->head[r], end = s->orders->rank_op0[r + 1];
     queued[r] = 0;
     while (i < end) {
-      uint32_t first_op = i, last_op = i + s->op[i].group;
+      uint32_t first_op = i, last_op = i + s->orders->op[i].group;
       uint64_t start = now[r], hold = 0;
       bool ready = true;
       fetch_ahead(s, run, i);
       for (uint32_t m = first_op; m <= last_op && ready; m++)
-        ready = arrived(s, run, r, first_op, m, updates[s->op[m].stage], &start);
+        ready = arrived(s, run, r, first_op, m, updates[s->orders->op[m].stage], &start);
       if (!ready)
         break;
       now[r] = stop[r] = play_action(s, run, first_op, last_op, start);
@@ -271,19 +271,19 @@ bool order_run(Sched *s, OrderRun *run) {
       i = last_op + 1;
       left -= i - first_op;
       for (uint32_t m = first_op; m < i; m++) {
-        const Op *o = &s->op[m];
+        const Op *o = &s->orders->op[m];
         uint32_t turn = updates[o->stage];
         updates[o->stage] += o->kind == PIPE_U;
         uint32_t last = NONE, all = NONE; /* sums that can go now */
         if (o->kind < PIPE_U && waits_for_others(s, o->stage) &&
-            s->round[s->round0[o->stage] + turn].grad == m) {
+            s->orders->round[s->orders->round0[o->stage] + turn].grad == m) {
           run->head[r] = m + 1; /* it has run: rows of a tie may be on this rank, too */
           last = last_of_replicas(s, run, m, turn), all = last_of_tie(s, run, m, turn);
           for (uint32_t at = 0, q = 0;
                (last != NONE || all != NONE) && order_member(s, o->stage, &at, &q);) {
-            uint32_t other = s->stage[q].rank, h = run->head[other],
-                     u = s->round[s->round0[q] + turn].u;
-            if (other != r && h <= u && u <= h + s->op[h].group && !queued[other]) {
+            uint32_t other = s->model->stage[q].rank, h = run->head[other],
+                     u = s->orders->round[s->orders->round0[q] + turn].u;
+            if (other != r && h <= u && u <= h + s->orders->op[h].group && !queued[other]) {
               queued[other] = 1;
               work[nwork++] = other;
             }
@@ -292,15 +292,15 @@ bool order_run(Sched *s, OrderRun *run) {
         uint32_t k = 0, chain = graph ? NONE : chain_to(s, o),
                  user = graph ? order_user(s, m, 0) : chain_op(s, o, chain);
         for (; user != NONE; user = graph ? order_user(s, m, ++k) : NONE) {
-          uint32_t q = s->stage[graph ? s->op[user].stage : chain].rank;
+          uint32_t q = s->model->stage[graph ? s->orders->op[user].stage : chain].rank;
           if (q == r)
             continue;
           uint64_t send = run->uniform ? send_time(&run->stage[0], o->kind) : output_time(s, o, k);
-          hold = s->send == SEND_NEXT && send > hold ? send : hold;
+          hold = s->orders->send == SEND_NEXT && send > hold ? send : hold;
           if (run->xfer)
             run->xfer[run->nxfer++] = (Xfer){m, user};
           uint32_t h = run->head[q];
-          if (h <= user && user <= h + s->op[h].group && !queued[q]) {
+          if (h <= user && user <= h + s->orders->op[h].group && !queued[q]) {
             queued[q] = 1;
             work[nwork++] = q;
           }
@@ -316,7 +316,7 @@ bool order_run(Sched *s, OrderRun *run) {
     }
     run->head[r] = i;
   }
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     if (stop[r] > run->t.makespan)
       run->t.makespan = stop[r];
     if (first[r] != UINT64_MAX && stop[r] - first[r] > run->t.span)
@@ -327,8 +327,8 @@ bool order_run(Sched *s, OrderRun *run) {
 
 /* The op that rank r, stuck at head[r], waits for; *at: which op of the action there needs it. */
 static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r, uint32_t *at) {
-  for (uint32_t h = *at = head[r]; h <= head[r] + s->op[head[r]].group; h++) {
-    uint32_t dep = s->op[h].kind == PIPE_U ? order_late_replica(s, h, head) : NONE;
+  for (uint32_t h = *at = head[r]; h <= head[r] + s->orders->op[head[r]].group; h++) {
+    uint32_t dep = s->orders->op[h].kind == PIPE_U ? order_late_replica(s, h, head) : NONE;
     *at = h;
     if (dep != NONE)
       return dep;
@@ -341,20 +341,20 @@ static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r, uint32
 
 /* Follows who waits for whom from each rank and reports the shortest cycle. */
 static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
-  uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, s->nrank),
-           *at = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
+           *at = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   uint32_t best = NONE, best_len = NONE, h;
   bool joined = false;
-  for (uint32_t r0 = 0; r0 < s->nrank; r0++) {
+  for (uint32_t r0 = 0; r0 < s->model->nrank; r0++) {
     uint32_t r = r0, step = 1;
-    while (head[r] < s->rank_op0[r + 1] && !mark[r]) {
+    while (head[r] < s->orders->rank_op0[r + 1] && !mark[r]) {
       mark[r] = r0 + 1;
       at[r] = step++;
       uint32_t dep = blocker(s, head, r, &h);
       BUG_IF(dep == NONE);
       r = op_rank(s, dep);
     }
-    if (head[r] < s->rank_op0[r + 1] && mark[r] == r0 + 1 && step - at[r] < best_len) {
+    if (head[r] < s->orders->rank_op0[r + 1] && mark[r] == r0 + 1 && step - at[r] < best_len) {
       best = r;
       best_len = step - at[r];
     }
@@ -362,25 +362,26 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
   BUG_IF(best == NONE);
   uint32_t r = best, dep, q, norder = 0;
   const char *change = "";
-  StallHop *hop = s->circle = NEW_ARRAY(s->arena, StallHop, best_len);
-  s->ncircle = best_len;
+  StallHop *hop = s->ideal->circle = NEW_ARRAY(s->arena, StallHop, best_len);
+  s->ideal->ncircle = best_len;
   for (uint32_t i = 0; i < best_len; i++, r = q) {
     dep = blocker(s, head, r, &h), q = op_rank(s, dep);
     hop[i] = (StallHop){r, h, PLANTED(ORDER_CIRCLE) ? head[q] : dep, NULL};
   }
   dep = hop[0].on, q = op_rank(s, dep), h = hop[0].at;
   if (best_len == 1) {
-    diag_error(s->diag, DIAG_OP_ORDER, s->site[s->op[h].site],
+    diag_error(s->diag, DIAG_OP_ORDER, s->orders->site[s->orders->op[h].site],
                "rank %u runs %s before %s, whose result it needs", r, op_text(s, h),
                op_text(s, dep));
-    diag_note(s->diag, s->site[s->op[dep].site], "%s comes from here", op_text(s, dep));
+    diag_note(s->diag, s->orders->site[s->orders->op[dep].site], "%s comes from here",
+              op_text(s, dep));
     return;
   }
   if (best_len == 2)
-    diag_error(s->diag, DIAG_DEADLOCK, s->site[s->op[h].site],
+    diag_error(s->diag, DIAG_DEADLOCK, s->orders->site[s->orders->op[h].site],
                "deadlock: ranks %u and %u wait for each other; model: any", r, q);
   else
-    diag_error(s->diag, DIAG_DEADLOCK, s->site[s->op[h].site],
+    diag_error(s->diag, DIAG_DEADLOCK, s->orders->site[s->orders->op[h].site],
                "deadlock: %u ranks wait for each other in a circle; model: any", best_len);
   for (uint32_t i = 0; i < best_len; i++) {
     r = hop[i].rank, h = hop[i].at, dep = hop[i].on, q = op_rank(s, dep);
@@ -390,9 +391,9 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
             ? arena_printf(s->arena, "where rank %u is", q)
             : arena_printf(s->arena, "which rank %u runs only after %s", q, op_text(s, head[q])));
     hop[i].text = text;
-    joined |= s->op[head[r]].group > 0;
+    joined |= s->orders->op[head[r]].group > 0;
     if (i < 8 || i == best_len - 1)
-      diag_note(s->diag, s->site[s->op[h].site], "%s", text);
+      diag_note(s->diag, s->orders->site[s->orders->op[h].site], "%s", text);
     else if (i == 8)
       diag_note(s->diag, NO_SPAN, "and so on, %u more", best_len - 9);
     if (dep != head[q] && norder++ < 2)
@@ -406,26 +407,27 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
     diag_help(s->diag, "%s", change);
   Stall *stall = NEW(s->arena, Stall);
   *stall = (Stall){"deadlock", hop, best_len, NULL, end, head};
-  s->stall = stall;
+  s->verdict->stall = stall;
 }
 
 /* Do ops of no time pass on what they get? Then transfers at one time may need each other. */
 static bool takes_time(const Sched *s) {
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    const PipeStage *st = &s->stage[i];
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    const PipeStage *st = &s->model->stage[i];
     if (!st->time[PIPE_F] || !st->time[PIPE_R] ||
-        (!s->forward && (!st->time[PIPE_B] || !st->time[PIPE_I] || !st->time[PIPE_W])))
+        (!s->model->forward && (!st->time[PIPE_B] || !st->time[PIPE_I] || !st->time[PIPE_W])))
       return false;
   }
-  return s->unit_time == NULL && !s->tie_of;
+  return s->model->unit_time == NULL && !s->model->tie_of;
 }
 
 /* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks, then sums, since
  * only an update waits for a sum. */
 static uint32_t turn_of(const Sched *s, const Xfer *x) {
-  uint32_t r = op_rank(s, x->from),
-           turn = s->op[x->from].kind == PIPE_F ? s->nrank + r : s->nrank - 1 - r;
-  return xfer_is_sum(x) ? 2 * s->nrank + turn : turn;
+  uint32_t r = op_rank(s, x->from), turn = s->orders->op[x->from].kind == PIPE_F
+                                               ? s->model->nrank + r
+                                               : s->model->nrank - 1 - r;
+  return xfer_is_sum(x) ? 2 * s->model->nrank + turn : turn;
 }
 
 typedef struct Keyed {
@@ -474,7 +476,7 @@ static inline uint64_t next_key(const KeyOf *k, const Xfer *x, uint32_t i, uint3
   enum { AHEAD = 16 };
   if (i + AHEAD < n) {
     __builtin_prefetch(&k->end[x[i + AHEAD].from]);
-    __builtin_prefetch(&k->s->op[x[i + AHEAD].from]);
+    __builtin_prefetch(&k->s->orders->op[x[i + AHEAD].from]);
   }
   return key_of(k, &x[i]);
 }
@@ -487,8 +489,9 @@ static void sort_by_time(Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uin
   enum { MEAN = 256 };
   Arena own = {.oom = s->arena->oom};
   Keyed *keyed = arena_alloc(&own, (size_t)n * sizeof *keyed);
-  uint64_t turns = s->nstage > s->nmodel ? 4 * (uint64_t)s->nrank
-                                         : 2 * (uint64_t)s->nrank; /* with sums or without */
+  uint64_t turns = s->model->nstage > s->model->nmodel
+                       ? 4 * (uint64_t)s->model->nrank
+                       : 2 * (uint64_t)s->model->nrank; /* with sums or without */
   KeyOf k = {s, end, takes_time(s) ? turns : 1};
   int shift = 0;
   if (most > UINT64_MAX / k.spread - 1)
@@ -540,46 +543,47 @@ static int by_time(const void *a, const void *b) {
  * before it ends, ties in the order of the play (side.c, note [sides cannot stall]). */
 static void sort_with_sides(Sched *s, const OrderRun *run) {
   uint32_t n = 0;
-  Placed *all = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *all);
-  Xfer *to = arena_alloc(s->arena, (s->nxfer + (size_t)s->ncomm_side) * sizeof *to);
-  for (; n < s->nxfer; n++)
-    all[n] = (Placed){run->end[s->xfer[n].from], n, 1, 0, 0, n, s->xfer[n]};
-  for (uint32_t r = 0; r < s->nrank; r++)
-    for (uint32_t i = s->side_use0[r]; i < s->side_use0[r + 1]; i++) {
-      SideUse *u = &s->side_use[i];
+  Placed *all = arena_alloc(s->arena, (s->ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *all);
+  Xfer *to = arena_alloc(s->arena, (s->ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *to);
+  for (; n < s->ideal->nxfer; n++)
+    all[n] = (Placed){run->end[s->ideal->xfer[n].from], n, 1, 0, 0, n, s->ideal->xfer[n]};
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
+      SideUse *u = &s->sides->use[i];
       if (u->kind != PIPE_SIDE_COMM)
         continue;
       if (u->latest)
         u->at = side_latest(s, u);
-      uint32_t made = u->at > s->rank_op0[r] ? run->made[u->at - 1] : 0;
+      uint32_t made = u->at > s->orders->rank_op0[r] ? run->made[u->at - 1] : 0;
       all[n++] = (Placed){side_start(s, r, u), made, 0, r, u->at, i, {i, XFER_SIDE}};
     }
   qsort(all, n, sizeof *all, by_time);
   for (uint32_t i = 0; i < n; i++)
     to[i] = all[i].x;
-  s->xfer = to, s->nxfer = n;
+  s->ideal->xfer = to, s->ideal->nxfer = n;
 }
 
 bool order(Sched *s) {
-  OrderRun run = {.stage = s->stage};
-  if (s->ncomm_side > 0 || s->group)
-    run.made = s->made = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.made);
-  run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end);
-  run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  size_t most = (size_t)s->nop + 2 * (size_t)s->nedge * s->nmb + (s->ntie ? s->nop : 0);
+  OrderRun run = {.stage = s->model->stage};
+  if (s->sides->ncomm > 0 || s->model->group)
+    run.made = s->ideal->made = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.made);
+  run.end = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.end);
+  run.head = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  size_t most = (size_t)s->orders->nop + 2 * (size_t)s->model->nedge * s->model->nmb +
+                (s->model->ntie ? s->orders->nop : 0);
   run.xfer = arena_alloc(s->arena, most * sizeof *run.xfer);
   if (!order_run(s, &run)) {
     report_cycle(s, run.end, run.head);
     return false;
   }
-  s->ideal = run.t;
-  s->ordered = true;
-  s->ideal_end = run.end;
-  s->nxfer = run.nxfer;
-  s->xfer = run.xfer;
-  if (s->ncomm_side > 0)
+  s->ideal->time = run.t;
+  s->ideal->done = true;
+  s->ideal->end = run.end;
+  s->ideal->nxfer = run.nxfer;
+  s->ideal->xfer = run.xfer;
+  if (s->sides->ncomm > 0)
     sort_with_sides(s, &run);
   else
-    sort_by_time(s, s->xfer, s->nxfer, run.end, run.t.makespan);
+    sort_by_time(s, s->ideal->xfer, s->ideal->nxfer, run.end, run.t.makespan);
   return true;
 }

@@ -139,7 +139,8 @@ static bool too_far(Ex *x, Span at) {
 
 bool list_body(Ex *x, const Stmt *t, int64_t period) {
   Sched *s = x->s;
-  int64_t lo = 0, hi = x->in_use ? x->in_use->nmb[0] : s->pipe[0].nmb / s->slices, step = 1, base;
+  int64_t lo = 0, hi = x->in_use ? x->in_use->nmb[0] : s->model->pipe[0].nmb / s->model->slices,
+          step = 1, base;
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
   const Stmt *outer = x->list;
@@ -148,7 +149,7 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
   x->list = t;
   bool ok = true;
   for (int64_t i = lo; ok && (step > 0 ? i < hi : i > hi);) {
-    s->env[t->slot] = i;
+    s->eval.env[t->slot] = i;
     uint32_t first = x->listed.n, first_noted = x->noted.n;
     ok = spend(x, t) && run_block(x, t->body);
     if (ok && period && __builtin_mul_overflow(period, i, &base))
@@ -173,26 +174,26 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
 void label_phases(Sched *s, uint32_t a, uint32_t b) {
   uint32_t last = a, first = b;
   for (uint32_t k = a; k < b; k++)
-    if (s->op[k].kind == PIPE_F)
+    if (s->orders->op[k].kind == PIPE_F)
       last = k + 1;
-    else if (s->op[k].kind != PIPE_R && first == b)
+    else if (s->orders->op[k].kind != PIPE_R && first == b)
       first = k;
   for (uint32_t i = a; i < b; i++)
-    if (s->op[i].phase == PIPE_NPHASES)
-      s->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
+    if (s->orders->op[i].phase == PIPE_NPHASES)
+      s->orders->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
   for (uint32_t i = a, end; i < b; i = end) { /* an action is in one phase */
-    end = i + s->op[i].group + 1;
+    end = i + s->orders->op[i].group + 1;
     bool one = true;
     for (uint32_t k = i + 1; k < end; k++)
-      one &= s->op[k].phase == s->op[i].phase;
+      one &= s->orders->op[k].phase == s->orders->op[i].phase;
     for (uint32_t k = i; k < end && !one; k++)
-      s->op[k].phase = PIPE_STEADY;
+      s->orders->op[k].phase = PIPE_STEADY;
   }
 }
 
 void label_again(Sched *s, uint32_t a, uint32_t b) {
   for (uint32_t i = a; i < b; i++)
-    s->op[i].phase = PIPE_NPHASES;
+    s->orders->op[i].phase = PIPE_NPHASES;
   label_phases(s, a, b);
 }
 
@@ -260,7 +261,7 @@ static int64_t residue(int64_t key, int64_t period) {
 static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
   Sched *s = x->s;
   Listed *l = x->listed.at;
-  uint32_t held = s->rank_stage0[x->rank + 1] - s->rank_stage0[x->rank];
+  uint32_t held = s->model->rank_stage0[x->rank + 1] - s->model->rank_stage0[x->rank];
   bool *taken = NEW_ARRAY(tmp, bool, (size_t)period);
   int64_t *place = NEW_ARRAY(tmp, int64_t,
                              held); /* of a chunk: tick in the period + 1; 0: none yet */
@@ -270,7 +271,8 @@ static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
   for (uint32_t k = 0; k < x->listed.n; k++) {
     if (l[k].keyed)
       continue;
-    int64_t from = residue(l[k].key, period), *at = &place[s->stage[l[k].stage].chunk], i = 1;
+    int64_t from = residue(l[k].key, period), *at = &place[s->model->stage[l[k].stage].chunk],
+            i = 1;
     for (; !*at && i <= period; i++)
       if (!taken[(from + i) % period]) {
         *at = (from + i) % period + 1;
@@ -278,7 +280,7 @@ static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
       }
     if (!*at) {
       char w[OP_TEXT];
-      pipe_unit_text(w, PIPE_W, l[k].stage, l[k].mb, s->slices);
+      pipe_unit_text(w, PIPE_W, l[k].stage, l[k].mb, s->model->slices);
       diag_error(s->diag, DIAG_CLOCK, l[k].use->at,
                  "rank %u: no tick is left for %s: other ops take all %lld of the period", x->rank,
                  w, (long long)period);
@@ -331,7 +333,7 @@ static bool together(const Listed *a, const Listed *b) {
 
 static const char *listed_text(Sched *s, const Listed *l) {
   char text[OP_TEXT];
-  int n = pipe_unit_text(text, (PipeOp)l->kind, l->stage, l->mb, s->slices);
+  int n = pipe_unit_text(text, (PipeOp)l->kind, l->stage, l->mb, s->model->slices);
   return arena_strndup(s->arena, text, (size_t)n);
 }
 
@@ -420,13 +422,13 @@ static bool check_copies(Ex *x, const Stmt *t, const Listed *l, uint32_t n) {
 
 void label_copy(Sched *s, Copy *c, uint32_t end) {
   if (c->phase == PIPE_NPHASES)
-    c->phase = s->op[c->at < end ? c->at : end - 1].phase;
+    c->phase = s->orders->op[c->at < end ? c->at : end - 1].phase;
 }
 
 /* Pushes what is listed, by stamps: l[0..n) are ops, then come `more` copies. */
 static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint32_t more) {
   const Listed *copy = l + n, *end = copy + more;
-  uint32_t action = x->s->nop; /* first row of the action */
+  uint32_t action = x->s->orders->nop; /* first row of the action */
   for (uint32_t k = 0; k <= n; k++) {
     for (; copy < end && (k == n || copy->key <= l[k].key); copy++) {
       x->use = copy->use, x->phase = copy->phase;
@@ -439,7 +441,7 @@ static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint3
     if (k > 0 && l[k].key == l[k - 1].key && !joined)
       return report_tick(x, t, n + more, &l[k - 1], &l[k]);
     x->use = l[k].use;
-    action = joined ? action : x->s->nop;
+    action = joined ? action : x->s->orders->nop;
     x->phase = l[k].phase;
     if (!push_op(x, l[k].kind, l[k].stage, l[k].mb))
       return false;
@@ -468,7 +470,7 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (x->list) /* of a schedule that is used in a clock: that one goes on */
     return true;
   Listed *l = x->listed.at;
-  uint32_t n = x->listed.n, all = n, first = s->nop, copy = s->ncopy;
+  uint32_t n = x->listed.n, all = n, first = s->orders->nop, copy = s->orders->ncopy;
   uint8_t phase = x->phase;
   if (n == 0)
     return true;
@@ -497,8 +499,8 @@ bool run_clock(Ex *x, const Stmt *t) {
   x->phase = phase, x->labelled = labelled;
   if (!ok)
     return false;
-  label_phases(s, first, s->nop);
-  for (; copy < s->ncopy && s->nop > first; copy++)
-    label_copy(s, &s->copy[copy], s->nop);
+  label_phases(s, first, s->orders->nop);
+  for (; copy < s->orders->ncopy && s->orders->nop > first; copy++)
+    label_copy(s, &s->orders->copy[copy], s->orders->nop);
   return true;
 }

@@ -37,7 +37,7 @@ static void add_cand(Ex *x, uint32_t cls, const Listed *l) {
                                                  .guard = l->guard};
 }
 
-/* op: row of s->op, or of s->copy, or NONE. */
+/* op: row of Orders.op, or of Orders.copy, or NONE. */
 static void add_part(Ex *x, const Listed *l, uint32_t op) {
   RuleCand *c = &x->cands.at[x->cands.n - 1];
   *vec_push(&x->scratch, &x->parts) = (RulePart){
@@ -50,8 +50,10 @@ static void add_part(Ex *x, const Listed *l, uint32_t op) {
 static uint32_t *update_row(Ex *x, const Listed *l) {
   const Sched *s = x->s;
   if (!x->at_u)
-    x->at_u = NEW_ARRAY(&x->scratch, uint32_t, (size_t)s->nstage * ((size_t)s->nmb + 1));
-  return &x->at_u[(size_t)l->stage * ((size_t)s->nmb + 1) + (l->mb == NONE ? s->nmb : l->mb)];
+    x->at_u = NEW_ARRAY(&x->scratch, uint32_t,
+                        (size_t)s->model->nstage * ((size_t)s->model->nmb + 1));
+  return &x->at_u[(size_t)l->stage * ((size_t)s->model->nmb + 1) +
+                  (l->mb == NONE ? s->model->nmb : l->mb)];
 }
 
 /* The row + 1 of an op that is pushed already, of an update in this block; 0. */
@@ -61,10 +63,10 @@ static uint32_t row_of(Ex *x, const Region *g, const Listed *l) {
     return 0;
   if (l->kind == PIPE_U) {
     uint32_t u = *update_row(x, l);
-    return u > g->first && s->op[u - 1].mb == l->mb ? u : 0;
+    return u > g->first && s->orders->op[u - 1].mb == l->mb ? u : 0;
   }
-  uint32_t row = *op_row(s, l->kind, (size_t)l->stage * s->nmb + l->mb);
-  return row && s->op[row - 1].kind == l->kind ? row : 0;
+  uint32_t row = *op_row(s, l->kind, (size_t)l->stage * s->model->nmb + l->mb);
+  return row && s->orders->op[row - 1].kind == l->kind ? row : 0;
 }
 
 /* A U without microbatch: one for all gradients of the stage, however often it is listed. */
@@ -81,7 +83,7 @@ static bool push_rule(Ex *x, const Listed *l) {
   if (!push_op(x, l->kind, l->stage, l->mb))
     return false;
   if (l->kind == PIPE_U)
-    *update_row(x, l) = x->s->nop;
+    *update_row(x, l) = x->s->orders->nop;
   return true;
 }
 
@@ -91,7 +93,7 @@ static bool add_single(Ex *x, const Region *g, const Listed *l, uint32_t row) {
   if (!row) {
     if (!push_rule(x, l))
       return false;
-    row = is_copy(l) ? s->ncopy : s->nop;
+    row = is_copy(l) ? s->orders->ncopy : s->orders->nop;
   }
   add_cand(x, class_of(x, g->cls0, l, false), l);
   add_part(x, l, row - 1);
@@ -161,14 +163,18 @@ bool run_rules(Ex *x, const Stmt *t) {
     return false;
   if (x->list) /* of a schedule that is used in rules: those go on */
     return true;
-  Region g = {.rank = x->rank, .first = s->nop, .copy = s->ncopy, .cls0 = x->classes.n, .at = t};
+  Region g = {.rank = x->rank,
+              .first = s->orders->nop,
+              .copy = s->orders->ncopy,
+              .cls0 = x->classes.n,
+              .at = t};
   uint8_t phase = x->phase;
   bool labelled = x->labelled;
   x->labelled = true; /* each has its own phase, or none yet */
   bool ok = add_listed(x, &g);
   x->phase = phase, x->labelled = labelled;
-  g.n = s->nop - g.first;
-  g.ncopy = s->ncopy - g.copy;
+  g.n = s->orders->nop - g.first;
+  g.ncopy = s->orders->ncopy - g.copy;
   g.ncls = x->classes.n - g.cls0;
   if (g.n > 0)
     *vec_push(&x->scratch, &x->regions) = g;
@@ -202,8 +208,8 @@ static bool says_inflight(const Expr *e) {
 }
 
 static bool runs_backward(const Sched *s, uint32_t r) {
-  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++)
-    if (s->op[i].kind == PIPE_B || s->op[i].kind == PIPE_I)
+  for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++)
+    if (s->orders->op[i].kind == PIPE_B || s->orders->op[i].kind == PIPE_I)
       return true;
   return false;
 }
@@ -213,13 +219,13 @@ static bool runs_backward(const Sched *s, uint32_t r) {
 static uint32_t half_forward(const Rules *q, uint32_t stage) {
   const Sched *s = q->s;
   uint32_t n = 0;
-  for (uint32_t mb = 0; mb < s->nmb; mb += s->slices) {
+  for (uint32_t mb = 0; mb < s->model->nmb; mb += s->model->slices) {
     uint32_t ran = 0;
-    for (uint32_t k = 0; k < s->slices; k++) {
-      uint32_t f = s->at_f[(size_t)stage * s->nmb + mb + k];
+    for (uint32_t k = 0; k < s->model->slices; k++) {
+      uint32_t f = s->orders->at_f[(size_t)stage * s->model->nmb + mb + k];
       ran += f && q->op[f - 1].need == OP_DONE;
     }
-    n += ran > 0 && ran < s->slices;
+    n += ran > 0 && ran < s->model->slices;
   }
   return n;
 }
@@ -233,10 +239,10 @@ static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
   uint32_t pick[MAX_TOGETHER];
   bool yes;
   const char *name = "an action";
-  if (p->op != NONE && p->op < s->nop)
+  if (p->op != NONE && p->op < s->orders->nop)
     name = op_text(s, p->op);
   else if (p->op != NONE)
-    name = copy_text(s, &s->copy[p->op - s->nop]);
+    name = copy_text(s, &s->orders->copy[p->op - s->orders->nop]);
   if (!rules_holds(q, cand, &yes))
     return false;
   if (!yes) {
@@ -252,9 +258,10 @@ static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
           "microbatch finish first, with a priority that grows with it",
           half_forward(q, p->stage), p->stage);
     else if (inflight && !runs_backward(s, r))
-      diag_note(s->diag, s->order_at[r], "rank %u has no B and no I, which would end a stash", r);
-    else if (inflight && p->kind == PIPE_F && c->mb == s->stage[p->stage].mb0 &&
-             s->rank_stage0[r + 1] - s->rank_stage0[r] > 1)
+      diag_note(s->diag, s->orders->order_at[r],
+                "rank %u has no B and no I, which would end a stash", r);
+    else if (inflight && p->kind == PIPE_F && c->mb == s->model->stage[p->stage].mb0 &&
+             s->model->rank_stage0[r + 1] - s->model->rank_stage0[r] > 1)
       diag_help(s->diag, "give each chunk its own limit: inflight(r, c) is that of chunk c");
     return true;
   }
@@ -296,8 +303,8 @@ static uint32_t held_back(Rules *q, const Region *g) {
       mb = q->x->cands.at[cand].mb;
   }
   for (uint32_t op = g->first; op < g->first + g->n; op++)
-    if (q->op[op].need == 0 && q->s->op[op].mb < mb)
-      mb = q->s->op[op].mb;
+    if (q->op[op].need == 0 && q->s->orders->op[op].mb < mb)
+      mb = q->s->orders->op[op].mb;
   return mb;
 }
 
@@ -306,18 +313,19 @@ static bool report_version(Rules *q) {
   Sched *s = q->s;
   const Rounds *t = q->rounds;
   const WeightLine *line = NULL;
-  for (uint32_t st = 0; t && st < s->nstage; st++)
+  for (uint32_t st = 0; t && st < s->model->nstage; st++)
     for (uint32_t k = t->first[st] + t->updates[st]; k < t->first[st + 1]; k++) {
       uint32_t op = t->waits[k] - 1;
-      if (!t->waits[k] || !weight_line(s, WW_READS, op, s->op[op].mb, &line))
+      if (!t->waits[k] || !weight_line(s, WW_READS, op, s->orders->op[op].mb, &line))
         continue;
       diag_error(
           s->diag, DIAG_STARVED, line->at,
           "rank %u starves: %s reads version %u, which is made by update %u of its stage, and "
           "only %u can run without it",
-          s->stage[st].rank, op_text(s, op), k - t->first[st] + 1, k - t->first[st],
+          s->model->stage[st].rank, op_text(s, op), k - t->first[st] + 1, k - t->first[st],
           t->updates[st]);
-      diag_note(s->diag, s->site[s->op[op].site], "%s comes from here", op_text(s, op));
+      diag_note(s->diag, s->orders->site[s->orders->op[op].site], "%s comes from here",
+                op_text(s, op));
       diag_help(s->diag,
                 "let it read an older version: updates need the gradients of forwards that "
                 "have run");
@@ -332,7 +340,7 @@ static bool report_starved(Rules *q) {
   Sched *s = q->s;
   const Region *worst = NULL;
   uint32_t least = NONE;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     const Region *g = rules_region(q, r);
     uint32_t mb = g ? held_back(q, g) : NONE;
     if (mb != NONE && mb <= least)
@@ -381,7 +389,7 @@ static void append_rest(Rules *q, const Region *g, uint32_t done) {
   }
   for (int pass = 0; pass < 5 && done < end; pass++)
     for (uint32_t k = g->first; k < end; k++) {
-      uint8_t kind = s->op[k].kind;
+      uint8_t kind = s->orders->op[k].kind;
       int turn = kind == PIPE_F   ? 0
                  : kind == PIPE_R ? 1
                  : kind == PIPE_W ? 3
@@ -402,17 +410,19 @@ static void reorder_copies(Rules *q, const Region *g) {
   for (int begun = 1; begun >= 0; begun--)
     for (uint32_t i = 0, all = begun ? q->copied.n : g->ncopy; i < all; i++) {
       uint32_t k = begun ? q->copied.at[i] : g->copy + i;
-      if (k < g->copy || k >= g->copy + g->ncopy || (q->op[s->nop + k].need == OP_DONE) != begun)
+      if (k < g->copy || k >= g->copy + g->ncopy ||
+          (q->op[s->orders->nop + k].need == OP_DONE) != begun)
         continue;
-      Copy c = s->copy[k];
+      Copy c = s->orders->copy[k];
       c.at = begun ? c.at : end;
       label_copy(s, &c, end);
       to[n++ - g->copy] = c;
     }
-  memcpy(&s->copy[g->copy], to, g->ncopy * sizeof *to);
+  memcpy(&s->orders->copy[g->copy], to, g->ncopy * sizeof *to);
   for (uint32_t k = g->copy; k < g->copy + g->ncopy; k++) {
-    const Copy *c = &s->copy[k];
-    (c->kind == PIPE_OFF ? s->at_off : s->at_load)[(size_t)c->stage * s->nmb + c->mb] = k + 1;
+    const Copy *c = &s->orders->copy[k];
+    (c->kind == PIPE_OFF ? s->orders->at_off
+                         : s->orders->at_load)[(size_t)c->stage * s->model->nmb + c->mb] = k + 1;
   }
 }
 
@@ -423,8 +433,8 @@ static void append_rests(Rules *q) {
     if (done >= g->first + g->n)
       continue;
     append_rest(q, g, done);
-    if (q->s->play)
-      q->s->play->rest = true;
+    if (q->s->orders->play)
+      q->s->orders->play->rest = true;
   }
 }
 
@@ -435,14 +445,14 @@ static void reorder(Rules *q) {
     uint32_t end = g->first + g->n;
     Op *to = arena_alloc(q->arena, g->n * sizeof *to);
     for (uint32_t k = 0; k < g->n; k++) {
-      to[k] = s->op[q->seq[g->first + k]];
+      to[k] = s->orders->op[q->seq[g->first + k]];
       to[k].group = q->group[g->first + k];
     }
-    memcpy(&s->op[g->first], to, g->n * sizeof *to);
+    memcpy(&s->orders->op[g->first], to, g->n * sizeof *to);
     for (uint32_t k = g->first; k < end; k++) {
-      const Op *o = &s->op[k];
+      const Op *o = &s->orders->op[k];
       if (o->kind != PIPE_U)
-        *op_row(s, o->kind, (size_t)o->stage * s->nmb + o->mb) = k + 1;
+        *op_row(s, o->kind, (size_t)o->stage * s->model->nmb + o->mb) = k + 1;
     }
     label_phases(s, g->first, end);
     reorder_copies(q, g);
@@ -456,7 +466,7 @@ static bool of_rules(const Rules *q, uint32_t op) { return q->op[op].part != 0; 
 /* The U without microbatch of a region: what its gradients and those before it wait for, by stage. */
 static void find_rests(const Rules *q, const Region *g, uint32_t *rest) {
   for (uint32_t i = g->first; i < g->first + g->n; i++) {
-    const Op *o = &q->s->op[i];
+    const Op *o = &q->s->orders->op[i];
     if (o->kind == PIPE_U && o->mb == NONE)
       rest[o->stage] = i;
   }
@@ -464,19 +474,19 @@ static void find_rests(const Rules *q, const Region *g, uint32_t *rest) {
 
 static void find_gradients(Rules *q, Rounds *t) {
   Sched *s = q->s;
-  uint32_t *behind = arena_alloc(q->arena, s->nstage * sizeof *behind + 1),
-           *rest = arena_alloc(q->arena, s->nstage * sizeof *rest + 1);
+  uint32_t *behind = arena_alloc(q->arena, s->model->nstage * sizeof *behind + 1),
+           *rest = arena_alloc(q->arena, s->model->nstage * sizeof *rest + 1);
   const Region *g = q->x->regions.at + q->x->regions.n; /* the last one that is not behind row i */
-  memset(rest, 0xff, s->nstage * sizeof *rest);
-  memset(behind, 0xff, s->nstage * sizeof *behind);
-  for (uint32_t i = s->nop; i-- > 0;) {
-    const Op *o = &s->op[i];
+  memset(rest, 0xff, s->model->nstage * sizeof *rest);
+  memset(behind, 0xff, s->model->nstage * sizeof *behind);
+  for (uint32_t i = s->orders->nop; i-- > 0;) {
+    const Op *o = &s->orders->op[i];
     for (; g > q->x->regions.at && g[-1].first + g[-1].n > i; g--)
       find_rests(q, &g[-1], rest);
     t->u_of[i] = t->rest_of[i] = NONE;
     if (o->kind == PIPE_U && of_rules(q, i)) {
       if (o->mb != NONE)
-        t->u_mb[(size_t)o->stage * s->nmb + o->mb] = i + 1;
+        t->u_mb[(size_t)o->stage * s->model->nmb + o->mb] = i + 1;
     } else if (o->kind == PIPE_U) {
       behind[o->stage] = i;
       rest[o->stage] = NONE;
@@ -485,11 +495,11 @@ static void find_gradients(Rules *q, Rounds *t) {
       t->rest_of[i] = rest[o->stage];
     }
   }
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    const Op *o = &s->orders->op[i];
     if (o->kind != PIPE_B && o->kind != PIPE_W)
       continue;
-    uint32_t u = t->u_mb[(size_t)o->stage * s->nmb + o->mb - o->mb % s->slices];
+    uint32_t u = t->u_mb[(size_t)o->stage * s->model->nmb + o->mb - o->mb % s->model->slices];
     if (u)
       t->left[u - 1]++;
     if (t->u_of[i] != NONE)
@@ -502,12 +512,12 @@ static void find_gradients(Rules *q, Rounds *t) {
 /* An op that reads a version which an update of its rank makes waits for that. */
 static bool find_versions(Rules *q, Rounds *t) {
   Sched *s = q->s;
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    const Op *o = &s->orders->op[i];
     const WeightLine *line;
     int64_t v;
     if (o->kind == PIPE_U || o->kind == PIPE_W ||
-        (o->kind == PIPE_R && !s->at_b[(size_t)o->stage * s->nmb + o->mb]))
+        (o->kind == PIPE_R && !s->orders->at_b[(size_t)o->stage * s->model->nmb + o->mb]))
       continue;
     if (!weight_line(s, WW_READS, i, o->mb, &line))
       return false;
@@ -532,11 +542,11 @@ static bool find_rounds(Rules *q) {
   Arena *a = q->arena;
   bool any = false;
   uint32_t nu = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     bool behind = false; /* an op that comes after it, in rules or not */
-    for (uint32_t i = s->rank_op0[r + 1]; i-- > s->rank_op0[r];) {
-      bool update = s->op[i].kind == PIPE_U;
-      any |= update && (of_rules(q, i) || (behind && rules_summed(s, s->op[i].stage)));
+    for (uint32_t i = s->orders->rank_op0[r + 1]; i-- > s->orders->rank_op0[r];) {
+      bool update = s->orders->op[i].kind == PIPE_U;
+      any |= update && (of_rules(q, i) || (behind && rules_summed(s, s->orders->op[i].stage)));
       behind |= !update;
       nu += update;
     }
@@ -544,54 +554,57 @@ static bool find_rounds(Rules *q) {
   if (!any)
     return true;
   Rounds *t = NEW(a, Rounds);
-  *t = (Rounds){.left = NEW_ARRAY(a, uint32_t, s->nop),
-                .last = NEW_ARRAY(a, uint64_t, s->nop),
-                .u_of = NEW_ARRAY(a, uint32_t, s->nop),
-                .rest_of = NEW_ARRAY(a, uint32_t, s->nop),
-                .u_mb = NEW_ARRAY(a, uint32_t, (size_t)s->nstage * s->nmb),
-                .first = NEW_ARRAY(a, uint32_t, s->nstage + (size_t)1),
+  *t = (Rounds){.left = NEW_ARRAY(a, uint32_t, s->orders->nop),
+                .last = NEW_ARRAY(a, uint64_t, s->orders->nop),
+                .u_of = NEW_ARRAY(a, uint32_t, s->orders->nop),
+                .rest_of = NEW_ARRAY(a, uint32_t, s->orders->nop),
+                .u_mb = NEW_ARRAY(a, uint32_t, (size_t)s->model->nstage * s->model->nmb),
+                .first = NEW_ARRAY(a, uint32_t, s->model->nstage + (size_t)1),
                 .u = NEW_ARRAY(a, uint32_t, nu),
                 .at = NEW_ARRAY(a, uint64_t, nu),
                 .waits = NEW_ARRAY(a, uint32_t, nu),
-                .next_wait = NEW_ARRAY(a, uint32_t, s->nop),
-                .closed = NEW_ARRAY(a, uint32_t, s->nstage),
-                .updates = NEW_ARRAY(a, uint32_t, s->nstage)};
-  for (uint32_t i = 0; i < s->nop; i++)
-    t->first[s->op[i].stage + 1] += s->op[i].kind == PIPE_U;
-  for (uint32_t st = 0; st < s->nstage; st++)
+                .next_wait = NEW_ARRAY(a, uint32_t, s->orders->nop),
+                .closed = NEW_ARRAY(a, uint32_t, s->model->nstage),
+                .updates = NEW_ARRAY(a, uint32_t, s->model->nstage)};
+  for (uint32_t i = 0; i < s->orders->nop; i++)
+    t->first[s->orders->op[i].stage + 1] += s->orders->op[i].kind == PIPE_U;
+  for (uint32_t st = 0; st < s->model->nstage; st++)
     t->first[st + 1] += t->first[st];
   find_gradients(q, t);
-  for (uint32_t i = 0; i < s->nop; i++)
-    q->op[i].need += s->op[i].kind == PIPE_U && t->left[i] > 0;
+  for (uint32_t i = 0; i < s->orders->nop; i++)
+    q->op[i].need += s->orders->op[i].kind == PIPE_U && t->left[i] > 0;
   q->rounds = t;
   return find_versions(q, t);
 }
 
 static void find_needs(Rules *q) {
   Sched *s = q->s;
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
-    size_t cell = (size_t)o->stage * s->nmb + o->mb;
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    const Op *o = &s->orders->op[i];
+    size_t cell = (size_t)o->stage * s->model->nmb + o->mb;
     uint32_t own[3], off;
     for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
       q->op[i].need += order_dep(s, i, k) != NONE;
-    bool first = (o->kind == PIPE_B || o->kind == PIPE_I) && (o->mb + 1) % s->slices == 0;
-    for (uint32_t k = 0; first && s->at_load && k < s->slices; k++) /* which reads all stashes */
-      q->op[i].need += s->at_load[cell - k] && q->op[s->nop + s->at_load[cell - k] - 1].part;
+    bool first = (o->kind == PIPE_B || o->kind == PIPE_I) && (o->mb + 1) % s->model->slices == 0;
+    for (uint32_t k = 0; first && s->orders->at_load && k < s->model->slices;
+         k++) /* which reads all stashes */
+      q->op[i].need += s->orders->at_load[cell - k] &&
+                       q->op[s->orders->nop + s->orders->at_load[cell - k] - 1].part;
     order_own_users(s, i, own);
     for (int k = 0; k < 3; k++)
       if (own[k] != NONE)
         q->op[own[k]].need++;
-    for (uint32_t k = 0; k < s->slices; k++)
+    for (uint32_t k = 0; k < s->model->slices; k++)
       if ((off = rules_off(q, i, k)) != NONE)
         q->op[off].need++;
     q->seq[i] = i;
   }
-  for (uint32_t k = 0; k < s->ncopy; k++) {
-    const Copy *c = &s->copy[k];
-    uint32_t off = s->at_off[(size_t)c->stage * s->nmb + c->mb];
-    if (c->kind == PIPE_LOAD && q->op[s->nop + k].part && off && q->op[s->nop + off - 1].part)
-      q->op[s->nop + k].need++;
+  for (uint32_t k = 0; k < s->orders->ncopy; k++) {
+    const Copy *c = &s->orders->copy[k];
+    uint32_t off = s->orders->at_off[(size_t)c->stage * s->model->nmb + c->mb];
+    if (c->kind == PIPE_LOAD && q->op[s->orders->nop + k].part && off &&
+        q->op[s->orders->nop + off - 1].part)
+      q->op[s->orders->nop + k].need++;
   }
 }
 
@@ -599,58 +612,58 @@ bool play_rules(Ex *x) {
   if (x->regions.n == 0)
     return true;
   Sched *s = x->s;
-  size_t n = s->nop;
+  size_t n = s->orders->nop;
   Arena own = {.oom = s->arena->oom}, *a = &own;
-  uint32_t nunit = s->nrank + s->ngroup;
+  uint32_t nunit = s->model->nrank + s->model->ngroup;
   Rules q = {
       .s = s,
       .x = x,
       .arena = a,
-      .op = NEW_ARRAY(a, RunOp, n + s->ncopy),
+      .op = NEW_ARRAY(a, RunOp, n + s->orders->ncopy),
       .seq = arena_alloc(a, n * sizeof *q.seq + 1),
       .group = NEW_ARRAY(a, uint16_t, n),
-      .next = arena_alloc(a, s->nrank * sizeof *q.next),
-      .begun = NEW_ARRAY(a, uint32_t, s->nrank),
-      .region = arena_alloc(a, s->nrank * sizeof *q.region),
-      .free_at = NEW_ARRAY(a, uint64_t, s->nrank),
-      .ending = NEW_ARRAY(a, bool, s->nrank),
+      .next = arena_alloc(a, s->model->nrank * sizeof *q.next),
+      .begun = NEW_ARRAY(a, uint32_t, s->model->nrank),
+      .region = arena_alloc(a, s->model->nrank * sizeof *q.region),
+      .free_at = NEW_ARRAY(a, uint64_t, s->model->nrank),
+      .ending = NEW_ARRAY(a, bool, s->model->nrank),
       .copying = arena_alloc(a, nunit * sizeof *q.copying),
       .copied_at = NEW_ARRAY(a, uint64_t, nunit),
-      .freed = NEW_ARRAY(a, uint32_t, s->nrank),
-      .next_freed = NEW_ARRAY(a, uint32_t, s->ncopy),
-      .awaited = arena_alloc(a, s->nrank * sizeof *q.awaited),
-      .wake = NEW_ARRAY(a, uint64_t, s->nrank),
+      .freed = NEW_ARRAY(a, uint32_t, s->model->nrank),
+      .next_freed = NEW_ARRAY(a, uint32_t, s->orders->ncopy),
+      .awaited = arena_alloc(a, s->model->nrank * sizeof *q.awaited),
+      .wake = NEW_ARRAY(a, uint64_t, s->model->nrank),
       .line = NEW_ARRAY(a, uint32_t, x->classes.n),
       .moved = NEW_ARRAY(a, bool, x->classes.n),
       .fill = NEW_ARRAY(a, uint32_t, x->classes.n),
   };
   for (int k = 0; k < NCOUNTS; k++) {
-    q.count[k] = NEW_ARRAY(a, int64_t, s->nstage);
-    q.rank_count[k] = NEW_ARRAY(a, int64_t, s->nrank);
+    q.count[k] = NEW_ARRAY(a, int64_t, s->model->nstage);
+    q.rank_count[k] = NEW_ARRAY(a, int64_t, s->model->nrank);
   }
   for (uint32_t i = x->parts.n; i-- > 0;) {
     RulePart *p = &x->parts.at[i];
     if (p->op == NONE)
       continue;
     if (p->kind == PIPE_OFF || p->kind == PIPE_LOAD)
-      p->op += s->nop; /* copies are counted behind all ops */
+      p->op += s->orders->nop; /* copies are counted behind all ops */
     x->cands.at[p->cand].missing++;
     p->next = q.op[p->op].part;
     q.op[p->op].part = i + 1;
   }
-  memset(q.region, 0xff, s->nrank * sizeof *q.region);
+  memset(q.region, 0xff, s->model->nrank * sizeof *q.region);
   for (uint32_t i = x->regions.n; i-- > 0;)
     q.region[x->regions.at[i].rank] = i;
   find_needs(&q);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    q.next[r] = q.begun[r] = s->rank_op0[r], q.awaited[r].cand = NONE;
-  bool (*const outer)(Sched *, const Expr *, int64_t *) = s->quantity;
-  s->rules = &q, s->quantity = rules_quantity;
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    q.next[r] = q.begun[r] = s->orders->rank_op0[r], q.awaited[r].cand = NONE;
+  bool (*const outer)(Sched *, const Expr *, int64_t *) = s->eval.quantity;
+  s->eval.rules = &q, s->eval.quantity = rules_quantity;
   bool ok = find_rounds(&q);
-  if (ok && s->opt->keep_play && s->ncopy == 0)
+  if (ok && s->opt->keep_play && s->orders->ncopy == 0)
     rules_begin_play(&q);
   ok = ok && rules_run(&q) && report_starved(&q);
-  s->rules = NULL, s->quantity = outer;
+  s->eval.rules = NULL, s->eval.quantity = outer;
   if (ok) {
     append_rests(&q);
     reorder(&q);

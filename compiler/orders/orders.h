@@ -5,6 +5,25 @@
 
 #include "pipec.h"
 
+/* The `tune` clause that was followed. Made by expand_best (search/). */
+typedef struct Tuning {
+  const Clause *clause;  /* NULL: there is none */
+  uint32_t at, n;        /* the value it has settled for, of so many */
+  bool kept; int64_t worth[2]; /* the order is as written: what `by` says of both as emitted, [1] tuned */
+  uint32_t tries, idle;  /* tries so far, and since the last gain */
+} Tuning;
+
+/* The orders played on an idle network, with the schedule's own costs. Made by order. */
+typedef struct Ideal {
+  bool done;             /* the orders agree with the data */
+  StallHop *circle; uint32_t ncircle; /* or ranks that wait for each other, by rows of op; else NULL */
+  Timing time;
+  uint64_t *end;         /* [nop] when what each op made could leave then */
+  uint32_t *made;        /* [nop] of OrderRun, with groups */
+  Xfer *xfer;            /* [nxfer] transfers between ranks, in the one global order */
+  uint32_t nxfer;
+} Ideal;
+
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
  * sizes of everything ---- */
 bool expand(Sched *s);
@@ -19,7 +38,7 @@ uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, cons
 /* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, perhaps R, in order on its rank; each
  * gradient is applied by one U. Ensures round ---- */
 bool check_deps(Sched *s);
-/* The update of its stage that op u, a U, is: a row of s->round. */
+/* The update of its stage that op u, a U, is: a row of Orders.round. */
 uint32_t round_of(const Sched *s, uint32_t u);
 /* ---- order.c ---- */
 /* Plays the compute ops on an idle network, where a tensor reaches another rank `send` after its

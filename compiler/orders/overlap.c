@@ -22,29 +22,29 @@ bool too_many(Ex *x, const Stmt *t, uint32_t n) {
 
 bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
   Sched *s = x->s;
-  uint32_t n = s->nop - first;
+  uint32_t n = s->orders->nop - first;
   if (too_many(x, t, n))
     return false;
-  for (uint32_t i = s->ncopy; i-- > 0 && s->copy[i].at > first;)
-    if (s->copy[i].at < s->nop) {
-      diag_error(s->diag, DIAG_OVERLAP, s->site[s->copy[i].site],
+  for (uint32_t i = s->orders->ncopy; i-- > 0 && s->orders->copy[i].at > first;)
+    if (s->orders->copy[i].at < s->orders->nop) {
+      diag_error(s->diag, DIAG_OVERLAP, s->orders->site[s->orders->copy[i].site],
                  "rank %u: %s stands between ops of one action", x->rank,
-                 s->copy[i].kind == PIPE_OFF ? "OFF" : "LOAD");
+                 s->orders->copy[i].kind == PIPE_OFF ? "OFF" : "LOAD");
       diag_help(s->diag, "put it before or after the overlap");
       return false;
     }
   uint8_t phase = PIPE_NPHASES; /* of an update that has none it is that of its action */
-  for (uint32_t i = first; i < s->nop; i++) {
-    s->op[i].group = (uint16_t)(s->nop - 1 - i);
-    phase = s->op[i].phase < PIPE_NPHASES ? s->op[i].phase : phase;
+  for (uint32_t i = first; i < s->orders->nop; i++) {
+    s->orders->op[i].group = (uint16_t)(s->orders->nop - 1 - i);
+    phase = s->orders->op[i].phase < PIPE_NPHASES ? s->orders->op[i].phase : phase;
   }
-  for (uint32_t i = first; i < s->nop; i++)
-    s->op[i].phase = phase;
+  for (uint32_t i = first; i < s->orders->nop; i++)
+    s->orders->op[i].phase = phase;
   return true;
 }
 
 bool run_overlap(Ex *x, const Stmt *t) {
-  uint32_t first = x->s->nop;
+  uint32_t first = x->s->orders->nop;
   if (x->list)
     return list_joint(x, t);
   return run_block(x, t->body) && join_ops(x, t, first);
@@ -56,11 +56,11 @@ bool find_send(Ex *x) {
     return false;
   for (int k = 0; c && k < 3; k++)
     if (strcmp(c->name, send_names[k]) == 0)
-      x->s->send = (SendPolicy)k;
+      x->s->orders->send = (SendPolicy)k;
   return true;
 }
 
-const char *send_text(const Sched *s) { return send_names[s->send]; }
+const char *send_text(const Sched *s) { return send_names[s->orders->send]; }
 
 /* ---- for all who come later ---- */
 
@@ -75,14 +75,15 @@ static uint64_t fused_time(const Sched *s, const PipeStage *cost, bool uniform, 
 
 uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op,
                        uint32_t n) {
-  uint64_t sum = n == 2 ? fused_time(s, cost, uniform, &s->op[op[0]], &s->op[op[1]]) : 0;
+  uint64_t sum = n == 2 ? fused_time(s, cost, uniform, &s->orders->op[op[0]], &s->orders->op[op[1]])
+                        : 0;
   for (uint32_t i = 0, fused = sum > 0; !fused && i < n; i++)
     sum += op_cost(s, cost, uniform, op[i]);
   return sum;
 }
 
 uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first) {
-  const Op *a = &s->op[first];
+  const Op *a = &s->orders->op[first];
   uint64_t fused = a->group == 1 ? fused_time(s, cost, uniform, a, a + 1) : 0, sum = 0;
   if (fused > 0)
     return fused;
@@ -100,21 +101,23 @@ static bool makes_again(const Op *a, const Op *b) {
 
 /* Op u updates a stage that shares weights with that of op `grad`, the last gradient that its sum needs. */
 static bool summed_with(const Sched *s, uint32_t grad, uint32_t u) {
-  uint32_t a = s->op[grad].stage, b = s->op[u].stage;
-  if (s->op[u].kind != PIPE_U || !s->tie_of || s->tie_of[a] == NONE || s->tie_of[a] != s->tie_of[b])
+  uint32_t a = s->orders->op[grad].stage, b = s->orders->op[u].stage;
+  if (s->orders->op[u].kind != PIPE_U || !s->model->tie_of || s->model->tie_of[a] == NONE ||
+      s->model->tie_of[a] != s->model->tie_of[b])
     return false;
-  uint32_t k = s->round0[a] + round_of(s, u) - s->round0[b];
-  return k < s->round0[a + 1] && s->round[k].grad == grad;
+  uint32_t k = s->orders->round0[a] + round_of(s, u) - s->orders->round0[b];
+  return k < s->orders->round0[a + 1] && s->orders->round[k].grad == grad;
 }
 
 /* Whether an op needs what another of its rank makes or has done to their stash, or a slice before it. */
 static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   static const uint8_t turn[] = {
       [PIPE_F] = 0, [PIPE_R] = 1, [PIPE_B] = 2, [PIPE_I] = 2, [PIPE_W] = 3, [PIPE_U] = 0};
-  const Op *a = &s->op[first], *b = &s->op[then];
+  const Op *a = &s->orders->op[first], *b = &s->orders->op[then];
   bool forward = a->kind == PIPE_F && b->kind == PIPE_F,
        back = turn[a->kind] == 2 && turn[b->kind] == 2;
-  if (s->slices > 1 && a->stage == b->stage && a->mb / s->slices == b->mb / s->slices &&
+  if (s->model->slices > 1 && a->stage == b->stage &&
+      a->mb / s->model->slices == b->mb / s->model->slices &&
       ((forward && a->mb + 1 == b->mb) || (back && a->mb == b->mb + 1) || makes_again(a, b)))
     return true;
   if (summed_with(s, first, then))
@@ -130,36 +133,38 @@ static bool needs(const Sched *s, uint32_t first, uint32_t then) {
 }
 
 bool beside_update(Sched *s, uint32_t a, uint32_t b) {
-  uint32_t u = s->op[b].kind == PIPE_U ? b : a, other = u == b ? a : b;
-  uint8_t kind = s->op[other].kind;
-  if (s->op[u].kind != PIPE_U || s->op[a].stage != s->op[b].stage)
+  uint32_t u = s->orders->op[b].kind == PIPE_U ? b : a, other = u == b ? a : b;
+  uint8_t kind = s->orders->op[other].kind;
+  if (s->orders->op[u].kind != PIPE_U || s->orders->op[a].stage != s->orders->op[b].stage)
     return true;
-  diag_error(s->diag, DIAG_OVERLAP, s->site[s->op[u].site],
+  diag_error(s->diag, DIAG_OVERLAP, s->orders->site[s->orders->op[u].site],
              "rank %u: %s stands in one action with %s, %s", op_rank(s, u), op_text(s, u),
              op_text(s, other),
              kind == PIPE_B || kind == PIPE_W ? "which adds to the gradients that it applies"
              : kind == PIPE_U                 ? "an update of the same stage"
                                               : "which reads the weights that it changes");
-  if (s->op[a].site != s->op[b].site)
-    diag_note(s->diag, s->site[s->op[other].site], "%s comes from here", op_text(s, other));
+  if (s->orders->op[a].site != s->orders->op[b].site)
+    diag_note(s->diag, s->orders->site[s->orders->op[other].site], "%s comes from here",
+              op_text(s, other));
   diag_help(s->diag, "an update stands beside ops of other stages: write these two apart");
   return false;
 }
 
 static bool report_needs(Sched *s, uint32_t a, uint32_t b) {
-  diag_error(s->diag, DIAG_OVERLAP, s->site[s->op[b].site],
+  diag_error(s->diag, DIAG_OVERLAP, s->orders->site[s->orders->op[b].site],
              "rank %u: %s stands in one action with %s, which it comes after", op_rank(s, b),
              op_text(s, b), op_text(s, a));
-  if (s->op[a].site != s->op[b].site)
-    diag_note(s->diag, s->site[s->op[a].site], "%s comes from here", op_text(s, a));
+  if (s->orders->op[a].site != s->orders->op[b].site)
+    diag_note(s->diag, s->orders->site[s->orders->op[a].site], "%s comes from here", op_text(s, a));
   diag_help(s->diag, "ops of an overlap do not wait for one another: write these two apart");
   return false;
 }
 
 bool check_overlap(Sched *s) {
   bool ok = true;
-  for (uint32_t first = 0, n; first < s->nop && s->diag->errors <= s->diag->limit; first += n) {
-    n = 1u + s->op[first].group;
+  for (uint32_t first = 0, n; first < s->orders->nop && s->diag->errors <= s->diag->limit;
+       first += n) {
+    n = 1u + s->orders->op[first].group;
     bool good = true;
     for (uint32_t b = first; n > 1 && b < first + n && good; b++)
       for (uint32_t a = first; a < first + n && good; a++)

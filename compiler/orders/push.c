@@ -8,35 +8,36 @@
 
 uint32_t op_site(Sched *s, const OpRef *o) {
   if (!o->place) {
-    if (s->nsite == s->capsite)
-      vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
-    s->site[s->nsite++] = o->at;
-    ((OpRef *)o)->place = s->nsite;
+    if (s->orders->nsite == s->orders->capsite)
+      vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
+    s->orders->site[s->orders->nsite++] = o->at;
+    ((OpRef *)o)->place = s->orders->nsite;
   }
   return o->place - 1;
 }
 
 static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   Sched *s = x->s;
-  bool mixed = s->op[old].kind != kind;
+  bool mixed = s->orders->op[old].kind != kind;
   char text[OP_TEXT];
-  pipe_unit_text(text, (PipeOp)kind, s->op[old].stage, s->op[old].mb, s->slices);
+  pipe_unit_text(text, (PipeOp)kind, s->orders->op[old].stage, s->orders->op[old].mb,
+                 s->model->slices);
   if (mixed)
     diag_error(s->diag, DIAG_MIXED_BACKWARD, x->use->at,
                "rank %u: %s, but %s already is the backward of this microbatch: B = I + W", x->rank,
                text, op_text(s, old));
   else
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
-  diag_note(s->diag, s->site[s->op[old].site], "%s is here first", op_text(s, old));
+  diag_note(s->diag, s->orders->site[s->orders->op[old].site], "%s is here first", op_text(s, old));
   hint_twice(s, x->rank, x->use, kind, old);
   return false;
 }
 
 static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
-  if (s->nop == x->op_cap)
-    vec_grow(s->arena, (void **)&s->op, &x->op_cap, sizeof *s->op);
-  s->op[s->nop++] = (Op){
+  if (s->orders->nop == x->op_cap)
+    vec_grow(s->arena, (void **)&s->orders->op, &x->op_cap, sizeof *s->orders->op);
+  s->orders->op[s->orders->nop++] = (Op){
       .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
 }
 
@@ -45,11 +46,12 @@ static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb
 static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   uint32_t old = x->last_u[stage];
-  if (old && x->fresh[stage] == 0 && s->op[old - 1].mb == mb) {
+  if (old && x->fresh[stage] == 0 && s->orders->op[old - 1].mb == mb) {
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank,
                op_text(s, old - 1));
-    diag_note(s->diag, s->site[s->op[old - 1].site], "%s is here first", op_text(s, old - 1));
-    if (mb == NONE && s->site[s->op[old - 1].site].beg == x->use->at.beg)
+    diag_note(s->diag, s->orders->site[s->orders->op[old - 1].site], "%s is here first",
+              op_text(s, old - 1));
+    if (mb == NONE && s->orders->site[s->orders->op[old - 1].site].beg == x->use->at.beg)
       diag_help(s->diag,
                 "it comes in every turn: U(m) is of one microbatch, and a U of all of them "
                 "stands behind the block");
@@ -59,32 +61,33 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
   }
   push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
   x->fresh[stage] = 0;
-  x->last_u[stage] = s->nop;
+  x->last_u[stage] = s->orders->nop;
   return true;
 }
 
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
-  if (s->forward && kind != PIPE_F) {
+  if (s->model->forward && kind != PIPE_F) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, x->use->at,
                "rank %u: '%s' in a schedule that only runs forward", x->rank,
                span_text(s, x->use->at));
-    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
     diag_help(s->diag, "leave it out, or take 'forward' from the pipe");
     return false;
   }
   if (kind == PIPE_U)
     return push_update(x, stage, mb);
-  size_t cell = (size_t)stage * s->nmb + mb;
+  size_t cell = (size_t)stage * s->model->nmb + mb;
   uint32_t *at = op_row(s, kind, cell);
   if (*at)
     return duplicate(x, kind, *at - 1);
-  if (kind == PIPE_W && s->at_b[cell] && s->op[s->at_b[cell] - 1].kind == PIPE_B)
-    return duplicate(x, kind, s->at_b[cell] - 1);
-  if (kind == PIPE_B && s->at_w[cell])
-    return duplicate(x, kind, s->at_w[cell] - 1);
+  if (kind == PIPE_W && s->orders->at_b[cell] &&
+      s->orders->op[s->orders->at_b[cell] - 1].kind == PIPE_B)
+    return duplicate(x, kind, s->orders->at_b[cell] - 1);
+  if (kind == PIPE_B && s->orders->at_w[cell])
+    return duplicate(x, kind, s->orders->at_w[cell] - 1);
   push(x, kind, x->phase, stage, mb);
-  *at = s->nop;
+  *at = s->orders->nop;
   x->fresh[stage] += kind == PIPE_B || kind == PIPE_W;
   return true;
 }
@@ -92,36 +95,37 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
 /* OFF and LOAD are no ops: they stand between those. */
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
-  if (s->forward) {
+  if (s->model->forward) {
     diag_error(
         s->diag, DIAG_OFFLOAD, x->use->at,
         "rank %u: '%s' in a schedule that only runs forward: nothing reads a stash that is back",
         x->rank, span_text(s, x->use->at));
-    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
     return false;
   }
-  size_t cells = (size_t)s->nstage * s->nmb, cell = (size_t)stage * s->nmb + mb;
-  if (!s->at_off) {
-    s->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
-    s->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
+  size_t cells = (size_t)s->model->nstage * s->model->nmb,
+         cell = (size_t)stage * s->model->nmb + mb;
+  if (!s->orders->at_off) {
+    s->orders->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
+    s->orders->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
   }
-  uint32_t *at = kind == PIPE_OFF ? &s->at_off[cell] : &s->at_load[cell];
+  uint32_t *at = kind == PIPE_OFF ? &s->orders->at_off[cell] : &s->orders->at_load[cell];
   if (*at) {
     char text[OP_TEXT];
-    pipe_unit_text(text, (PipeOp)kind, stage, mb, s->slices);
+    pipe_unit_text(text, (PipeOp)kind, stage, mb, s->model->slices);
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
-    diag_note(s->diag, s->site[s->copy[*at - 1].site], "%s is here first", text);
+    diag_note(s->diag, s->orders->site[s->orders->copy[*at - 1].site], "%s is here first", text);
     return false;
   }
-  if (s->ncopy == s->capcopy)
-    vec_grow(s->arena, (void **)&s->copy, &s->capcopy, sizeof *s->copy);
-  s->copy[s->ncopy] = (Copy){.kind = kind,
-                             .phase = x->phase,
-                             .stage = stage,
-                             .mb = mb,
-                             .site = op_site(s, x->use),
-                             .to = NONE,
-                             .at = s->nop};
-  *at = ++s->ncopy;
+  if (s->orders->ncopy == s->orders->capcopy)
+    vec_grow(s->arena, (void **)&s->orders->copy, &s->orders->capcopy, sizeof *s->orders->copy);
+  s->orders->copy[s->orders->ncopy] = (Copy){.kind = kind,
+                                             .phase = x->phase,
+                                             .stage = stage,
+                                             .mb = mb,
+                                             .site = op_site(s, x->use),
+                                             .to = NONE,
+                                             .at = s->orders->nop};
+  *at = ++s->orders->ncopy;
   return true;
 }

@@ -9,12 +9,12 @@
 #include "names.h"
 
 static bool wanted(Sched *s, const Clause *c, const Op *o, bool *yes) {
-  const PipeStage *st = &s->stage[o->stage];
+  const PipeStage *st = &s->model->stage[o->stage];
   int64_t v = 1;
   if (c->var)
-    s->env[c->slot] = st->model;
+    s->eval.env[c->slot] = st->model;
   if (c->mb_var)
-    s->env[c->mb_slot] = (o->mb - st->mb0) / s->slices;
+    s->eval.env[c->mb_slot] = (o->mb - st->mb0) / s->model->slices;
   if (c->when && !eval(s, c->when, &v))
     return false;
   *yes = v != 0;
@@ -28,56 +28,57 @@ bool insert_recompute(Ex *x) {
     return false;
   if (!c)
     return true;
-  if (s->forward) {
+  if (s->model->forward) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, c->at,
                "'recompute' in a schedule that only runs forward: nothing reads a stash");
-    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
     return false;
   }
-  if (s->nsite == s->capsite)
-    vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
-  uint32_t site = s->nsite, n = 0, i = 0,
-           *place = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nop + 1);
-  s->site[s->nsite++] = c->at;
-  Op *to = arena_alloc(s->arena, (s->nop + (size_t)s->nstage * s->nmb) * sizeof *to + 1);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t end = s->rank_op0[r + 1];
-    s->rank_op0[r] = n;
+  if (s->orders->nsite == s->orders->capsite)
+    vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
+  uint32_t site = s->orders->nsite, n = 0, i = 0,
+           *place = NEW_ARRAY(s->arena, uint32_t, (size_t)s->orders->nop + 1);
+  s->orders->site[s->orders->nsite++] = c->at;
+  Op *to = arena_alloc(
+      s->arena, (s->orders->nop + (size_t)s->model->nstage * s->model->nmb) * sizeof *to + 1);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t end = s->orders->rank_op0[r + 1];
+    s->orders->rank_op0[r] = n;
     while (i < end) {
-      uint32_t after = i + 1 + s->op[i].group; /* an action stays together */
+      uint32_t after = i + 1 + s->orders->op[i].group; /* an action stays together */
       place[i] = n;
       for (uint32_t j = i; j < after; j++) {
-        const Op *o = &s->op[j];
-        uint32_t slice = o->kind == PIPE_U ? 0 : o->mb % s->slices;
-        bool first = (o->kind == PIPE_B || o->kind == PIPE_I) && slice + 1 == s->slices,
+        const Op *o = &s->orders->op[j];
+        uint32_t slice = o->kind == PIPE_U ? 0 : o->mb % s->model->slices;
+        bool first = (o->kind == PIPE_B || o->kind == PIPE_I) && slice + 1 == s->model->slices,
              yes = false;
         if (!first && o->kind != PIPE_R) /* they read the stashes of all, or of all before them */
           continue;
         if (!wanted(s, c, o, &yes))
           return false;
         for (uint32_t mb = o->mb - slice; yes && mb < o->mb + first; mb++) {
-          size_t cell = (size_t)o->stage * s->nmb + mb;
-          if (s->at_r[cell])
+          size_t cell = (size_t)o->stage * s->model->nmb + mb;
+          if (s->orders->at_r[cell])
             continue;
           to[n++] = (Op){
               .kind = PIPE_R, .phase = o->phase, .stage = o->stage, .mb = mb, .site = site};
-          s->at_r[cell] = n;
+          s->orders->at_r[cell] = n;
         }
       }
       for (; i < after; i++) {
-        const Op *o = &s->op[i];
+        const Op *o = &s->orders->op[i];
         to[n++] = *o;
         if (o->kind != PIPE_U)
-          *op_row(s, o->kind, (size_t)o->stage * s->nmb + o->mb) = n;
+          *op_row(s, o->kind, (size_t)o->stage * s->model->nmb + o->mb) = n;
       }
     }
   }
-  s->rank_op0[s->nrank] = place[i] = n;
-  for (uint32_t k = 0; k < s->ncopy; k++) { /* OFF and LOAD stand between ops */
-    Copy *copy = &s->copy[k];
+  s->orders->rank_op0[s->model->nrank] = place[i] = n;
+  for (uint32_t k = 0; k < s->orders->ncopy; k++) { /* OFF and LOAD stand between ops */
+    Copy *copy = &s->orders->copy[k];
     copy->at = place[copy->at];
     copy->free_by = copy->free_by ? place[copy->free_by - 1] + 1 : 0;
   }
-  s->op = to, s->nop = n;
+  s->orders->op = to, s->orders->nop = n;
   return true;
 }

@@ -20,7 +20,7 @@ typedef struct Event {
   uint32_t rank;
 } Event;
 
-/* What updates wait for; only if `rules` have a U, or one that is summed stands before other ops. Of the rows of s->op, of stages, or of updates. */
+/* What updates wait for; only if `rules` have a U, or one that is summed stands before other ops. Of the rows of Orders.op, of stages, or of updates. */
 typedef struct Rounds {
   uint32_t *left;      /* [nop] gradients that are missing to a U */
   uint64_t *last;      /* [nop] when the last of those that are there is made */
@@ -49,7 +49,7 @@ typedef struct Rules {
   Ex *x;
   Arena *arena;        /* of this play */
   RunOp *op;           /* [nop + ncopy] */
-  uint32_t *seq;       /* [nop] the order: row of s->op that runs there */
+  uint32_t *seq;       /* [nop] the order: row of Orders.op that runs there */
   uint16_t *group;     /* [nop] further ops after it that are one action with it */
   uint32_t *next;      /* [nrank] place in the order of the next op */
   uint32_t *begun;     /* [nrank] and of the action that began last */
@@ -97,7 +97,7 @@ bool rules_summed(const Sched *s, uint32_t row); /* its gradient is added up wit
 /* The region that rank r is in, or NULL. */
 const Region *rules_region(const Rules *q, uint32_t r);
 
-/* ---- rules_states.c: with opt->keep_play; ensures Sched.play ---- */
+/* ---- rules_states.c: with opt->keep_play; ensures Orders.play ---- */
 /* What the blocks list; requires that nothing has run. */
 void rules_begin_play(Rules *q);
 /* All that happens before `now` has happened. */

@@ -140,8 +140,10 @@ static void line_up(Rules *q, uint32_t cand, uint64_t now) {
  * what it runs. */
 static void known(Rules *q, uint32_t op, uint64_t now) {
   const Sched *s = q->s;
-  bool copy = op >= s->nop;
-  uint32_t r = s->stage[copy ? s->copy[op - s->nop].stage : s->op[op].stage].rank;
+  bool copy = op >= s->orders->nop;
+  uint32_t r =
+      s->model->stage[copy ? s->orders->copy[op - s->orders->nop].stage : s->orders->op[op].stage]
+          .rank;
   for (uint32_t p = q->op[op].part; p; p = q->x->parts.at[p - 1].next) {
     RuleCand *c = &q->x->cands.at[q->x->parts.at[p - 1].cand];
     c->avail = later(c->avail, q->op[op].avail);
@@ -241,7 +243,7 @@ bool rules_pick(Rules *q, const Region *g, uint32_t cand, uint32_t *pick, const 
 static bool adds_gradient(uint32_t kind) { return kind == PIPE_B || kind == PIPE_W; }
 
 bool rules_summed(const Sched *s, uint32_t row) {
-  return s->stage[row].replica != row || (s->tie_of && s->tie_of[row] != NONE);
+  return s->model->stage[row].replica != row || (s->model->tie_of && s->model->tie_of[row] != NONE);
 }
 
 static bool frozen_stage(const Rules *q, uint32_t kind, uint32_t stage) {
@@ -264,7 +266,7 @@ bool rules_frozen(const Rules *q, uint32_t cand) {
 static void close_round(Rules *q, uint32_t u, uint64_t now) {
   Sched *s = q->s;
   Rounds *t = q->rounds;
-  uint32_t row = s->op[u].stage, k = t->closed[row]++, member;
+  uint32_t row = s->orders->op[u].stage, k = t->closed[row]++, member;
   t->u[t->first[row] + k] = u;
   t->at[t->first[row] + k] = t->last[u];
   if (!rules_summed(s, row)) {
@@ -276,13 +278,14 @@ static void close_round(Rules *q, uint32_t u, uint64_t now) {
     uint64_t there = t->closed[member] > k ? t->at[t->first[member] + k] : UINT64_MAX;
     if (there == UINT64_MAX)
       return;
-    if (s->stage[member].replica != member)
-      there += s->stage[member].time[PIPE_REDUCE];
+    if (s->model->stage[member].replica != member)
+      there += s->model->stage[member].time[PIPE_REDUCE];
     end = later(end, there);
   }
   for (uint32_t at = 0; order_member(s, row, &at, &member);) {
-    bool tied = s->tie_of && s->tie_of[member] != NONE;
-    feed(q, t->u[t->first[member] + k], end + (tied ? s->stage[member].time[PIPE_TIE] : 0), now);
+    bool tied = s->model->tie_of && s->model->tie_of[member] != NONE;
+    feed(q, t->u[t->first[member] + k], end + (tied ? s->model->stage[member].time[PIPE_TIE] : 0),
+         now);
   }
 }
 
@@ -296,7 +299,7 @@ static void gradient_for(Rules *q, uint32_t u, uint64_t end, uint64_t now) {
 /* Op, a gradient or an update, starts and ends at `end`. */
 static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
   const Sched *s = q->s;
-  const Op *o = &s->op[op];
+  const Op *o = &s->orders->op[op];
   Rounds *t = q->rounds;
   if (o->kind == PIPE_U) {
     uint32_t k = t->first[o->stage] + t->updates[o->stage]++;
@@ -306,7 +309,8 @@ static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
     }
     return;
   }
-  uint32_t mb = o->mb - o->mb % s->slices, u = t->u_mb[(size_t)o->stage * s->nmb + mb];
+  uint32_t mb = o->mb - o->mb % s->model->slices,
+           u = t->u_mb[(size_t)o->stage * s->model->nmb + mb];
   if (u)
     gradient_for(q, u - 1, end, now);
   if (t->rest_of[op] != NONE)
@@ -319,16 +323,16 @@ static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
 
 uint32_t rules_off(const Rules *q, uint32_t op, uint32_t k) {
   const Sched *s = q->s;
-  const Op *o = &s->op[op];
-  if (o->kind != PIPE_F || !s->at_off || (o->mb + 1) % s->slices)
+  const Op *o = &s->orders->op[op];
+  if (o->kind != PIPE_F || !s->orders->at_off || (o->mb + 1) % s->model->slices)
     return NONE;
-  uint32_t off = s->at_off[(size_t)o->stage * s->nmb + o->mb - k];
-  return off && q->op[s->nop + off - 1].part ? s->nop + off - 1 : NONE;
+  uint32_t off = s->orders->at_off[(size_t)o->stage * s->model->nmb + o->mb - k];
+  return off && q->op[s->orders->nop + off - 1].part ? s->orders->nop + off - 1 : NONE;
 }
 
 static void count(Rules *q, int what, uint32_t stage, int64_t change) {
   q->count[what][stage] += change;
-  q->rank_count[what][q->s->stage[stage].rank] += change;
+  q->rank_count[what][q->s->model->stage[stage].rank] += change;
 }
 
 /* A stash is in host memory only. */
@@ -340,19 +344,20 @@ static void leave(Rules *q, const Copy *c) {
 /* What op i of an action takes when it starts (end = false), and gives back when it ends. */
 static void count_op(Rules *q, uint32_t i, bool end) {
   const Sched *s = q->s;
-  OpCounts c = op_counts(s, &s->op[i]);
+  OpCounts c = op_counts(s, &s->orders->op[i]);
   for (int k = 0; k < NCOUNTS; k++)
-    count(q, k, s->op[i].stage, end ? -c.give[k] : c.take[k]);
+    count(q, k, s->orders->op[i].stage, end ? -c.give[k] : c.take[k]);
 }
 
 /* Op of rank r, whose outputs can leave at `end`, starts. Returns how long its transfer takes. */
 static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
-  const Op *o = &s->op[op];
+  const Op *o = &s->orders->op[op];
   if (q->need0)
-    s->play->start[q->next[r]] = now;
+    s->orders->play->start[q->next[r]] = now;
   q->seq[q->next[r]++] = op;
-  q->front += o->kind == PIPE_F && s->stage[o->stage].model == 0 && o->mb < s->pipe[0].nmb;
+  q->front += o->kind == PIPE_F && s->model->stage[o->stage].model == 0 &&
+              o->mb < s->model->pipe[0].nmb;
   q->op[op].need = OP_DONE;
   count_op(q, op, false);
   uint32_t own[3], off;
@@ -362,7 +367,7 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
     uint32_t user = order_user(s, op, k);
     if (user == NONE)
       continue;
-    bool leaves = s->stage[s->op[user].stage].rank != r;
+    bool leaves = s->model->stage[s->orders->op[user].stage].rank != r;
     uint64_t time = leaves ? output_time(s, o, k) : 0;
     send = later(send, time);
     feed(q, user, end + time, now);
@@ -370,7 +375,7 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   for (int k = 0; k < 3; k++)
     if (own[k] != NONE)
       feed(q, own[k], end, now);
-  for (uint32_t k = 0; k < s->slices; k++)
+  for (uint32_t k = 0; k < s->model->slices; k++)
     if ((off = rules_off(q, op, k)) != NONE)
       feed(q, off, end, now);
   return send;
@@ -379,22 +384,22 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
 /* Rank r starts an action of n ops. */
 static void start(Rules *q, uint32_t r, const uint32_t *op, uint32_t n, uint64_t now) {
   Sched *s = q->s;
-  uint64_t end = now + together_time(s, s->stage, false, op, n), at = now, hold = 0;
+  uint64_t end = now + together_time(s, s->model->stage, false, op, n), at = now, hold = 0;
   q->free_at[r] = end; /* those it feeds may be its own rank's */
   q->begun[r] = q->next[r];
   q->ending[r] = true;
   for (uint32_t i = 0; i < n; i++) {
     q->group[q->next[r]] = (uint16_t)(n - 1 - i);
-    at += op_cost(s, s->stage, false, op[i]);
-    bool early = s->send == SEND_EAGER && i + 1 < n && at < end;
+    at += op_cost(s, s->model->stage, false, op[i]);
+    bool early = s->orders->send == SEND_EAGER && i + 1 < n && at < end;
     hold = later(hold, start_op(q, r, op[i], early ? at : end, now));
   }
   for (uint32_t i = 0; q->rounds && i < n; i++)
-    if (adds_gradient(s->op[op[i]].kind) || s->op[op[i]].kind == PIPE_U)
+    if (adds_gradient(s->orders->op[op[i]].kind) || s->orders->op[op[i]].kind == PIPE_U)
       count_round(q, op[i], end, now);
-  q->free_at[r] = end += s->send == SEND_NEXT ? hold : 0;
+  q->free_at[r] = end += s->orders->send == SEND_NEXT ? hold : 0;
   event_push(q, end, r);
-  if (s->ncopy > 0)
+  if (s->orders->ncopy > 0)
     event_push(q, now, r); /* a copy may wait for this to be counted */
 }
 
@@ -406,7 +411,7 @@ static void finish(Rules *q, uint32_t r, uint64_t now) {
   for (uint32_t k = q->begun[r]; k < q->next[r]; k++)
     count_op(q, q->seq[k], true);
   for (; q->freed[r]; q->freed[r] = q->next_freed[q->freed[r] - 1])
-    leave(q, &q->s->copy[q->freed[r] - 1]);
+    leave(q, &q->s->orders->copy[q->freed[r] - 1]);
 }
 
 /* ---- what arrives, note [awaited] ---- */
@@ -472,7 +477,7 @@ static bool still_comes(const Rules *q, const Awaited *w) {
     return false;
   if (w->partner == NONE)
     return true;
-  const Op *o = &q->s->op[w->partner];
+  const Op *o = &q->s->orders->op[w->partner];
   for (uint32_t i = 0; i < c->n; i++)
     if (q->x->parts.at[c->first + i].op == w->partner)
       return false;
@@ -556,7 +561,8 @@ static bool choose_filler(Rules *q, const Region *g, uint32_t r, uint64_t now, u
       }
     uint32_t cand = q->fill[i];
     rules_pick(q, g, cand, pick, NULL);
-    uint64_t end = now + together_time(q->s, q->s->stage, false, pick, q->x->cands.at[cand].n);
+    uint64_t end = now +
+                   together_time(q->s, q->s->model->stage, false, pick, q->x->cands.at[cand].n);
     if (!awaits(q, g, r, now, end, &wait))
       return false;
     *best = wait ? NONE : cand;
@@ -595,7 +601,7 @@ static bool choose(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t
 /* When all inputs of the action that begins with `op` are there; UINT64_MAX: not known yet. */
 static uint64_t action_arrives(const Rules *q, uint32_t op) {
   uint64_t avail = 0;
-  for (uint32_t i = op; i <= op + q->s->op[op].group; i++)
+  for (uint32_t i = op; i <= op + q->s->orders->op[op].group; i++)
     if (q->op[i].need == 0)
       avail = later(avail, q->op[i].avail);
     else
@@ -624,7 +630,7 @@ const Region *rules_region(const Rules *q, uint32_t r) {
 static bool step(Rules *q, uint32_t r, uint64_t now) {
   Sched *s = q->s;
   finish(q, r, now);
-  if (now < q->free_at[r] || q->next[r] == s->rank_op0[r + 1])
+  if (now < q->free_at[r] || q->next[r] == s->orders->rank_op0[r + 1])
     return true;
   const Region *g = rules_region(q, r);
   uint32_t op = q->next[r], pick[MAX_TOGETHER], n = 0, cand;
@@ -635,7 +641,7 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
   }
   q->rank = r;
   if (!g && action_arrives(q, op) <= now) {
-    for (n = 0; n <= s->op[op].group; n++)
+    for (n = 0; n <= s->orders->op[op].group; n++)
       pick[n] = op + n;
   } else if (g) {
     if (!choose(q, g, r, now, &cand, pick))
@@ -660,17 +666,17 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
 /* ---- the copy streams ---- */
 
 static uint32_t unit_of(const Sched *s, uint32_t r) {
-  return s->group && s->group[r] ? s->nrank + s->group[r] - 1 : r;
+  return s->model->group && s->model->group[r] ? s->model->nrank + s->model->group[r] - 1 : r;
 }
 
 /* The copy that a unit runs has ended: a slot is free, for the ops that start from now on. */
 static void end_copy(Rules *q, uint32_t unit) {
   uint32_t row = q->copying[unit], r;
-  Copy *c = &q->s->copy[row];
+  Copy *c = &q->s->orders->copy[row];
   q->copying[unit] = NONE;
   if (c->kind != PIPE_OFF)
     return;
-  r = q->s->stage[c->stage].rank;
+  r = q->s->model->stage[c->stage].rank;
   c->free_by = q->next[r] + 1;
   if (!q->ending[r]) {
     leave(q, c);
@@ -682,28 +688,28 @@ static void end_copy(Rules *q, uint32_t unit) {
 
 static void start_copy(Rules *q, uint32_t unit, uint32_t row, uint64_t now) {
   Sched *s = q->s;
-  Copy *c = &s->copy[row];
-  uint32_t r = s->stage[c->stage].rank, user;
+  Copy *c = &s->orders->copy[row];
+  uint32_t r = s->model->stage[c->stage].rank, user;
   uint64_t end = now + copy_cost(s, c);
-  size_t cell = (size_t)c->stage * s->nmb + c->mb;
+  size_t cell = (size_t)c->stage * s->model->nmb + c->mb;
   c->at = q->free_at[r] > now ? q->begun[r] : q->next[r];
-  q->op[s->nop + row].need = OP_DONE;
+  q->op[s->orders->nop + row].need = OP_DONE;
   *vec_push(q->arena, &q->copied) = row;
   q->copying[unit] = row;
   q->copied_at[unit] = end;
   if (c->kind == PIPE_OFF) {
-    user = s->at_load[cell] ? s->nop + s->at_load[cell] - 1 : NONE;
+    user = s->orders->at_load[cell] ? s->orders->nop + s->orders->at_load[cell] - 1 : NONE;
     user = user != NONE && q->op[user].part ? user : NONE;
   } else {
-    user = s->at_b[cell - c->mb % s->slices + s->slices - 1] - 1;
+    user = s->orders->at_b[cell - c->mb % s->model->slices + s->model->slices - 1] - 1;
     count(q, LIVE, c->stage, 1);
     count(q, HOST, c->stage, -1);
     event_push(q, now, r); /* so may an op */
   }
   if (user != NONE)
     feed(q, user, end, now);
-  for (uint32_t k = 0; k < s->nrank; k++)
-    if (k == r || (unit >= s->nrank && unit_of(s, k) == unit))
+  for (uint32_t k = 0; k < s->model->nrank; k++)
+    if (k == r || (unit >= s->model->nrank && unit_of(s, k) == unit))
       event_push(q, end, k);
 }
 
@@ -712,8 +718,8 @@ static bool choose_copy(Rules *q, uint32_t unit, uint64_t now, uint32_t *best) {
   const Sched *s = q->s;
   bool yes;
   *best = NONE;
-  for (uint32_t r = unit < s->nrank ? unit : 0; r < s->nrank && (unit >= s->nrank || r == unit);
-       r++) {
+  for (uint32_t r = unit < s->model->nrank ? unit : 0;
+       r < s->model->nrank && (unit >= s->model->nrank || r == unit); r++) {
     const Region *g = unit_of(s, r) == unit ? rules_region(q, r) : NULL;
     for (uint32_t k = g ? g->cls0 : 0; g && k < g->cls0 + g->ncls; k++) {
       RuleClass *c = &q->x->classes.at[k];
@@ -743,32 +749,32 @@ static bool copy(Rules *q, uint32_t unit, uint64_t now) {
       return false;
     if (cand == NONE)
       return true;
-    start_copy(q, unit, q->x->parts.at[q->x->cands.at[cand].first].op - q->s->nop, now);
+    start_copy(q, unit, q->x->parts.at[q->x->cands.at[cand].first].op - q->s->orders->nop, now);
   }
 }
 
 bool rules_run(Rules *q) {
   Sched *s = q->s;
-  uint32_t nunit = s->nrank + s->ngroup;
+  uint32_t nunit = s->model->nrank + s->model->ngroup;
   bool copies = false;
-  for (uint32_t i = 0; i < s->ncopy && !copies; i++)
-    copies = q->op[s->nop + i].part != 0;
+  for (uint32_t i = 0; i < s->orders->ncopy && !copies; i++)
+    copies = q->op[s->orders->nop + i].part != 0;
   memset(q->copying, 0xff, nunit * sizeof *q->copying);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     event_push(q, 0, r);
     q->free_at[r] = 1; /* so that `known` does not wake it as well */
   }
   for (uint32_t i = 0; i < q->x->cands.n; i++)
     if (q->x->cands.at[i].missing == 0)
       line_up(q, i, 0);
-  for (uint32_t i = 0; i < s->nop + s->ncopy; i++)
+  for (uint32_t i = 0; i < s->orders->nop + s->orders->ncopy; i++)
     if (q->op[i].need == 0)
       known(q, i, 0);
-  memset(q->free_at, 0, s->nrank * sizeof *q->free_at);
+  memset(q->free_at, 0, s->model->nrank * sizeof *q->free_at);
   bool ok = true;
   uint64_t kept = 0; /* the last moment */
   while (ok && q->nevent > 0) {
-    if (!work_take(s->work, 20, s->def->name_at))
+    if (!work_take(s->work, 20, s->parsed->def->name_at))
       return false;
     if (q->need0 && q->event[0].at > kept)
       rules_state(q, kept = q->event[0].at);

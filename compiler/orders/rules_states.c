@@ -36,7 +36,7 @@ static int64_t since(uint64_t at, uint64_t now) {
 }
 
 static int64_t unit_of(const Sched *s, const Op *o) {
-  return o->mb == NONE ? -1 : (int64_t)o->mb - s->stage[o->stage].mb0;
+  return o->mb == NONE ? -1 : (int64_t)o->mb - s->model->stage[o->stage].mb0;
 }
 
 static int by_event(const void *va, const void *vb) {
@@ -60,26 +60,26 @@ static void put_rank(Rules *q, Words *w, uint32_t r, uint64_t now, int64_t front
   put(q, w, q->wake[r] > now ? (int64_t)(q->wake[r] - now) : 0);
   put(q, w, q->ending[r]);
   for (uint32_t k = q->begun[r]; q->ending[r] && k < q->next[r]; k++) {
-    const Op *o = &s->op[q->seq[k]];
+    const Op *o = &s->orders->op[q->seq[k]];
     put(q, w, o->kind), put(q, w, o->stage);
     put(q, w, o->mb == NONE ? BEGINNING : unit_of(s, o) - front);
   }
   for (int k = 0; k < NCOUNTS; k++) {
     put(q, w, q->rank_count[k][r]);
-    for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
-      put(q, w, q->count[k][s->rank_stage[i]]);
+    for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
+      put(q, w, q->count[k][s->model->rank_stage[i]]);
   }
 }
 
 static void put_rounds(Rules *q, Words *w, uint64_t now, int64_t front) {
   const Sched *s = q->s;
   const Rounds *t = q->rounds;
-  for (uint32_t st = 0; t && st < s->nstage; st++) {
+  for (uint32_t st = 0; t && st < s->model->nstage; st++) {
     for (uint32_t member = st, at = 0; order_member(s, st, &at, &member);)
       put(q, w, (int64_t)t->closed[st] - t->closed[member]);
     put(q, w, (int64_t)t->closed[st] - t->updates[st]);
     for (uint32_t k = t->updates[st]; k < t->closed[st]; k++) {
-      const Op *u = &s->op[t->u[t->first[st] + k]];
+      const Op *u = &s->orders->op[t->u[t->first[st] + k]];
       put(q, w, u->mb == NONE ? BEGINNING : unit_of(s, u) - front);
       put(q, w, since(t->at[t->first[st] + k], now));
     }
@@ -107,8 +107,8 @@ static void put_coming(Rules *q, Words *w, uint64_t now, int64_t front) {
       for (uint32_t j = 0; j < cand->n; j++) {
         uint32_t op = q->x->parts.at[cand->first + j].op;
         dead |= op != NONE && q->op[op].need == OP_DONE;
-        if (op != NONE && unit == BEGINNING && s->op[op].mb != NONE)
-          unit = unit_of(s, &s->op[op]) - front;
+        if (op != NONE && unit == BEGINNING && s->orders->op[op].mb != NONE)
+          unit = unit_of(s, &s->orders->op[op]) - front;
       }
       put(q, w, k), put(q, w, dead), put(q, w, since(some[i].at, now)), put(q, w, unit);
     }
@@ -117,7 +117,7 @@ static void put_coming(Rules *q, Words *w, uint64_t now, int64_t front) {
 
 void rules_state(Rules *q, uint64_t now) {
   Sched *s = q->s;
-  RulePlay *play = s->play;
+  RulePlay *play = s->orders->play;
   uint32_t nstate = play->state.n;
   int64_t front = q->front;
   if (nstate == MOST_STATES || q->nword > MOST_WORDS || front == 0 ||
@@ -125,16 +125,17 @@ void rules_state(Rules *q, uint64_t now) {
     return;
   Words w = {0};
   int64_t touched = -1;
-  if (!work_take(s->work, s->nop / 2 + 20 * (uint64_t)s->nrank, s->def->name_at))
+  if (!work_take(s->work, s->orders->nop / 2 + 20 * (uint64_t)s->model->nrank,
+                 s->parsed->def->name_at))
     return;
-  for (uint32_t i = 0; i < s->nop; i++)
+  for (uint32_t i = 0; i < s->orders->nop; i++)
     if (q->op[i].need == OP_DONE || q->op[i].need < q->need0[i])
-      touched = unit_of(s, &s->op[i]) > touched ? unit_of(s, &s->op[i]) : touched;
+      touched = unit_of(s, &s->orders->op[i]) > touched ? unit_of(s, &s->orders->op[i]) : touched;
   put(q, &w, touched - front);
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     put_rank(q, &w, r, now, front);
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    const Op *o = &s->orders->op[i];
     const RunOp *op = &q->op[i];
     int64_t unit = unit_of(s, o);
     if (op->need == OP_DONE || unit > touched || (unit < 0 && op->need == q->need0[i]))
@@ -157,13 +158,13 @@ void rules_state(Rules *q, uint64_t now) {
   RuleState *to = vec_push(s->arena, &play->state);
   *to = (RuleState){now, front, touched, NULL, 1, NULL, w.n};
   q->nword += w.n;
-  to->begun = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  to->begun = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   to->word = arena_alloc(s->arena, w.n * sizeof *to->word + 1);
   memcpy(to->word, w.at, w.n * sizeof *to->word);
   for (uint32_t i = 0; i < w.n; i++)
     to->hash = rules_hash(to->hash, w.at[i]);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    to->begun[r] = q->next[r] - s->rank_op0[r];
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    to->begun[r] = q->next[r] - s->orders->rank_op0[r];
 }
 
 /* The numbers of a condition, into which all but the quantities has been put. */
@@ -180,10 +181,10 @@ static uint64_t guard_hash(const Expr *e, uint64_t h) {
 void rules_begin_play(Rules *q) {
   Sched *s = q->s;
   Ex *x = q->x;
-  s->play = NEW(s->arena, RulePlay);
-  s->play->start = NEW_ARRAY(s->arena, uint64_t, s->nop + (size_t)1);
-  q->need0 = arena_alloc(&x->scratch, s->nop * sizeof *q->need0 + 1);
-  for (uint32_t i = 0; i < s->nop; i++)
+  s->orders->play = NEW(s->arena, RulePlay);
+  s->orders->play->start = NEW_ARRAY(s->arena, uint64_t, s->orders->nop + (size_t)1);
+  q->need0 = arena_alloc(&x->scratch, s->orders->nop * sizeof *q->need0 + 1);
+  for (uint32_t i = 0; i < s->orders->nop; i++)
     q->need0[i] = q->op[i].need;
   for (uint32_t i = 0; i < x->regions.n; i++) {
     const Region *g = &x->regions.at[i];
@@ -194,18 +195,19 @@ void rules_begin_play(Rules *q) {
         continue;
       for (uint32_t j = 0; j < cand->n; j++) {
         const RulePart *p = &x->parts.at[cand->first + j];
-        int64_t unit = p->op == NONE || p->op >= s->nop ? -1 : unit_of(s, &s->op[p->op]);
-        *vec_push(s->arena, &s->play->listed) = (RuleListed){g->rank,
-                                                             p->stage,
-                                                             c->stmt->at.file,
-                                                             c->stmt->at.beg,
-                                                             k,
-                                                             p->kind,
-                                                             c->keyed,
-                                                             cand->n > 1,
-                                                             unit,
-                                                             c->keyed ? cand->key : 0,
-                                                             guard_hash(cand->guard, 1)};
+        int64_t unit = p->op == NONE || p->op >= s->orders->nop ? -1
+                                                                : unit_of(s, &s->orders->op[p->op]);
+        *vec_push(s->arena, &s->orders->play->listed) = (RuleListed){g->rank,
+                                                                     p->stage,
+                                                                     c->stmt->at.file,
+                                                                     c->stmt->at.beg,
+                                                                     k,
+                                                                     p->kind,
+                                                                     c->keyed,
+                                                                     cand->n > 1,
+                                                                     unit,
+                                                                     c->keyed ? cand->key : 0,
+                                                                     guard_hash(cand->guard, 1)};
       }
     }
   }

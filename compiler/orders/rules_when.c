@@ -23,7 +23,7 @@ static bool used_chunks(Ex *x, Expr *call, bool sure) {
   const Expr *chunk = call->args->next->value;
   Arg **end = &call->args->next->next;
   if (chunk->kind == EX_INT && chunk->value >= 0 && chunk->value < u->nheld) {
-    const PipeStage *st = &s->stage[u->held[chunk->value]];
+    const PipeStage *st = &s->model->stage[u->held[chunk->value]];
     if (st->rank == x->rank)
       call->args->next->value->value = st->chunk;
     else
@@ -37,7 +37,7 @@ static bool used_chunks(Ex *x, Expr *call, bool sure) {
     return true;
   }
   for (uint32_t i = 0; i < u->nheld; i++, end = &(*end)->next) {
-    const PipeStage *st = &s->stage[u->held[i]];
+    const PipeStage *st = &s->model->stage[u->held[i]];
     Expr *own = NEW(&x->scratch, Expr);
     *own = (Expr){
         .kind = EX_INT, .at = call->at, .value = st->rank == x->rank ? (int64_t)st->chunk : -1};
@@ -57,10 +57,10 @@ static Expr *fold_number(Ex *x, const Expr *e, bool sure) {
   sure |= e->kind == EX_INT || e->kind == EX_NAME; /* these have one */
   if (sure ? eval(s, e, &f->value) : quiet_value(s, e, &f->value))
     return f;
-  if (sure || !work_take(s->work, s->nslot, e->at))
+  if (sure || !work_take(s->work, s->parsed->nslot, e->at))
     return NULL;
-  int64_t *env = arena_alloc(&x->scratch, s->nslot * sizeof *env + 1);
-  memcpy(env, s->env, s->nslot * sizeof *env);
+  int64_t *env = arena_alloc(&x->scratch, s->parsed->nslot * sizeof *env + 1);
+  memcpy(env, s->eval.env, s->parsed->nslot * sizeof *env);
   f->kind = EX_CALL, f->builtin = BI_LATER, f->depends = 0;
   f->slot = x->later.n;
   *vec_push(&x->scratch, &x->later) = (Later){e, env};
@@ -125,15 +125,15 @@ bool rules_guard(Ex *x, Listed *l) {
 
 /* The value of what fold_number has left. */
 static bool later_value(Sched *s, const Later *l, int64_t *value) {
-  int64_t *env = s->env;
-  s->env = l->env;
+  int64_t *env = s->eval.env;
+  s->eval.env = l->env;
   bool ok = eval(s, l->of, value);
-  s->env = env;
+  s->eval.env = env;
   return ok;
 }
 
 bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
-  Rules *q = s->rules;
+  Rules *q = s->eval.rules;
   int64_t r, c;
   if (call->builtin == BI_LATER)
     return later_value(s, &q->x->later.at[call->slot], value);
@@ -152,7 +152,7 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
     *value = q->rank_count[what][r];
     return true;
   }
-  uint32_t first = s->rank_stage0[r], n = s->rank_stage0[r + 1] - first;
+  uint32_t first = s->model->rank_stage0[r], n = s->model->rank_stage0[r + 1] - first;
   if (!eval(s, call->args->next->value, &c))
     return false;
   const Arg *own = call->args->next->next; /* see used_chunks */
@@ -170,6 +170,6 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
     return true;
   c = own ? own->value->value : c;
   BUG_IF(c >= mine);
-  *value = q->count[what][s->rank_stage[first + c]];
+  *value = q->count[what][s->model->rank_stage[first + c]];
   return true;
 }

@@ -2,9 +2,9 @@
  * Side operations: what `side` clauses declare (lang/spec.md 5.12), one after the other, on finished
  * orders. Their words are checked by names/shapes.c, their instructions made by lower/side_streams.c.
  *
- *   find_sides   (expand) which clauses count, what each costs on each stage: Sched.side
- *   sides        (pass, requires check_deps) who is attached to which op: Sched.side_use. Those of the
- *                compute stream become ops of Sched.op. Of a JSON file that is so already
+ *   find_sides   (expand) which clauses count, what each costs on each stage: Sides.row
+ *   sides        (pass, requires check_deps) who is attached to which op: Sides.use. Those of the
+ *                compute stream become ops of Orders.op. Of a JSON file that is so already
  *   side_buffers (offload) once all have their places: buffers, and who waits for whom because of them
  *
  * note [sides cannot stall]: a side op has a place in the order of its rank: it waits for ops that stand
@@ -25,16 +25,18 @@
 /* Value of an entry for every stage. */
 static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) {
   uint64_t most = ((uint64_t)1 << 62) /
-                  (8 * (uint64_t)s->nside_decl * ((uint64_t)s->nstage * s->nmb + s->nstage));
-  for (uint32_t st = 0; st < s->nstage; st++) {
+                  (8 * (uint64_t)s->sides->ndecl *
+                   ((uint64_t)s->model->nstage * s->model->nmb + s->model->nstage));
+  for (uint32_t st = 0; st < s->model->nstage; st++) {
     int64_t v;
-    s->env[c->slot] = s->stage[st].model;
+    s->eval.env[c->slot] = s->model->stage[st].model;
     if (!eval(s, e->value, &v))
       return false;
     if (v < 0 || (uint64_t)v > most) {
       diag_error(s->diag, v < 0 ? DIAG_RANGE : DIAG_TOO_LARGE, e->value->at,
-                 "%s of '%s' on stage %u is %lld; it %s", e->key, c->name, s->stage[st].model,
-                 (long long)v, v < 0 ? "cannot be negative" : "is too large for sums over all ops");
+                 "%s of '%s' on stage %u is %lld; it %s", e->key, c->name,
+                 s->model->stage[st].model, (long long)v,
+                 v < 0 ? "cannot be negative" : "is too large for sums over all ops");
       if (v < 0)
         diag_help(s->diag, "memory is given back by another side op: after OP gives NAME");
       return false;
@@ -46,24 +48,24 @@ static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) 
 
 /* The side op whose memory side op k gives back; nside_decl: there is none of that name. Requires that it gives. */
 static uint32_t given_by(const Sched *s, uint32_t k) {
-  const char *name = s->side_decl[k]->side->gives;
+  const char *name = s->sides->decl[k]->side->gives;
   uint32_t of = 0;
-  while (of < s->nside_decl && strcmp(s->side_decl[of]->name, name) != 0)
+  while (of < s->sides->ndecl && strcmp(s->sides->decl[of]->name, name) != 0)
     of++;
   return of;
 }
 
 /* What is given back is taken; false: reported. */
 static bool side_givers(Sched *s) {
-  uint32_t n = s->nside_decl;
+  uint32_t n = s->sides->ndecl;
   for (uint32_t k = 0; k < n; k++) {
-    const Side *side = s->side_decl[k]->side;
+    const Side *side = s->sides->decl[k]->side;
     if (!side->gives)
       continue;
     uint32_t of = given_by(s, k);
     bool takes = false;
-    for (uint32_t st = 0; of < n && st < s->nstage; st++)
-      takes |= s->side[(size_t)of * s->nstage + st].bytes > 0;
+    for (uint32_t st = 0; of < n && st < s->model->nstage; st++)
+      takes |= s->sides->row[(size_t)of * s->model->nstage + st].bytes > 0;
     if (takes && of != k)
       continue;
     diag_error(s->diag, DIAG_SIDE, side->gives_at,
@@ -71,7 +73,7 @@ static bool side_givers(Sched *s) {
                        : "'%s' takes no memory that could be given back by another side op",
                side->gives);
     if (of < n)
-      diag_note(s->diag, s->side_decl[of]->at, "it is declared here");
+      diag_note(s->diag, s->sides->decl[of]->at, "it is declared here");
     diag_help(s->diag, "'gives' names a side op with 'memory = e'");
     return false;
   }
@@ -99,17 +101,17 @@ bool find_sides(Ex *x) {
     decl[k] = b->clause;
     depth[k] = b->depth;
   }
-  s->side_decl = decl, s->nside_decl = n;
-  s->side_site0 = s->nsite;
-  s->nside = n * s->nstage;
-  s->side = NEW_ARRAY(s->arena, PipeSide, s->nside);
+  s->sides->decl = decl, s->sides->ndecl = n;
+  s->sides->site0 = s->orders->nsite;
+  s->sides->nrow = n * s->model->nstage;
+  s->sides->row = NEW_ARRAY(s->arena, PipeSide, s->sides->nrow);
   for (uint32_t k = 0; k < n; k++) {
     const Clause *c = decl[k];
-    if (s->nsite == s->capsite)
-      vec_grow(s->arena, (void **)&s->site, &s->capsite, sizeof *s->site);
-    s->site[s->nsite++] = c->at;
-    PipeSide *row = &s->side[(size_t)k * s->nstage];
-    for (uint32_t st = 0; st < s->nstage; st++)
+    if (s->orders->nsite == s->orders->capsite)
+      vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
+    s->orders->site[s->orders->nsite++] = c->at;
+    PipeSide *row = &s->sides->row[(size_t)k * s->model->nstage];
+    for (uint32_t st = 0; st < s->model->nstage; st++)
       row[st] = (PipeSide){.name = c->name, .op = c->side->op, .decl = k, .stage = st};
     for (const Entry *e = c->entries; e; e = e->next)
       if (!set_entry(s, c, e, row))
@@ -121,7 +123,7 @@ bool find_sides(Ex *x) {
 /* ---- who is attached to what ---- */
 
 static uint32_t action_of(const Sched *s, uint32_t op) {
-  while (op > s->rank_op0[op_rank(s, op)] && s->op[op - 1].group > 0)
+  while (op > s->orders->rank_op0[op_rank(s, op)] && s->orders->op[op - 1].group > 0)
     op--;
   return op;
 }
@@ -133,37 +135,37 @@ static bool matches(const Anchor *a, bool after, uint32_t kind) {
 
 const char *side_text(Sched *s, const SideUse *u) {
   char buf[OP_TEXT];
-  int n = pipe_side_text(buf, s->side_decl[u->decl]->name, u->stage, u->mb, s->slices);
+  int n = pipe_side_text(buf, s->sides->decl[u->decl]->name, u->stage, u->mb, s->model->slices);
   return arena_strndup(s->arena, buf, (size_t)n);
 }
 
 /* The row of the op that u, which stands at `lo` or later, runs before; false: reported. */
 static bool find_user(Sched *s, const SideUse *u, uint32_t anchor, uint32_t lo, uint32_t *user) {
-  const Clause *c = s->side_decl[u->decl];
+  const Clause *c = s->sides->decl[u->decl];
   const Anchor *a = &c->side->before;
-  uint32_t r = s->stage[u->stage].rank, found = NONE;
+  uint32_t r = s->model->stage[u->stage].rank, found = NONE;
   if (a->end == 0 && u->mb != NONE && a->op != PIPE_U) {
-    size_t cell = (size_t)u->stage * s->nmb + u->mb;
-    uint32_t row = a->op == PIPE_F   ? s->at_f[cell]
-                   : a->op == PIPE_W ? s->at_w[cell]
-                   : a->op == PIPE_R ? s->at_r[cell]
-                                     : s->at_b[cell];
-    if (row && matches(a, false, s->op[row - 1].kind))
+    size_t cell = (size_t)u->stage * s->model->nmb + u->mb;
+    uint32_t row = a->op == PIPE_F   ? s->orders->at_f[cell]
+                   : a->op == PIPE_W ? s->orders->at_w[cell]
+                   : a->op == PIPE_R ? s->orders->at_r[cell]
+                                     : s->orders->at_b[cell];
+    if (row && matches(a, false, s->orders->op[row - 1].kind))
       found = row - 1;
   } else if (a->end == 0 && a->op == PIPE_U) {
-    uint32_t first = s->round0[u->stage], n = s->round0[u->stage + 1] - first;
+    uint32_t first = s->orders->round0[u->stage], n = s->orders->round0[u->stage + 1] - first;
     while (n > 0) { /* updates are in the order of the rank */
       uint32_t half = n / 2;
-      if (s->round[first + half].u < lo)
+      if (s->orders->round[first + half].u < lo)
         first += half + 1, n -= half + 1;
       else
         n = half;
     }
-    if (first < s->round0[u->stage + 1])
-      found = s->round[first].u;
+    if (first < s->orders->round0[u->stage + 1])
+      found = s->orders->round[first].u;
   } else {
-    for (uint32_t i = a->end ? s->rank_op0[r] : lo; i < s->rank_op0[r + 1]; i++)
-      if (s->op[i].stage == u->stage && matches(a, false, s->op[i].kind)) {
+    for (uint32_t i = a->end ? s->orders->rank_op0[r] : lo; i < s->orders->rank_op0[r + 1]; i++)
+      if (s->orders->op[i].stage == u->stage && matches(a, false, s->orders->op[i].kind)) {
         found = i;
         if (a->end <= 0)
           break;
@@ -184,7 +186,8 @@ static bool find_user(Sched *s, const SideUse *u, uint32_t anchor, uint32_t lo, 
   if (found == NONE)
     diag_help(s->diag, "leave out 'before', or name an op that comes behind");
   if (found != NONE) {
-    diag_note(s->diag, s->site[s->op[found].site], "%s comes from here", op_text(s, found));
+    diag_note(s->diag, s->orders->site[s->orders->op[found].site], "%s comes from here",
+              op_text(s, found));
     diag_help(s->diag, "the op after 'before' is the later one of the two");
   }
   return false;
@@ -194,34 +197,35 @@ typedef VEC(SideUse) Uses;
 
 /* The side ops of clause k on rank r. last: [nstage] room. */
 static bool attach(Sched *s, uint32_t k, uint32_t r, uint32_t *last, Uses *all) {
-  const Clause *c = s->side_decl[k];
+  const Clause *c = s->sides->decl[k];
   const Side *side = c->side;
   bool after = side->after.name != NULL;
   const Anchor *main_ = after ? &side->after : &side->before;
-  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
-    last[s->rank_stage[i]] = NONE;
-  for (uint32_t i = s->rank_op0[r]; main_->end && i < s->rank_op0[r + 1]; i++)
-    if (matches(main_, after, s->op[i].kind) && (main_->end > 0 || last[s->op[i].stage] == NONE))
-      last[s->op[i].stage] = i;
-  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-    const Op *o = &s->op[i];
-    const PipeStage *st = &s->stage[o->stage];
+  for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
+    last[s->model->rank_stage[i]] = NONE;
+  for (uint32_t i = s->orders->rank_op0[r]; main_->end && i < s->orders->rank_op0[r + 1]; i++)
+    if (matches(main_, after, s->orders->op[i].kind) &&
+        (main_->end > 0 || last[s->orders->op[i].stage] == NONE))
+      last[s->orders->op[i].stage] = i;
+  for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
+    const Op *o = &s->orders->op[i];
+    const PipeStage *st = &s->model->stage[o->stage];
     int64_t yes = 1;
     if (!matches(main_, after, o->kind) || (main_->end && last[o->stage] != i))
       continue;
-    s->env[c->slot] = st->model;
+    s->eval.env[c->slot] = st->model;
     if (c->mb_var)
-      s->env[c->mb_slot] = o->mb / s->slices - st->mb0 / s->slices;
+      s->eval.env[c->mb_slot] = o->mb / s->model->slices - st->mb0 / s->model->slices;
     if (c->when && !eval(s, c->when, &yes))
       return false;
     if (!yes)
       continue;
     SideUse u = {
         .decl = k, .stage = o->stage, .mb = main_->end || o->kind == PIPE_U ? NONE : o->mb};
-    u.row = k * s->nstage + o->stage;
+    u.row = k * s->model->nstage + o->stage;
     u.kind = side->op;
     u.phase = o->phase;
-    u.lo = after ? i + o->group + 1 : s->rank_op0[r];
+    u.lo = after ? i + o->group + 1 : s->orders->rank_op0[r];
     u.user = after ? NONE : action_of(s, i);
     u.in = u.out = NONE;
     memset(u.dep, 0xff, sizeof u.dep);
@@ -247,18 +251,18 @@ static int by_place(const void *a, const void *b) {
 /* Puts the side ops of the compute stream into the op table. Rows of uses and copies follow. */
 static void insert_ops(Sched *s, uint32_t ninsert) {
   uint32_t *before = NEW_ARRAY(s->arena, uint32_t,
-                               s->nop + (size_t)1); /* first row of those at op i */
-  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->nop + (size_t)1); /* of op i itself */
-  Op *to = arena_alloc(s->arena, (s->nop + (size_t)ninsert) * sizeof *to + 1);
+                               s->orders->nop + (size_t)1); /* first row of those at op i */
+  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->orders->nop + (size_t)1); /* of op i itself */
+  Op *to = arena_alloc(s->arena, (s->orders->nop + (size_t)ninsert) * sizeof *to + 1);
   uint32_t n = 0, copy = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t first = s->rank_op0[r], last = s->rank_op0[r + 1], k = s->side_use0[r],
-             end = s->side_use0[r + 1];
-    s->rank_op0[r] = n;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t first = s->orders->rank_op0[r], last = s->orders->rank_op0[r + 1],
+             k = s->sides->use0[r], end = s->sides->use0[r + 1];
+    s->orders->rank_op0[r] = n;
     for (uint32_t i = first; i <= last; i++) {
       before[i] = n;
-      for (; k < end && s->side_use[k].at <= i; k++) {
-        SideUse *u = &s->side_use[k];
+      for (; k < end && s->sides->use[k].at <= i; k++) {
+        SideUse *u = &s->sides->use[k];
         u->op = n; /* others stand there */
         if (u->kind != PIPE_SIDE)
           continue;
@@ -266,47 +270,48 @@ static void insert_ops(Sched *s, uint32_t ninsert) {
                        .phase = u->phase,
                        .stage = u->stage,
                        .mb = u->mb,
-                       .site = s->side_site0 + u->decl};
+                       .site = s->sides->site0 + u->decl};
       }
       row[i] = n;
       if (i < last) {
-        to[n++] = s->op[i];
-        const Op *o = &s->op[i];
+        to[n++] = s->orders->op[i];
+        const Op *o = &s->orders->op[i];
         if (o->kind != PIPE_U)
-          *op_row(s, o->kind, (size_t)o->stage * s->nmb + o->mb) = n;
+          *op_row(s, o->kind, (size_t)o->stage * s->model->nmb + o->mb) = n;
       }
     }
-    for (uint32_t i = s->side_use0[r]; i < end; i++) {
-      SideUse *u = &s->side_use[i];
+    for (uint32_t i = s->sides->use0[r]; i < end; i++) {
+      SideUse *u = &s->sides->use[i];
       u->at = u->op;
       u->user = u->user == NONE ? NONE : row[u->user];
       u->lo = row[u->lo]; /* behind what was put in there */
     }
-    for (; copy < s->ncopy && s->stage[s->copy[copy].stage].rank == r; copy++) {
-      Copy *c = &s->copy[copy]; /* as written: rank after rank */
+    for (; copy < s->orders->ncopy && s->model->stage[s->orders->copy[copy].stage].rank == r;
+         copy++) {
+      Copy *c = &s->orders->copy[copy]; /* as written: rank after rank */
       c->at = before[c->at];
       c->free_by = c->free_by ? row[c->free_by - 1] + 1 : 0;
     }
   }
-  s->rank_op0[s->nrank] = n;
-  for (uint32_t i = 0; !s->forward && i < s->round0[s->nstage]; i++) {
-    s->round[i].u = row[s->round[i].u];
-    s->round[i].grad = row[s->round[i].grad];
+  s->orders->rank_op0[s->model->nrank] = n;
+  for (uint32_t i = 0; !s->model->forward && i < s->orders->round0[s->model->nstage]; i++) {
+    s->orders->round[i].u = row[s->orders->round[i].u];
+    s->orders->round[i].grad = row[s->orders->round[i].grad];
   }
-  s->op = to, s->nop = n;
+  s->orders->op = to, s->orders->nop = n;
 }
 
 bool sides(Sched *s) {
   Uses all = {0};
   uint32_t ninsert = 0;
-  s->side_use0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
-  if (s->nside_decl == 0)
+  s->sides->use0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
+  if (s->sides->ndecl == 0)
     return true;
-  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->nstage),
-           *uses = NEW_ARRAY(s->arena, uint32_t, s->nside_decl);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
+           *uses = NEW_ARRAY(s->arena, uint32_t, s->sides->ndecl);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first = all.n;
-    for (uint32_t k = 0; k < s->nside_decl; k++) {
+    for (uint32_t k = 0; k < s->sides->ndecl; k++) {
       uint32_t had = all.n;
       if (!attach(s, k, r, last, &all))
         return false;
@@ -318,16 +323,16 @@ bool sides(Sched *s) {
     }
     if (all.n > first)
       qsort(all.at + first, all.n - first, sizeof *all.at, by_place);
-    s->side_use0[r + 1] = all.n;
+    s->sides->use0[r + 1] = all.n;
   }
-  for (uint32_t k = 0; k < s->nside_decl; k++)
+  for (uint32_t k = 0; k < s->sides->ndecl; k++)
     if (uses[k] == 0)
-      diag_warn(s->diag, DIAG_SIDE, s->side_decl[k]->at,
-                "'%s' never runs: no op that it is attached to%s", s->side_decl[k]->name,
-                s->side_decl[k]->when ? " fulfils its 'when'" : " is in the order");
-  s->side_use = all.at, s->nside_use = all.n;
+      diag_warn(s->diag, DIAG_SIDE, s->sides->decl[k]->at,
+                "'%s' never runs: no op that it is attached to%s", s->sides->decl[k]->name,
+                s->sides->decl[k]->when ? " fulfils its 'when'" : " is in the order");
+  s->sides->use = all.at, s->sides->nuse = all.n;
   for (uint32_t i = 0; i < all.n; i++)
-    s->ncomm_side += all.at[i].kind == PIPE_SIDE_COMM;
+    s->sides->ncomm += all.at[i].kind == PIPE_SIDE_COMM;
   if (ninsert > 0)
     insert_ops(s, ninsert);
   return true;
@@ -336,18 +341,18 @@ bool sides(Sched *s) {
 /* ---- once all have their places ---- */
 
 uint64_t side_start(const Sched *s, uint32_t rank, const SideUse *u) {
-  return u->at > s->rank_op0[rank] ? s->ideal_end[u->at - 1] : 0;
+  return u->at > s->orders->rank_op0[rank] ? s->ideal->end[u->at - 1] : 0;
 }
 
 /* The place of a side op that runs as late as it can be done in time on an idle network. */
 uint32_t side_latest(const Sched *s, const SideUse *u) {
-  uint64_t needed = s->ideal_end[u->user + s->op[u->user].group] -
-                    action_time(s, s->stage, false, u->user);
-  uint64_t time = s->side[u->row].time, from = needed > time ? needed - time : 0;
+  uint64_t needed = s->ideal->end[u->user + s->orders->op[u->user].group] -
+                    action_time(s, s->model->stage, false, u->user);
+  uint64_t time = s->sides->row[u->row].time, from = needed > time ? needed - time : 0;
   uint32_t lo = u->lo, hi = u->user;
   while (lo < hi) {
     uint32_t mid = lo + (hi - lo) / 2;
-    if (s->ideal_end[mid] <= from)
+    if (s->ideal->end[mid] <= from)
       lo = mid + 1;
     else
       hi = mid;
@@ -392,7 +397,7 @@ static void use_slot(const SideUse *u, uint32_t self, SlotUsers *slot,
 }
 
 static void take(Sched *s, SideUse *u, uint32_t self, Pools *pools) {
-  uint64_t bytes = s->side[u->row].bytes;
+  uint64_t bytes = s->sides->row[u->row].bytes;
   uint32_t k = 0;
   if (bytes == 0)
     return;
@@ -404,7 +409,7 @@ static void take(Sched *s, SideUse *u, uint32_t self, Pools *pools) {
   u->out_pool = k;
   u->out = p->b.count;
   if (p->next < p->given.n) {
-    u->out = s->side_use[p->given.at[p->next++]].in;
+    u->out = s->sides->use[p->given.at[p->next++]].in;
   } else {
     p->b.count++;
     memset(vec_push(s->arena, &p->users), 0xff, sizeof(SlotUsers));
@@ -415,25 +420,25 @@ static void take(Sched *s, SideUse *u, uint32_t self, Pools *pools) {
 /* The side op whose buffer u gives back: of its microbatch, else the oldest of the stage. */
 static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *const *taken,
                  uint32_t *oldest, const uint32_t *next) {
-  const Side *side = s->side_decl[u->decl]->side;
+  const Side *side = s->sides->decl[u->decl]->side;
   uint32_t of = given_by(s, u->decl), from = NONE;
-  uint32_t *first = &oldest[of * s->nstage + u->stage];
-  while (*first != NONE && s->side_use[*first].given)
+  uint32_t *first = &oldest[of * s->model->nstage + u->stage];
+  while (*first != NONE && s->sides->use[*first].given)
     *first = next[*first];
   if (taken[of] && u->mb != NONE)
-    from = taken[of][(size_t)u->stage * s->nmb + u->mb] - 1;
-  if (from == NONE || s->side_use[from].given)
+    from = taken[of][(size_t)u->stage * s->model->nmb + u->mb] - 1;
+  if (from == NONE || s->sides->use[from].given)
     from = *first;
   if (from == NONE) {
-    uint32_t r = s->stage[u->stage].rank;
+    uint32_t r = s->model->stage[u->stage].rank;
     diag_error(s->diag, DIAG_SIDE, side->gives_at,
                "rank %u: %s gives back what no '%s' of stage %u has taken by then", r,
                side_text(s, u), side->gives, u->stage);
-    diag_note(s->diag, s->side_decl[of]->at, "'%s' is attached here", side->gives);
+    diag_note(s->diag, s->sides->decl[of]->at, "'%s' is attached here", side->gives);
     diag_help(s->diag, "each buffer is taken first, and given back once");
     return false;
   }
-  SideUse *t = &s->side_use[from];
+  SideUse *t = &s->sides->use[from];
   t->given = true;
   u->in = t->out;
   u->in_pool = t->out_pool;
@@ -444,40 +449,40 @@ static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *co
 
 /* Room to find takings by microbatch, of the side ops that others give back. */
 static uint32_t **find_taken(Sched *s) {
-  uint32_t **taken = NEW_ARRAY(s->arena, uint32_t *, s->nside_decl);
-  for (uint32_t k = 0; k < s->nside_decl; k++) {
-    uint32_t of = s->side_decl[k]->side->gives ? given_by(s, k) : NONE;
+  uint32_t **taken = NEW_ARRAY(s->arena, uint32_t *, s->sides->ndecl);
+  for (uint32_t k = 0; k < s->sides->ndecl; k++) {
+    uint32_t of = s->sides->decl[k]->side->gives ? given_by(s, k) : NONE;
     if (of != NONE && !taken[of])
-      taken[of] = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage * s->nmb);
+      taken[of] = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nstage * s->model->nmb);
   }
   return taken;
 }
 
 bool side_buffers(Sched *s) {
-  if (s->nside_use == 0)
+  if (s->sides->nuse == 0)
     return true;
-  uint32_t **taken = find_taken(s), n = s->nside_use;
-  uint32_t *oldest = arena_alloc(s->arena, s->nside * sizeof *oldest),
-           *newest = arena_alloc(s->arena, s->nside * sizeof *newest),
+  uint32_t **taken = find_taken(s), n = s->sides->nuse;
+  uint32_t *oldest = arena_alloc(s->arena, s->sides->nrow * sizeof *oldest),
+           *newest = arena_alloc(s->arena, s->sides->nrow * sizeof *newest),
            *next = arena_alloc(s->arena, n * sizeof *next);
-  memset(oldest, 0xff, s->nside * sizeof *oldest);
+  memset(oldest, 0xff, s->sides->nrow * sizeof *oldest);
   memset(next, 0xff, n * sizeof *next);
-  s->side_turn = arena_alloc(s->arena, n * sizeof *s->side_turn);
-  s->side_buffers = NEW_ARRAY(s->arena, SideBuffers *, s->nrank);
-  s->nside_buffers = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  s->sides->turn = arena_alloc(s->arena, n * sizeof *s->sides->turn);
+  s->sides->buffers = NEW_ARRAY(s->arena, SideBuffers *, s->model->nrank);
+  s->sides->nbuffers = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     Pools pools = {0};
-    uint32_t first = s->side_use0[r], end = s->side_use0[r + 1];
+    uint32_t first = s->sides->use0[r], end = s->sides->use0[r + 1];
     for (uint32_t i = first; i < end; i++) {
-      const SideUse *u = &s->side_use[i];
-      s->side_turn[i] = (SideTurn){u->at, u->kind == PIPE_SIDE, i, u->plan};
+      const SideUse *u = &s->sides->use[i];
+      s->sides->turn[i] = (SideTurn){u->at, u->kind == PIPE_SIDE, i, u->plan};
     }
-    qsort(s->side_turn + first, end - first, sizeof *s->side_turn, by_turn);
+    qsort(s->sides->turn + first, end - first, sizeof *s->sides->turn, by_turn);
     for (uint32_t i = first; i < end; i++) {
-      uint32_t self = s->side_turn[i].use;
-      SideUse *u = &s->side_use[self];
+      uint32_t self = s->sides->turn[i].use;
+      SideUse *u = &s->sides->use[self];
       take(s, u, self, &pools);
-      if (s->side_decl[u->decl]->side->gives && !give(s, u, self, &pools, taken, oldest, next))
+      if (s->sides->decl[u->decl]->side->gives && !give(s, u, self, &pools, taken, oldest, next))
         return false;
       if (u->out == NONE)
         continue;
@@ -488,12 +493,12 @@ bool side_buffers(Sched *s) {
         next[newest[u->row]] = self;
       newest[u->row] = self;
       if (taken[u->decl] && u->mb != NONE)
-        taken[u->decl][(size_t)u->stage * s->nmb + u->mb] = self + 1;
+        taken[u->decl][(size_t)u->stage * s->model->nmb + u->mb] = self + 1;
     }
-    s->side_buffers[r] = NEW_ARRAY(s->arena, SideBuffers, pools.n);
-    s->nside_buffers[r] = pools.n;
+    s->sides->buffers[r] = NEW_ARRAY(s->arena, SideBuffers, pools.n);
+    s->sides->nbuffers[r] = pools.n;
     for (uint32_t k = 0; k < pools.n; k++)
-      s->side_buffers[r][k] = pools.at[k].b;
+      s->sides->buffers[r][k] = pools.at[k].b;
   }
   return true;
 }

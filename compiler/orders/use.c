@@ -43,11 +43,11 @@ static Fitting *fitting_of(Ex *x, const Schedule *sc) {
   count_slots(sc, f.slot, &f.n);
   for (const Param *p = sc->params; p; p = p->next)
     f.nparam++;
-  f.pipe = NEW_ARRAY(s->arena, const Clause *, s->npipe);
-  f.nmb = NEW_ARRAY(s->arena, uint32_t, s->npipe);
-  f.index = NEW_ARRAY(s->arena, int64_t, s->npipe);
-  f.place = NEW_ARRAY(s->arena, uint32_t *, s->npipe);
-  f.nplace = NEW_ARRAY(s->arena, uint32_t, s->npipe);
+  f.pipe = NEW_ARRAY(s->arena, const Clause *, s->model->npipe);
+  f.nmb = NEW_ARRAY(s->arena, uint32_t, s->model->npipe);
+  f.index = NEW_ARRAY(s->arena, int64_t, s->model->npipe);
+  f.place = NEW_ARRAY(s->arena, uint32_t *, s->model->npipe);
+  f.nplace = NEW_ARRAY(s->arena, uint32_t, s->model->npipe);
   *vec_push(s->arena, &x->fitting) = f;
   return &x->fitting.at[x->fitting.n - 1];
 }
@@ -71,18 +71,18 @@ static bool same_ranks(Ex *x, const Stmt *t, const Fitting *f) {
     return differs(s, t, t->used->name_at, "it has no 'ranks' clause");
   if (!eval(s, ranks->value, &v))
     return false;
-  return v == s->nrank ||
-         differs(s, t, ranks->value->at,
-                 arena_printf(s->arena, "it is for %lld ranks, not %u", (long long)v, s->nrank));
+  return v == s->model->nrank || differs(s, t, ranks->value->at,
+                                         arena_printf(s->arena, "it is for %lld ranks, not %u",
+                                                      (long long)v, s->model->nrank));
 }
 
 /* Its places by microbatch, of which it has nmb in pipe k: run_used compares those that it runs. */
 static bool find_places(Ex *x, const Stmt *t, Fitting *f, const Clause *c, uint32_t k,
                         uint32_t nmb) {
   Sched *s = x->s;
-  const Pipe *p = &s->pipe[k];
+  const Pipe *p = &s->model->pipe[k];
   uint64_t n = (uint64_t)p->nstage * nmb;
-  int64_t outside[2] = {s->env[c->slot], c->mb_var ? s->env[c->mb_slot] : 0}, v;
+  int64_t outside[2] = {s->eval.env[c->slot], c->mb_var ? s->eval.env[c->mb_slot] : 0}, v;
   if (n > MAX_PLACES)
     return differs(s, t, c->mbs->at,
                    arena_printf(s->arena, "its pipe '%s' has %u stages and %u microbatches",
@@ -93,20 +93,20 @@ static bool find_places(Ex *x, const Stmt *t, Fitting *f, const Clause *c, uint3
   }
   bool ok = true;
   for (uint64_t i = 0; i < n && ok; i++) {
-    s->env[c->slot] = (int64_t)(i / nmb);
+    s->eval.env[c->slot] = (int64_t)(i / nmb);
     if (c->mb_var)
-      s->env[c->mb_slot] = (int64_t)(i % nmb);
+      s->eval.env[c->mb_slot] = (int64_t)(i % nmb);
     ok = eval(s, c->place, &v);
-    if (ok && (v < 0 || v >= s->nrank))
+    if (ok && (v < 0 || v >= s->model->nrank))
       ok = differs(s, t, c->place->at,
                    arena_printf(s->arena, "its pipe '%s' has stage %u on rank %lld", c->name,
                                 (unsigned)(i / nmb), (long long)v));
     if (ok)
       f->place[k][i] = (uint32_t)v;
   }
-  s->env[c->slot] = outside[0];
+  s->eval.env[c->slot] = outside[0];
   if (c->mb_var)
-    s->env[c->mb_slot] = outside[1];
+    s->eval.env[c->mb_slot] = outside[1];
   x->turns += (uint32_t)(n / 8); /* against orders that use again and again */
   return ok;
 }
@@ -124,18 +124,19 @@ static bool same_stages(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
 static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
   Sched *s = x->s;
   int64_t v;
-  int64_t outside = s->env[c->slot];
+  int64_t outside = s->eval.env[c->slot];
   bool ok = true;
   for (uint32_t m = 0; ok && m < p->nstage; m++) {
-    s->env[c->slot] = m;
+    s->eval.env[c->slot] = m;
     ok = eval(s, c->place, &v);
-    if (ok && v != s->stage[p->first + m].rank)
+    if (ok && v != s->model->stage[p->first + m].rank)
       ok = differs(s, t, c->place->at,
                    arena_printf(s->arena,
                                 "its pipe '%s' has stage %u on rank %lld, '%s' on rank %u", c->name,
-                                m, (long long)v, p->clause->name, s->stage[p->first + m].rank));
+                                m, (long long)v, p->clause->name,
+                                s->model->stage[p->first + m].rank));
   }
-  s->env[c->slot] = outside;
+  s->eval.env[c->slot] = outside;
   x->turns += p->nstage / 8; /* against orders that use again and again */
   return ok;
 }
@@ -144,28 +145,29 @@ static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
 static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t index,
                       uint32_t *n) {
   Sched *s = x->s;
-  int64_t nmb, slices = 1, outside = c->index ? s->env[c->index_slot] : 0;
-  if (*n == s->npipe)
+  int64_t nmb, slices = 1, outside = c->index ? s->eval.env[c->index_slot] : 0;
+  if (*n == s->model->npipe)
     return differs(s, t, c->at, "it has more pipes than are here");
   if (c->index)
-    s->env[c->index_slot] = index;
-  bool ok = same_stages(x, t, c, &s->pipe[*n]) && eval(s, c->mbs, &nmb) &&
+    s->eval.env[c->index_slot] = index;
+  bool ok = same_stages(x, t, c, &s->model->pipe[*n]) && eval(s, c->mbs, &nmb) &&
             (!c->slices || eval(s, c->slices, &slices));
   if (ok && (nmb < 1 || nmb > INT32_MAX))
     ok = differs(
         s, t, c->mbs->at,
         arena_printf(s->arena, "its pipe '%s' has %lld microbatches", c->name, (long long)nmb));
-  ok = ok &&
-       (f->dealt ? find_places(x, t, f, c, *n, (uint32_t)nmb) : same_place(x, t, c, &s->pipe[*n]));
+  ok = ok && (f->dealt ? find_places(x, t, f, c, *n, (uint32_t)nmb)
+                       : same_place(x, t, c, &s->model->pipe[*n]));
   if (c->index)
-    s->env[c->index_slot] = outside;
+    s->eval.env[c->index_slot] = outside;
   if (!ok)
     return false;
-  if (slices != s->slices)
+  if (slices != s->model->slices)
     return differs(s, t, c->slices ? c->slices->at : c->at,
                    arena_printf(s->arena, "its pipe '%s' has %lld slices, '%s' has %u", c->name,
-                                (long long)slices, s->pipe[*n].clause->name, s->slices));
-  if (c->forward != s->forward)
+                                (long long)slices, s->model->pipe[*n].clause->name,
+                                s->model->slices));
+  if (c->forward != s->model->forward)
     return differs(s, t, c->at, c->forward ? "it only runs forward" : "it is not only run forward");
   f->pipe[*n] = c;
   f->index[*n] = index;
@@ -177,7 +179,7 @@ static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t
 static bool same_pipes(Ex *x, const Stmt *t, Fitting *f) {
   Sched *s = x->s;
   uint32_t n = 0;
-  f->dealt = s->row_of != NULL;
+  f->dealt = s->model->row_of != NULL;
   for (uint32_t i = 0; i < f->clauses.n; i++)
     f->dealt |= f->clauses.at[i].clause->kind == CL_PIPE && f->clauses.at[i].clause->mb_var;
   for (uint32_t i = 0; i < f->clauses.n; i++) {
@@ -194,7 +196,7 @@ static bool same_pipes(Ex *x, const Stmt *t, Fitting *f) {
         break;
     }
   }
-  for (uint32_t k = n; k < s->npipe; k++)
+  for (uint32_t k = n; k < s->model->npipe; k++)
     f->pipe[k] = NULL;
   return n > 0 || differs(s, t, t->used->name_at, "it has no 'pipe' clause");
 }
@@ -206,10 +208,10 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
     return x->use_told = true, false;
   bool same = f->checked;
   for (uint32_t i = 0; i < f->nparam && same; i++)
-    same = f->value[i] == s->env[f->slot[i]];
+    same = f->value[i] == s->eval.env[f->slot[i]];
   if (same) {
     for (uint32_t i = 0; i < f->n; i++)
-      s->env[f->slot[i]] = f->value[i];
+      s->eval.env[f->slot[i]] = f->value[i];
     return true;
   }
   f->checked = false;
@@ -218,7 +220,7 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
     return false;
   for (uint32_t i = 0; i < f->clauses.n; i++) {
     const Clause *c = f->clauses.at[i].clause;
-    if (c->kind == CL_LET && !eval(s, c->value, &s->env[c->slot]))
+    if (c->kind == CL_LET && !eval(s, c->value, &s->eval.env[c->slot]))
       return false;
     if (c->kind == CL_TUNE && !bind_tune(s, c, NULL))
       return false;
@@ -226,7 +228,7 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
   if (!same_ranks(x, t, f) || !same_pipes(x, t, f))
     return x->use_told = true, false;
   for (uint32_t i = 0; i < f->n; i++)
-    f->value[i] = s->env[f->slot[i]];
+    f->value[i] = s->eval.env[f->slot[i]];
   return f->checked = true;
 }
 
@@ -237,7 +239,7 @@ static const Clause *order_of(Ex *x, const Stmt *t, const Fitting *f) {
   for (uint32_t i = 0; i < f->clauses.n; i++) {
     const Bound *b = &f->clauses.at[i];
     const Clause *c = b->clause;
-    int64_t lo = 0, hi = s->nrank, step = 1, r = x->rank;
+    int64_t lo = 0, hi = s->model->nrank, step = 1, r = x->rank;
     if (c->kind != CL_ORDER)
       continue;
     if (c->range.lo && !eval_range(s, &c->range, &lo, &hi, &step))
@@ -262,20 +264,22 @@ static int64_t step_of(const Sched *s, const Use *u, uint32_t k, int64_t mb) {
   for (; u; mb += u->shift, u = u->outer)
     if (mb < 0 || mb >= u->nmb[k] || use_leaves_out(u, mb))
       return -1;
-  return mb < s->pipe[k].nmb / s->slices ? mb : -1;
+  return mb < s->model->pipe[k].nmb / s->model->slices ? mb : -1;
 }
 
 static uint32_t rank_here(const Sched *s, const Pipe *p, uint32_t m, int64_t mb) {
-  size_t unit = p->mb0 + (size_t)mb * s->slices;
-  return s->stage[s->row_of ? s->row_of[(size_t)m * s->nmb + unit] : p->first + m].rank;
+  size_t unit = p->mb0 + (size_t)mb * s->model->slices;
+  return s->model
+      ->stage[s->model->row_of ? s->model->row_of[(size_t)m * s->model->nmb + unit] : p->first + m]
+      .rank;
 }
 
 /* The row of stage m of a pipe on the rank at hand; NONE. */
 static uint32_t row_here(const Ex *x, const Pipe *p, uint32_t m) {
   const Sched *s = x->s;
-  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
-    uint32_t row = s->rank_stage[i];
-    if (s->stage[row].model == m && row >= p->first && row - p->first < p->nrow)
+  for (uint32_t i = s->model->rank_stage0[x->rank]; i < s->model->rank_stage0[x->rank + 1]; i++) {
+    uint32_t row = s->model->rank_stage[i];
+    if (s->model->stage[row].model == m && row >= p->first && row - p->first < p->nrow)
       return row;
   }
   return NONE;
@@ -286,9 +290,9 @@ static uint32_t row_here(const Ex *x, const Pipe *p, uint32_t m) {
 static bool same_places(Ex *x, const Stmt *t, Use *u) {
   Sched *s = x->s;
   x->rows.n = 0;
-  for (uint32_t k = 0; k < s->npipe && u->pipe[k]; k++)
-    for (uint32_t m = 0; m < s->nmodel; m++) {
-      const Pipe *p = &s->pipe[k];
+  for (uint32_t k = 0; k < s->model->npipe && u->pipe[k]; k++)
+    for (uint32_t m = 0; m < s->model->nmodel; m++) {
+      const Pipe *p = &s->model->pipe[k];
       bool runs = false;
       for (uint32_t mb = 0; mb < u->nmb[k]; mb++) {
         uint32_t rank = u->place[k][(size_t)m * u->nmb[k] + mb];
@@ -326,10 +330,12 @@ static void count_rows(Ex *x, uint32_t first, uint32_t end, int64_t outside, boo
   const Sched *s = x->s;
   int64_t place, *at;
   for (uint32_t i = first; i < end && any; i++)
-    if ((at = next_behind(x, s->op[i].kind, s->op[i].stage, s->op[i].mb, outside, &place)))
+    if ((at = next_behind(x, s->orders->op[i].kind, s->orders->op[i].stage, s->orders->op[i].mb,
+                          outside, &place)))
       *at = INT64_MIN;
   for (uint32_t i = first; i < end; i++) {
-    at = next_behind(x, s->op[i].kind, s->op[i].stage, s->op[i].mb, outside, &place);
+    at = next_behind(x, s->orders->op[i].kind, s->orders->op[i].stage, s->orders->op[i].mb, outside,
+                     &place);
     if (at && (!any || place > *at))
       *at = place;
   }
@@ -354,14 +360,14 @@ static void count_on(Ex *x, const Use *u, uint32_t outer) {
     from = g->first + g->n;
     count_rows(x, g->first, from, outside, true);
   }
-  count_rows(x, from, x->s->nop, outside, false);
+  count_rows(x, from, x->s->orders->nop, outside, false);
 }
 
 /* The rows of other ranks that stand for chunks are at their beginning. */
 static void reset_foreign(Ex *x, const Use *u) {
   for (uint32_t i = 0; u->held && i < u->nheld; i++) {
     uint32_t st = u->held[i];
-    if (x->s->stage[st].rank != x->rank)
+    if (x->s->model->stage[st].rank != x->rank)
       x->next_f[st] = x->next_b[st] = x->next_r[st] = 0;
   }
 }
@@ -373,15 +379,15 @@ static bool use_order(Ex *x, const Stmt *t, const Fitting *f, Use *u) {
   const Clause *order = order_of(x, t, f);
   if (!order)
     return false;
-  for (uint32_t i = s->rank_stage0[x->rank]; i < s->rank_stage0[x->rank + 1]; i++) {
-    uint32_t st = s->rank_stage[i];
+  for (uint32_t i = s->model->rank_stage0[x->rank]; i < s->model->rank_stage0[x->rank + 1]; i++) {
+    uint32_t st = s->model->rank_stage[i];
     x->next_f[st] = x->next_b[st] = x->next_r[st] = 0;
-    x->w_from[st] = s->nop;
+    x->w_from[st] = s->orders->nop;
   }
-  x->w_from[s->nstage + x->rank] = s->nop;
+  x->w_from[s->model->nstage + x->rank] = s->orders->nop;
   x->clip = false;
   x->in_use = u;
-  s->env[order->slot] = x->rank;
+  s->eval.env[order->slot] = x->rank;
   reset_foreign(x, u);
   bool ok = run_block(x, order->body);
   reset_foreign(x, u);
@@ -403,7 +409,7 @@ static bool run_used(Ex *x, const Stmt *t, const Fitting *f, int64_t shift,
            .hi = range[1],
            .step = range[2],
            .clip = x->clip,
-           .first = s->nop,
+           .first = s->orders->nop,
            .listed = x->listed.n,
            .list = x->list,
            .outer = x->in_use};
@@ -435,7 +441,7 @@ bool run_use(Ex *x, const Stmt *t) {
   const uint32_t *slot = x->fitting.at[row].slot;
   int64_t few[16], *outside = n > 16 ? arena_alloc(s->arena, n * sizeof *outside) : few;
   for (uint32_t i = 0; i < n; i++)
-    outside[i] = s->env[slot[i]];
+    outside[i] = s->eval.env[slot[i]];
   x->use_depth++;
   x->use_told = false;
   Fitting f = {0};
@@ -446,6 +452,6 @@ bool run_use(Ex *x, const Stmt *t) {
   if (!ok && !x->use_told)
     diag_note(s->diag, t->at, "'%s' is used here", t->name);
   for (uint32_t i = 0; i < n; i++)
-    s->env[slot[i]] = outside[i];
+    s->eval.env[slot[i]] = outside[i];
   return ok;
 }

@@ -7,6 +7,7 @@
 
 #include "again.h"
 #include "names.h"
+#include "orders.h"
 
 static void begin_again(const Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt) {
   if (arena != s->arena)
@@ -31,7 +32,7 @@ static bool begin(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt
   opt->any_value = any;
   for (uint32_t i = 0; i < s->diag->nsource; i++)
     bytes += s->diag->source[i].len;
-  return work_take(other->work, bytes * WORK_TEXT, s->def->name_at);
+  return work_take(other->work, bytes * WORK_TEXT, s->parsed->def->name_at);
 }
 
 bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
@@ -53,7 +54,7 @@ bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *no
   Options opt;
   Sched other;
   bool ok = orders_at(s, &other, &arena, &diag, &opt, name, m, false, true);
-  *nop += other.nop;
+  *nop += other.orders ? other.orders->nop : 0; /* NULL: not begun, for want of steps */
   *why = diag.first;
   arena_free(&arena);
   return !ok && *why != DIAG_REQUIRES;
@@ -83,7 +84,7 @@ bool worth_emitted(const Sched *s, bool tuned, int64_t *value) {
   begin_again(s, &other, &arena, &diag, &opt);
   opt.tune = tuned ? TUNE_FULL : TUNE_NONE;
   opt.verify = false;
-  bool ok = s->again(&other, UNTIL_END) && eval(&other, other.tuned->value, value);
+  bool ok = s->again(&other, UNTIL_END) && eval(&other, other.tuning->clause->value, value);
   if (!ok && diag.errors > 0 && diag.first == DIAG_DEADLOCK) {
     *value = INT64_MAX;
     ok = true;

@@ -31,7 +31,7 @@ const char *model_text(Sched *s) {
       "untagged, one comm stream per rank", "untagged, one FIFO per rank pair",
       "untagged, one FIFO per directed rank pair", "matched by tag"};
   const ChannelModel *m = &s->opt->model;
-  if (is_default_model(m) && s->lowering == PIPE_CHANNELS)
+  if (is_default_model(m) && s->orders->lowering == PIPE_CHANNELS)
     return "rendezvous, untagged, one comm stream per channel, or per rank";
   if (m->buffer == 0)
     return arena_printf(s->arena, "rendezvous, %s", channels[m->channels]);
@@ -49,36 +49,37 @@ const char *buffer_text(Sched *s, uint64_t buffer) {
 /* ---- lists for the machine ---- */
 
 static uint64_t message_bytes(const Sched *s, const PipeInstr *in) {
-  if (s->graph)
-    return link_bytes(s, link_at(s, s->graph->link_at[(size_t)in->edge * s->nmb + in->mb]));
+  if (s->model->graph)
+    return link_bytes(
+        s, link_at(s, s->model->graph->link_at[(size_t)in->edge * s->model->nmb + in->mb]));
   uint32_t from = is_send(in) ? in->stage : pipe_other_end(sched_graph(s), in);
-  return s->stage[is_forward(in) ? from : s->stage[from].prev].boundary_bytes;
+  return s->model->stage[is_forward(in) ? from : s->model->stage[from].prev].boundary_bytes;
 }
 
 static void keep_stall(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop,
                        const char *what) {
   Stall *stall = NEW(s->arena, Stall);
   *stall = (Stall){what, hop, nhop, list, NULL, NULL};
-  s->stall = stall;
+  s->verdict->stall = stall;
 }
 
 static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
   MachineInstr m = {.kind = MACHINE_COMPUTE, .need = {NONE, NONE}};
   if (is_wait_send(s, in))
     return m;
-  if (s->lists && is_copy(in)) {
+  if (s->orders->lists && is_copy(in)) {
     m.kind = MACHINE_COPY;
     return m;
   }
   if (pipe_is_sum(in->op)) {
-    uint32_t sum = in->op == PIPE_REDUCE ? s->stage[in->stage].model
-                                         : s->nmodel + s->tie_of[in->stage];
+    uint32_t sum = in->op == PIPE_REDUCE ? s->model->stage[in->stage].model
+                                         : s->model->nmodel + s->model->tie_of[in->stage];
     m.kind = MACHINE_ALL;
-    m.peer = s->comm_of[sum];
+    m.peer = s->lowered->comm_of[sum];
     m.tensor = UINT64_MAX - sum;
   } else if (in->op == PIPE_SIDE_COMM) { /* alone in its communicator */
     m.kind = MACHINE_ALL;
-    m.peer = 2 * s->nmodel + s->ntie + s->stage[in->stage].rank;
+    m.peer = 2 * s->model->nmodel + s->model->ntie + s->model->stage[in->stage].rank;
     m.tensor = UINT64_MAX - m.peer;
   } else if (pipe_op_info[in->op].comm) {
     m.kind = is_send(in) ? MACHINE_SEND : MACHINE_RECV;
@@ -101,7 +102,7 @@ static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more
   uint32_t n = 0;
   for (uint32_t j = first + a->group + 1; j < i; j++)
     for (uint32_t m = 0; m <= a->group && is_send(&k->instr[j]); m++) {
-      uint32_t nout = pipe_fields(&s->stage[a[m].stage], a[m].op, false);
+      uint32_t nout = pipe_fields(&s->model->stage[a[m].stage], a[m].op, false);
       for (uint32_t o = 0; o < nout && a[m].stage == k->instr[j].stage && a[m].mb == k->instr[j].mb;
            o++)
         if (k->instr[j].in == slot_of(k, a[m].out, nout, o))
@@ -111,12 +112,12 @@ static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more
 }
 
 static MachineList *lists_of_program(Sched *s) {
-  MachineList *list = NEW_ARRAY(s->arena, MachineList, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  MachineList *list = NEW_ARRAY(s->arena, MachineList, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     const PipeRank *k = &s->prog->rank[r];
     MachineInstr *out = arena_alloc(s->arena, (size_t)k->ninstr * sizeof *out + 1);
     uint32_t *touched = NEW_ARRAY(s->arena, uint32_t, k->nslot); /* position + 1 */
-    uint32_t held = s->rank_stage0[r + 1] - s->rank_stage0[r];
+    uint32_t held = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
     uint32_t *graded = NEW_ARRAY(s->arena, uint32_t,
                                  held); /* by chunk: last gradient, or its REDUCE; + 1 */
     uint32_t sends_of_all = 0;          /* each is waited for once */
@@ -131,22 +132,23 @@ static MachineList *lists_of_program(Sched *s) {
       out[i] = machine_instr(s, in);
       out[i].more = more;
       bool starts = !pipe_op_info[in->op].comm && (i == 0 || in[-1].group == 0);
-      if (starts && s->send == SEND_NEXT && above != NONE)
+      if (starts && s->orders->send == SEND_NEXT && above != NONE)
         out[i].nmore = wait_for_sends(s, k, more, above, i);
       above = starts ? i : above;
-      uint32_t *last = &graded[s->stage[in->stage].chunk];
+      uint32_t *last = &graded[s->model->stage[in->stage].chunk];
       if (in->op == PIPE_REDUCE || in->op == PIPE_U)
         out[i].need[0] = *last - 1;
       if (in->op == PIPE_REDUCE || in->op == PIPE_B || in->op == PIPE_W)
         *last = done;
       if (in->op == PIPE_TIE)
         for (uint32_t c = 0; c < held; c++) /* of all rows that it is for */
-          if (s->stage[s->rank_stage[s->rank_stage0[r] + c]].tied == in->stage) {
+          if (s->model->stage[s->model->rank_stage[s->model->rank_stage0[r] + c]].tied ==
+              in->stage) {
             more[out[i].nmore++] = graded[c] - 1;
             graded[c] = i + 1;
           }
       for (int e = 0; e < 2; e++) {
-        uint32_t n = pipe_fields(&s->stage[in->stage], in->op, e == 0),
+        uint32_t n = pipe_fields(&s->model->stage[in->stage], in->op, e == 0),
                  first = e ? in->out : in->in;
         for (uint32_t j = 0; j < n && first != NONE; j++) {
           uint32_t slot = slot_of(k, first, n, j), before = touched[slot] - 1;
@@ -170,20 +172,20 @@ static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const
                          uint32_t *more) {
   uint32_t n = 0;
   for (uint32_t j = 0; j <= at->group; j++) {
-    const PipeStage *st = &s->stage[at[j].stage];
+    const PipeStage *st = &s->model->stage[at[j].stage];
     Op o = {.kind = at[j].op, .stage = at[j].stage, .mb = at[j].mb};
     for (uint32_t k = 0, inputs = op_inputs(s, &o); k < inputs; k++) {
       uint32_t link = input_link(s, &o, k);
       if (link_crosses(s, link_at(s, link)) && !PLANTED(LISTS_READS))
         more[n++] = where->recv[link_tensor(s, &o, link)] - 1;
     }
-    if (o.kind != PIPE_U || s->lowering == PIPE_GLOBAL)
+    if (o.kind != PIPE_U || s->orders->lowering == PIPE_GLOBAL)
       continue;
     uint32_t round = updated[o.stage]++;
     if (st->replica != o.stage)
-      more[n++] = where->reduce[s->round0[o.stage] + round] - 1;
+      more[n++] = where->reduce[s->orders->round0[o.stage] + round] - 1;
     if (st->tied != NONE)
-      more[n++] = where->tie[s->round0[st->tied] + round] - 1;
+      more[n++] = where->tie[s->orders->round0[st->tied] + round] - 1;
   }
   return n;
 }
@@ -211,38 +213,38 @@ typedef struct Edge { /* the instruction at one position waits for that at anoth
 typedef VEC(Edge) Edges;
 
 static Stands find_stands(Sched *s) {
-  Stands p = {.op = NEW_ARRAY(s->arena, uint32_t, s->nop),
-              .copy = NEW_ARRAY(s->arena, uint32_t, s->ncopy),
-              .side = NEW_ARRAY(s->arena, uint32_t, s->nside_use),
-              .turn = NEW_ARRAY(s->arena, uint32_t, s->ncopy),
-              .turn0 = NEW_ARRAY(s->arena, uint32_t, s->ngroup + (size_t)1)};
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t op = s->rank_op0[r];
-    for (uint32_t i = 0; i < s->lists[r].n; i++) {
-      const PipeInstr *in = &s->lists[r].instr[i];
+  Stands p = {.op = NEW_ARRAY(s->arena, uint32_t, s->orders->nop),
+              .copy = NEW_ARRAY(s->arena, uint32_t, s->orders->ncopy),
+              .side = NEW_ARRAY(s->arena, uint32_t, s->sides->nuse),
+              .turn = NEW_ARRAY(s->arena, uint32_t, s->orders->ncopy),
+              .turn0 = NEW_ARRAY(s->arena, uint32_t, s->model->ngroup + (size_t)1)};
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t op = s->orders->rank_op0[r];
+    for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
+      const PipeInstr *in = &s->orders->lists[r].instr[i];
       if (is_copy(in)) {
         p.copy[in->out] = i + 1;
         if (in->op == PIPE_SIDE_COPY)
-          p.side[s->copy[in->out].use] = i + 1;
+          p.side[s->orders->copy[in->out].use] = i + 1;
       } else if (in->op == PIPE_SIDE_COMM) {
         p.side[in->out] = i + 1;
       } else if (!is_comm(in)) {
         p.op[op++] = i + 1;
       }
     }
-    if (s->ngroup && s->group[r])
-      p.turn0[s->group[r]] += s->rank_copy0[r + 1] - s->rank_copy0[r];
+    if (s->model->ngroup && s->model->group[r])
+      p.turn0[s->model->group[r]] += s->orders->rank_copy0[r + 1] - s->orders->rank_copy0[r];
   }
-  for (uint32_t g = 0; g < s->ngroup; g++)
+  for (uint32_t g = 0; g < s->model->ngroup; g++)
     p.turn0[g + 1] += p.turn0[g];
-  for (uint32_t i = 0; s->ngroup && i < s->ncopy; i++) {
-    uint32_t g = s->group[s->stage[s->copy[i].stage].rank];
+  for (uint32_t i = 0; s->model->ngroup && i < s->orders->ncopy; i++) {
+    uint32_t g = s->model->group[s->model->stage[s->orders->copy[i].stage].rank];
     if (g)
-      p.turn[p.turn0[g - 1] + s->copy[i].turn] = i;
+      p.turn[p.turn0[g - 1] + s->orders->copy[i].turn] = i;
   }
-  for (uint32_t i = 0; i < s->nside_use; i++)
-    if (s->side_use[i].kind == PIPE_SIDE)
-      p.side[i] = p.op[s->side_use[i].op];
+  for (uint32_t i = 0; i < s->sides->nuse; i++)
+    if (s->sides->use[i].kind == PIPE_SIDE)
+      p.side[i] = p.op[s->sides->use[i].op];
   return p;
 }
 
@@ -252,7 +254,7 @@ static void add_edge(Sched *s, Edges *e, uint32_t at, uint32_t on) {
 }
 
 static uint32_t action_at(const Sched *s, const Stands *p, uint32_t op) {
-  while (op > 0 && s->op[op - 1].group > 0)
+  while (op > 0 && s->orders->op[op - 1].group > 0)
     op--;
   return p->op[op];
 }
@@ -266,22 +268,23 @@ static int by_waiter(const void *a, const void *b) {
  * turns. */
 static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
   Edges e = {0};
-  for (uint32_t i = s->nside_use ? s->side_use0[r] : 0; s->nside_use && i < s->side_use0[r + 1];
-       i++) {
-    const SideUse *u = &s->side_use[i];
+  for (uint32_t i = s->sides->nuse ? s->sides->use0[r] : 0;
+       s->sides->nuse && i < s->sides->use0[r + 1]; i++) {
+    const SideUse *u = &s->sides->use[i];
     for (int k = 0; k < 2; k++)
       for (int x = 0; x < PIPE_NSTREAMS; x++)
-        if (u->dep[k][x] != NONE && s->side_use[u->dep[k][x]].kind != u->kind)
+        if (u->dep[k][x] != NONE && s->sides->use[u->dep[k][x]].kind != u->kind)
           add_edge(s, &e, p->side[i], p->side[u->dep[k][x]]);
     if (u->user != NONE && u->kind != PIPE_SIDE)
       add_edge(s, &e, action_at(s, p, u->user), p->side[i]);
   }
-  for (uint32_t i = s->ngroup ? s->rank_copy0[r] : 0; s->ngroup && i < s->rank_copy0[r + 1]; i++) {
-    const Copy *c = &s->copy[i];
+  for (uint32_t i = s->model->ngroup ? s->orders->rank_copy0[r] : 0;
+       s->model->ngroup && i < s->orders->rank_copy0[r + 1]; i++) {
+    const Copy *c = &s->orders->copy[i];
     if (c->kind == PIPE_LOAD)
       add_edge(s, &e, action_at(s, p, load_reader(s, c)), p->copy[i]);
-    for (uint32_t op = c->free_at; c->kind == PIPE_OFF && op < s->rank_op0[r + 1]; op++)
-      if (s->op[op].kind == PIPE_F) { /* and so does each behind it */
+    for (uint32_t op = c->free_at; c->kind == PIPE_OFF && op < s->orders->rank_op0[r + 1]; op++)
+      if (s->orders->op[op].kind == PIPE_F) { /* and so does each behind it */
         add_edge(s, &e, action_at(s, p, op), p->copy[i]);
         break;
       }
@@ -293,24 +296,24 @@ static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
 
 /* The copy that has its turn before the one at row `copy`. */
 static void take_turn(const Sched *s, const Stands *p, uint32_t copy, MachineInstr *out) {
-  const Copy *c = &s->copy[copy];
-  uint32_t g = s->group[s->stage[c->stage].rank];
+  const Copy *c = &s->orders->copy[copy];
+  uint32_t g = s->model->group[s->model->stage[c->stage].rank];
   if (g == 0 || c->turn == 0)
     return;
   uint32_t last = p->turn[p->turn0[g - 1] + c->turn - 1];
-  out->far_rank = s->stage[s->copy[last].stage].rank;
+  out->far_rank = s->model->stage[s->orders->copy[last].stage].rank;
   out->far = p->copy[last];
 }
 
 static MachineList *lists_of_text(Sched *s, const Places *where) {
-  MachineList *list = NEW_ARRAY(s->arena, MachineList, s->nrank);
-  uint32_t *updated = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  bool beside = s->ncomm_side > 0 || s->ngroup > 0;
+  MachineList *list = NEW_ARRAY(s->arena, MachineList, s->model->nrank);
+  uint32_t *updated = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  bool beside = s->sides->ncomm > 0 || s->model->ngroup > 0;
   Stands stands = beside ? find_stands(s) : (Stands){0};
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     Edges edges = beside ? find_edges(s, &stands, r) : (Edges){0};
     uint32_t edge = 0;
-    const List *l = &s->lists[r];
+    const List *l = &s->orders->lists[r];
     MachineInstr *out = arena_alloc(s->arena, (size_t)l->n * sizeof *out + 1);
     uint32_t *more = arena_alloc(s->arena, (most_needs(s, l) + edges.n) * sizeof *more + 1);
     uint32_t above = NONE, waited = 0; /* the last computation; transfers above it are done */
@@ -355,7 +358,8 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
 /* ---- the answer ---- */
 
 static const PipeInstr *instr_at(const Sched *s, MachineAt at) {
-  return s->lists ? &s->lists[at.rank].instr[at.index] : &s->prog->rank[at.rank].instr[at.index];
+  return s->orders->lists ? &s->orders->lists[at.rank].instr[at.index]
+                          : &s->prog->rank[at.rank].instr[at.index];
 }
 
 const char *list_text(Sched *s, MachineAt at) { return list_op_text(s, instr_at(s, at)); }
@@ -374,7 +378,7 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
     nrank += new_rank;
     second = new_rank ? got->hop[k].at.rank : second;
   }
-  Span place = s->site[instr_at(s, got->hop[0].at)->site];
+  Span place = s->orders->site[instr_at(s, got->hop[0].at)->site];
   if (nrank == 1)
     diag_error(s->diag, DIAG_DEADLOCK, place, "deadlock: rank %u waits for itself; model: %s",
                first, model_text(s));
@@ -411,7 +415,7 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
                                     list_op_text(s, at), why, list_op_text(s, on), where);
     hop[k] = (StallHop){h->at.rank, h->at.index, h->on.index, text};
     if (k < SHOWN || k + 1 == got->nhop)
-      diag_note(s->diag, s->site[at->site], "%s", text);
+      diag_note(s->diag, s->orders->site[at->site], "%s", text);
     else if (k == SHOWN)
       diag_note(s->diag, NO_SPAN, "and so on, %u more", got->nhop - SHOWN - 1);
   }
@@ -432,16 +436,16 @@ static uint32_t number_of(const MachineList *list, MachineAt at) {
 static void report_mispaired(Sched *s, const MachineList *list, const MachineHop *h) {
   const PipeInstr *at = instr_at(s, h->at), *on = instr_at(s, h->on);
   uint32_t from = is_send(at) ? h->at.rank : h->on.rank, to = is_send(at) ? h->on.rank : h->at.rank;
-  diag_error(s->diag, DIAG_MATCHING, s->site[at->site],
+  diag_error(s->diag, DIAG_MATCHING, s->orders->site[at->site],
              "%s on rank %u meets %s on rank %u; model: %s", list_op_text(s, at), h->at.rank,
              list_op_text(s, on), h->on.rank, model_text(s));
   if (pipe_is_sum(at->op))
-    diag_note(s->diag, s->site[on->site],
+    diag_note(s->diag, s->orders->site[on->site],
               "both are number %u of the sums over the same ranks, which rank %u "
               "and rank %u issue in different orders",
               number_of(list, h->at), h->at.rank, h->on.rank);
   else
-    diag_note(s->diag, s->site[on->site], "both are number %u from rank %u to rank %u",
+    diag_note(s->diag, s->orders->site[on->site], "both are number %u from rank %u to rank %u",
               number_of(list, h->at), from, to);
   StallHop *hop = NEW_ARRAY(s->arena, StallHop, 2);
   hop[0] = (StallHop){h->at.rank, h->at.index, h->on.index, NULL};
@@ -455,8 +459,8 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
 
 /* With opt->verify what the machine says is verified. */
 static MachineResult run_machine(Sched *s, Arena *a, const MachineList *list, ChannelModel model) {
-  MachineResult got = machine_run(a, list, s->nrank, model, s->opt->verify);
-  const char *wrong = s->opt->verify ? machine_verify(a, list, s->nrank, model, &got) : NULL;
+  MachineResult got = machine_run(a, list, s->model->nrank, model, s->opt->verify);
+  const char *wrong = s->opt->verify ? machine_verify(a, list, s->model->nrank, model, &got) : NULL;
   if (wrong)
     fprintf(stderr, "pipec: internal error: the certificate of check_channels: %s\n", wrong);
   BUG_IF(wrong);
@@ -474,20 +478,21 @@ bool lists_complete(Sched *s, const MachineList *list, ChannelModel model) {
  * not. */
 static bool find_least(Sched *s, const MachineList *list) {
   ChannelModel m = s->opt->model;
-  const bool found = machine_least_buffer(s->arena->oom, list, s->nrank, m, &s->least_buffer);
+  const bool found = machine_least_buffer(s->arena->oom, list, s->model->nrank, m,
+                                          &s->verdict->least_buffer);
   if (!s->opt->verify)
     return found;
-  m.buffer = found ? s->least_buffer : UINT64_MAX;
+  m.buffer = found ? s->verdict->least_buffer : UINT64_MAX;
   BUG_IF(lists_complete(s, list, m) != found);
   m.buffer--;
-  BUG_IF(found && s->least_buffer > 0 && lists_complete(s, list, m));
+  BUG_IF(found && s->verdict->least_buffer > 0 && lists_complete(s, list, m));
   return found;
 }
 
 /* The lists with transfers that follow each other in one group. */
 static MachineList *join_transfers(Sched *s, const MachineList *list) {
-  MachineList *joined = arena_alloc(s->arena, s->nrank * sizeof *joined + 1);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  MachineList *joined = arena_alloc(s->arena, s->model->nrank * sizeof *joined + 1);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     const size_t bytes = (size_t)list[r].n * sizeof *list[r].instr;
     MachineInstr *in = memcpy(arena_alloc(s->arena, bytes + 1), list[r].instr, bytes);
     for (uint32_t i = list[r].n; i-- > 0;) {
@@ -511,10 +516,11 @@ static void offer_help(Sched *s, const MachineList *list) {
       lists_complete(s, join_transfers(s, list), m)) {
     diag_help(s->diag,
               "it completes if transfers with nothing computed between them are one group%s",
-              s->lists && s->lowering == PIPE_GLOBAL ? ": join their cells with '+'" : "");
+              s->orders->lists && s->orders->lowering == PIPE_GLOBAL ? ": join their cells with '+'"
+                                                                     : "");
     return;
   }
-  if (s->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
+  if (s->orders->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
     bool one = compiles_by(s, PIPE_GLOBAL), several = compiles_by(s, PIPE_CHANNELS);
     if (one || several)
       diag_help(s->diag, "it completes in the order that pipec finds: --lowering=%s%s",
@@ -531,13 +537,13 @@ static void offer_help(Sched *s, const MachineList *list) {
     diag_help(s->diag, "it completes with %s", name[c]);
     return;
   }
-  if (s->lists && compiles_by(s, PIPE_GLOBAL))
+  if (s->orders->lists && compiles_by(s, PIPE_GLOBAL))
     diag_help(s->diag, "it completes with the transfers that pipec derives: --lowering=global");
 }
 
 static bool judge(Sched *s, const MachineList *list) {
   ChannelModel model = s->opt->model;
-  s->machine_list = list;
+  s->verdict->machine_list = list;
   Arena scratch = {.oom = s->arena->oom};
   MachineResult got = run_machine(s, &scratch, list, model);
   if (got.status == MACHINE_DONE) {
@@ -552,15 +558,15 @@ static bool judge(Sched *s, const MachineList *list) {
     BUG_IF(got.nhop == 0 || got.hop[0].why == WAIT_NOBODY); /* every transfer has both ends */
     report_cycle(s, list, &got);
     const bool has_least = find_least(s, list);
-    if (has_least && !model.in_bytes && s->least_buffer == model.buffer + 1)
+    if (has_least && !model.in_bytes && s->verdict->least_buffer == model.buffer + 1)
       diag_help(
           s->diag,
           "one more message in the buffer of each directed rank pair cures it: --sends=buffered:%llu%s",
-          (unsigned long long)s->least_buffer,
-          s->only_lists ? "" : "; what the engines carry out has none");
+          (unsigned long long)s->verdict->least_buffer,
+          s->orders->only_lists ? "" : "; what the engines carry out has none");
     else if (has_least)
       diag_note(s->diag, NO_SPAN, "it completes if each directed rank pair buffers %s",
-                buffer_text(s, s->least_buffer));
+                buffer_text(s, s->verdict->least_buffer));
     else
       diag_note(s->diag, NO_SPAN, "no buffer cures it");
   }
@@ -570,7 +576,7 @@ static bool judge(Sched *s, const MachineList *list) {
 }
 
 static bool has_sizes(Sched *s) {
-  if (!s->opt->model.in_bytes || s->sized)
+  if (!s->opt->model.in_bytes || s->model->sized)
     return true;
   diag_error(
       s->diag, DIAG_NO_SIZES, NO_SPAN,
@@ -580,15 +586,15 @@ static bool has_sizes(Sched *s) {
 
 bool prove_lists(Sched *s) {
   Places where;
-  if (s->machine_list)
-    return judge(s, s->machine_list);
+  if (s->verdict->machine_list)
+    return judge(s, s->verdict->machine_list);
   find_communicators(s);
   return has_sizes(s) && find_places(s, &where) && judge(s, lists_of_text(s, &where));
 }
 
 bool prove_transfers(Sched *s) {
   ChannelModel model = s->opt->model;
-  if (!s->lists)
+  if (!s->orders->lists)
     return true;
   if (!prove_lists(s))
     return false;
@@ -596,17 +602,18 @@ bool prove_transfers(Sched *s) {
     return true;
   /* What the engines carry out is proved for the weakest model, or there is no program. */
   s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
-  bool ok = lists_complete(s, s->machine_list, s->opt->model);
+  bool ok = lists_complete(s, s->verdict->machine_list, s->opt->model);
   if (!ok && !s->opt->check_only)
     return prove_lists(s);
   s->opt->model = model;
-  s->only_lists = !ok;
+  s->orders->only_lists = !ok;
   return true;
 }
 
 bool check_channels(Sched *s) {
-  if (s->lists)
-    return s->machine_list != NULL || prove_lists(s); /* transfers has, if they are of a lowering */
+  if (s->orders->lists)
+    return s->verdict->machine_list != NULL ||
+           prove_lists(s); /* transfers has, if they are of a lowering */
   find_communicators(s);
   return has_sizes(s) && judge(s, lists_of_program(s));
 }

@@ -11,6 +11,7 @@
 
 #include "graph.h"
 #include "lower.h"
+#include "orders.h"
 #include "plant.h"
 #include "prove.h"
 #include "timing.h"
@@ -21,9 +22,9 @@ typedef struct Hop {
 } Hop;
 
 static PipeStream *stream_views(Sched *s, bool comm_stream) {
-  PipeStream *v = NEW_ARRAY(s->arena, PipeStream, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    const Streams *t = &s->stream[r];
+  PipeStream *v = NEW_ARRAY(s->arena, PipeStream, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    const Streams *t = &s->lowered->stream[r];
     v[r] = comm_stream ? (PipeStream){t->comm, NULL, t->ncomm}
                        : (PipeStream){t->compute, NULL, t->ncompute};
   }
@@ -33,29 +34,29 @@ static PipeStream *stream_views(Sched *s, bool comm_stream) {
 /* Room for a time of each instruction of a stream, rank after rank in one piece. */
 static uint64_t **time_rows(Sched *s, bool comm_stream) {
   size_t n = 0;
-  uint64_t **row = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    n += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
+  uint64_t **row = NEW_ARRAY(s->arena, uint64_t *, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    n += comm_stream ? s->lowered->stream[r].ncomm : s->lowered->stream[r].ncompute;
   uint64_t *at = arena_alloc(s->arena, n * sizeof *at);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     row[r] = at;
-    at += comm_stream ? s->stream[r].ncomm : s->stream[r].ncompute;
+    at += comm_stream ? s->lowered->stream[r].ncomm : s->lowered->stream[r].ncompute;
   }
   return row;
 }
 
 /* The head of a stuck stream, or NULL when the stream is finished. */
 static PipeInstr *head_of(Sched *s, const PipeSimOut *o, Hop h) {
-  Streams *t = &s->stream[h.rank];
+  Streams *t = &s->lowered->stream[h.rank];
   uint32_t i = h.comm ? o->comm_done[h.rank] : o->compute_done[h.rank];
   return i >= (h.comm ? t->ncomm : t->ncompute) ? NULL : h.comm ? &t->comm[i] : &t->compute[i];
 }
 
 /* The first row after that of a REDUCE or TIE that has not come to it. */
 static uint32_t late_replica(Sched *s, const PipeSimOut *o, const PipeInstr *reduce) {
-  for (uint32_t st = pipe_sum_next(s->stage, reduce->op, reduce->stage); st != reduce->stage;
-       st = pipe_sum_next(s->stage, reduce->op, st)) {
-    uint32_t r = s->stage[st].rank;
+  for (uint32_t st = pipe_sum_next(s->model->stage, reduce->op, reduce->stage); st != reduce->stage;
+       st = pipe_sum_next(s->model->stage, reduce->op, st)) {
+    uint32_t r = s->model->stage[st].rank;
     const PipeInstr *head = head_of(s, o, (Hop){r, true});
     if (!head || head->op != reduce->op || head->stage != st || head->wait > o->compute_done[r])
       return st;
@@ -70,12 +71,13 @@ static Hop waits_for(Sched *s, const PipeSimOut *o, Hop h, const PipeInstr *head
     return (Hop){h.rank, !h.comm};
   if (head->op == PIPE_SIDE_COMM || !h.comm) /* a copy, which waits for compute */
     return (Hop){h.rank, false};
-  return (Hop){pipe_is_sum(head->op) ? s->stage[late_replica(s, o, head)].rank : head->peer, true};
+  return (Hop){pipe_is_sum(head->op) ? s->model->stage[late_replica(s, o, head)].rank : head->peer,
+               true};
 }
 
 static Hop find_cycle(Sched *s, const PipeSimOut *o) {
-  uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nrank), tour = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
+  uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->model->nrank), tour = 0;
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     for (int c = 0; c < 2; c++) {
       Hop h = {r, c == 1};
       const PipeInstr *head;
@@ -96,7 +98,7 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
   char text[OP_TEXT], other[OP_TEXT];
   Hop h = start;
   const PipeInstr *head = head_of(s, o, h);
-  diag_error(s->diag, DIAG_DEADLOCK, s->site[head->site],
+  diag_error(s->diag, DIAG_DEADLOCK, s->orders->site[head->site],
              "deadlock: rank %u cannot go on; model: %s", h.rank, model_text(s));
   uint32_t hops = 0;
   do {
@@ -106,7 +108,7 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
     const PipeInstr *that = head_of(s, o, next);
     pipe_instr_text(other, sched_graph(s), that);
     if (hops++ < 12)
-      diag_note(s->diag, s->site[head->site],
+      diag_note(s->diag, s->orders->site[head->site],
                 "%s on rank %u waits for rank %u, whose %s stream is at %s", text, h.rank,
                 next.rank, next.comm ? "comm" : "compute", other);
     h = next;
@@ -117,8 +119,8 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
 static bool complete(Sched *s, PipeSimIn *in, PipeSimOut *out) {
   for (;;) {
     uint32_t rank;
-    in->needs = s->lowering == PIPE_CHANNELS ? s->needs : NULL;
-    in->nchannel = s->npipe_channel;
+    in->needs = s->orders->lowering == PIPE_CHANNELS ? s->lowered->needs : NULL;
+    in->nchannel = s->lowered->npipe_channel;
     PipeSimStatus st = pipe_sim(in, out, &rank);
     if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
       return true;
@@ -138,7 +140,7 @@ static bool complete(Sched *s, PipeSimIn *in, PipeSimOut *out) {
 static void try_more_slots(Sched *s, PipeSimIn *in, PipeSimOut *out) {
   size_t n = 2 * (size_t)nlinks(s);
   Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
-  memcpy(few, s->channel, n * sizeof *few);
+  memcpy(few, s->lowered->channel, n * sizeof *few);
   uint64_t makespan = out->makespan;
   if (!comm_more_slots(s))
     return;
@@ -146,17 +148,17 @@ static void try_more_slots(Sched *s, PipeSimIn *in, PipeSimOut *out) {
   complete(s, in, out);
   if (out->makespan < makespan)
     return;
-  memcpy(s->channel, few, n * sizeof *few);
+  memcpy(s->lowered->channel, few, n * sizeof *few);
   comm(s);
   complete(s, in, out);
 }
 
 static bool transfers_take_time(const Sched *s) {
-  for (uint32_t i = 0; i < s->nstage; i++)
-    if (s->stage[i].time[PIPE_SEND_F] || s->stage[i].time[PIPE_SEND_B])
+  for (uint32_t i = 0; i < s->model->nstage; i++)
+    if (s->model->stage[i].time[PIPE_SEND_F] || s->model->stage[i].time[PIPE_SEND_B])
       return true;
-  for (uint32_t i = 0; s->graph && i < s->graph->nedge; i++)
-    if (s->graph->edge[i].send[0] || s->graph->edge[i].send[1])
+  for (uint32_t i = 0; s->model->graph && i < s->model->graph->nedge; i++)
+    if (s->model->graph->edge[i].send[0] || s->model->graph->edge[i].send[1])
       return true;
   return false;
 }
@@ -164,78 +166,81 @@ static bool transfers_take_time(const Sched *s) {
 /* Where transfers take time: the order of a list schedule, if the program is shorter with it. */
 static void try_list_schedule(Sched *s, PipeSimIn *in, PipeSimOut *out) {
   const uint64_t makespan = out->makespan;
-  Xfer *const before = s->xfer, *const other = list_schedule(s, makespan);
+  Xfer *const before = s->ideal->xfer, *const other = list_schedule(s, makespan);
   if (!other)
     return;
-  s->xfer = other;
+  s->ideal->xfer = other;
   comm(s);
   if (complete(s, in, out) && out->makespan < makespan)
     return;
-  s->xfer = before;
+  s->ideal->xfer = before;
   comm(s);
   complete(s, in, out);
 }
 
 bool check_deadlock(Sched *s) {
   PipeGraph g = sched_graph(s);
-  PipeSimIn in = {.nrank = s->nrank,
-                  .stage = s->stage,
+  PipeSimIn in = {.nrank = s->model->nrank,
+                  .stage = s->model->stage,
                   .edge = g.edge,
                   .row = g.row,
-                  .nmb = s->nmb,
-                  .side = s->side,
-                  .unit_time = s->unit_time,
-                  .nunit_time = s->nunit_time,
-                  .group = s->group,
-                  .ngroup = s->ngroup,
-                  .share = s->share,
-                  .nshare = s->nshare,
-                  .nlink = s->nlink,
-                  .groups = s->lists};
-  PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->nrank),
-                    .comm_done = NEW_ARRAY(s->arena, uint32_t, s->nrank)};
-  out.link_busy = s->link_busy = s->nshare ? NEW_ARRAY(s->arena, uint64_t, s->nlink) : NULL;
-  out.rank_busy = s->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->nrank);
-  out.rank_window = NEW_ARRAY(s->arena, uint64_t, s->nrank);
+                  .nmb = s->model->nmb,
+                  .side = s->sides->row,
+                  .unit_time = s->model->unit_time,
+                  .nunit_time = s->model->nunit_time,
+                  .group = s->model->group,
+                  .ngroup = s->model->ngroup,
+                  .share = s->model->share,
+                  .nshare = s->model->nshare,
+                  .nlink = s->model->nlink,
+                  .groups = s->orders->lists};
+  PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
+                    .comm_done = NEW_ARRAY(s->arena, uint32_t, s->model->nrank)};
+  out.link_busy = s->times->link_busy = s->model->nshare
+                                            ? NEW_ARRAY(s->arena, uint64_t, s->model->nlink)
+                                            : NULL;
+  out.rank_busy = s->times->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->model->nrank);
+  out.rank_window = NEW_ARRAY(s->arena, uint64_t, s->model->nrank);
   in.compute = stream_views(s, false);
   in.comm = stream_views(s, true);
-  out.compute_start = s->compute_start = time_rows(s, false);
-  out.comm_start = s->comm_start = time_rows(s, true);
+  out.compute_start = s->times->compute_start = time_rows(s, false);
+  out.comm_start = s->times->comm_start = time_rows(s, true);
   out.compute_end = time_rows(s, false);
-  if (s->ncopy) {
-    PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, s->nrank);
-    uint64_t *cell = arena_alloc(s->arena, s->ncopy * sizeof *cell);
-    s->copy_start = NEW_ARRAY(s->arena, uint64_t *, s->nrank);
-    for (uint32_t r = 0; r < s->nrank; r++) {
-      copy[r] = (PipeStream){s->stream[r].copy, NULL, s->stream[r].ncopy};
-      s->copy_start[r] = cell + s->rank_copy0[r];
+  if (s->orders->ncopy) {
+    PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, s->model->nrank);
+    uint64_t *cell = arena_alloc(s->arena, s->orders->ncopy * sizeof *cell);
+    s->times->copy_start = NEW_ARRAY(s->arena, uint64_t *, s->model->nrank);
+    for (uint32_t r = 0; r < s->model->nrank; r++) {
+      copy[r] = (PipeStream){s->lowered->stream[r].copy, NULL, s->lowered->stream[r].ncopy};
+      s->times->copy_start[r] = cell + s->orders->rank_copy0[r];
     }
     in.copy = copy;
-    out.copy_start = s->copy_start;
+    out.copy_start = s->times->copy_start;
   }
-  if (s->lowering == PIPE_CHANNELS) {
-    out.comm_turn = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
-    for (uint32_t r = 0; r < s->nrank; r++)
-      out.comm_turn[r] = arena_alloc(s->arena, s->stream[r].ncomm * sizeof **out.comm_turn + 1);
+  if (s->orders->lowering == PIPE_CHANNELS) {
+    out.comm_turn = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
+    for (uint32_t r = 0; r < s->model->nrank; r++)
+      out.comm_turn[r] = arena_alloc(s->arena,
+                                     s->lowered->stream[r].ncomm * sizeof **out.comm_turn + 1);
   }
   if (!complete(s, &in, &out))
     return false;
-  if (s->lowering == PIPE_GLOBAL && out.makespan > s->ideal.makespan && s->ncomm_side == 0 &&
-      transfers_take_time(s))
+  if (s->orders->lowering == PIPE_GLOBAL && out.makespan > s->ideal->time.makespan &&
+      s->sides->ncomm == 0 && transfers_take_time(s))
     try_list_schedule(s, &in, &out);
-  if (out.comm_turn && out.makespan > s->ideal.makespan)
+  if (out.comm_turn && out.makespan > s->ideal->time.makespan)
     try_more_slots(s, &in, &out);
   find_steady(s, out.compute_end);
   if (out.comm_turn)
     sort_channels(s, out.comm_turn);
-  s->makespan = out.makespan;
-  s->link_wait = out.link_wait;
-  s->own_span = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    s->own_span = out.rank_window[r] > s->own_span ? out.rank_window[r] : s->own_span;
-  s->busy = out.busy;
+  s->times->makespan = out.makespan;
+  s->times->link_wait = out.link_wait;
+  s->times->span = 0;
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    s->times->span = out.rank_window[r] > s->times->span ? out.rank_window[r] : s->times->span;
+  s->times->busy = out.busy;
   for (size_t c = 0; c < 2 * (size_t)nlinks(s); c++)
-    if (s->channel[c].in_slots > s->channel_slots)
-      s->channel_slots = s->channel[c].in_slots;
+    if (s->lowered->channel[c].in_slots > s->lowered->channel_slots)
+      s->lowered->channel_slots = s->lowered->channel[c].in_slots;
   return true;
 }

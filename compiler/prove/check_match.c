@@ -4,6 +4,7 @@
  * tables. Linear, once over the program: on each pair the SENDs have numbers, and the RECVs, in their order; the two
  * ends of every tensor have the same, and no tensor has a third end. Only a message sorts the ends by pair. */
 #include "prove.h"
+#include "orders.h"
 #include "plant.h"
 #include "transfers.h"
 
@@ -14,13 +15,13 @@ typedef struct End {
 
 /* Stable counting sorts: dst, then src. t: room for as many. */
 static void by_pair(Sched *s, End *e, End *t, uint32_t n) {
-  uint32_t *count = NEW_ARRAY(s->arena, uint32_t, s->nrank + 1);
+  uint32_t *count = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
   for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t r = 0; r <= s->nrank; r++)
+    for (uint32_t r = 0; r <= s->model->nrank; r++)
       count[r] = 0;
     for (uint32_t i = 0; i < n; i++)
       count[(pass ? e[i].src : e[i].dst) + 1]++;
-    for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t r = 0; r < s->model->nrank; r++)
       count[r + 1] += count[r];
     for (uint32_t i = 0; i < n; i++)
       t[count[pass ? e[i].src : e[i].dst]++] = e[i];
@@ -81,21 +82,21 @@ static bool report_mismatch(Sched *s) {
   const PipeProgram *p = s->prog;
   uint32_t nsend = 0, nrecv = 0;
   bool edges = p->edge != NULL;
-  End *send = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *send + 1);
-  End *recv = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *recv + 1);
+  End *send = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *send + 1);
+  End *recv = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *recv + 1);
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
       const PipeInstr *in = &p->rank[r].instr[i];
       if (in->op < PIPE_SEND_F || in->op > PIPE_RECV_B)
         continue;
       bool sends = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
-      BUG_IF((sends ? nsend : nrecv) >= s->nxfer);
+      BUG_IF((sends ? nsend : nrecv) >= s->ideal->nxfer);
       if (sends)
         send[nsend++] = (End){r, in->peer, i};
       else
         recv[nrecv++] = (End){in->peer, r, i};
     }
-  End *room = arena_alloc(s->arena, (size_t)s->nxfer * sizeof *room + 1);
+  End *room = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *room + 1);
   by_pair(s, send, room, nsend);
   by_pair(s, recv, room, nrecv);
   for (uint32_t i = 0; i < nsend || i < nrecv; i++) {
@@ -119,14 +120,14 @@ static bool report_mismatch(Sched *s) {
       pipe_instr_text(x, pipe_graph(p), a);
     if (b)
       pipe_instr_text(y, pipe_graph(p), b);
-    diag_error(s->diag, DIAG_MATCHING, s->site[a ? a->site : b->site],
+    diag_error(s->diag, DIAG_MATCHING, s->orders->site[a ? a->site : b->site],
                "%s on rank %u meets %s on rank %u", x, a ? send[i].src : recv[i].src, y,
                b ? recv[i].dst : send[i].dst);
     if (a && b && a->channel != b->channel)
-      diag_note(s->diag, s->site[b->site], "one is in channel %u, the other in channel %u",
+      diag_note(s->diag, s->orders->site[b->site], "one is in channel %u, the other in channel %u",
                 a->channel, b->channel);
     else if (a && b)
-      diag_note(s->diag, s->site[b->site], "the receive is for this op");
+      diag_note(s->diag, s->orders->site[b->site], "the receive is for this op");
     return false;
   }
   BUG_IF(true); /* all_match has found one */

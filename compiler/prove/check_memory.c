@@ -7,16 +7,18 @@
 
 #include "prove.h"
 #include "base.h"
+#include "lower.h"
 #include "plant.h"
+#include "weights.h"
 
 static void sum_rank(Sched *s, uint32_t r) {
 #define X(cls, name) [PIPE_##cls] = PEAK_##name,
   static const uint8_t kind[PIPE_NCLASSES] = {PIPE_CLASSES(X)};
 #undef X
-  uint64_t *b = s->peak[r].bytes;
-  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++) {
-    const PipeStage *st = &s->stage[s->rank_stage[i]];
-    if (!s->weights) /* else they are in slots */
+  uint64_t *b = s->lowered->peak[r].bytes;
+  for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
+    const PipeStage *st = &s->model->stage[s->model->rank_stage[i]];
+    if (!s->versions->weights) /* else they are in slots */
       b[PEAK_weight] += round64(st->weight_bytes);
     b[PEAK_state] += (uint64_t)__builtin_popcount(st->states) * round64(st->weight_bytes);
     b[PEAK_grad] += round64(st->grad_bytes);
@@ -24,8 +26,8 @@ static void sum_rank(Sched *s, uint32_t r) {
     if (round64(st->work_bytes) > b[PEAK_work])
       b[PEAK_work] = round64(st->work_bytes);
   }
-  for (uint32_t i = 0; i < s->npool[r]; i++) {
-    const PipePool *q = &s->pool[r][i];
+  for (uint32_t i = 0; i < s->lowered->npool[r]; i++) {
+    const PipePool *q = &s->lowered->pool[r][i];
     if (!(PLANTED(MEMORY_IN) && q->cls == PIPE_IN))
       b[kind[q->cls]] += q->count * round64(q->bytes);
   }
@@ -48,12 +50,13 @@ void bytes_texts(Sched *s, uint64_t a, uint64_t b, const char *text[2]) {
 }
 
 const char *memory_sum(Sched *s, uint32_t r) {
-  const Peak *p = &s->peak[r];
+  const Peak *p = &s->lowered->peak[r];
   const uint64_t *b = p->bytes;
   const char *sum = "";
-  uint32_t versions = 0, stages = s->rank_stage0[r + 1] - s->rank_stage0[r];
-  for (uint32_t i = s->rank_stage0[r]; s->nversion && i < s->rank_stage0[r + 1]; i++)
-    versions += s->nversion[s->rank_stage[i]];
+  uint32_t versions = 0, stages = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
+  for (uint32_t i = s->model->rank_stage0[r];
+       s->versions->nversion && i < s->model->rank_stage0[r + 1]; i++)
+    versions += s->versions->nversion[s->model->rank_stage[i]];
   part(s, &sum,
        versions > stages ? arena_printf(s->arena, "%u versions of weights", versions) : "weights",
        b[PEAK_weight]);
@@ -75,20 +78,20 @@ const char *memory_sum(Sched *s, uint32_t r) {
 
 static void report(Sched *s, uint32_t r, uint32_t more) {
   uint64_t limit = s->opt->memory_limit_bytes;
-  const Peak *p = &s->peak[r];
+  const Peak *p = &s->lowered->peak[r];
   const char *text[2];
   bytes_texts(s, p->bytes[PEAK_total], limit, text);
-  Span at = p->op == NONE ? s->order_at[r] : s->site[s->op[p->op].site];
+  Span at = p->op == NONE ? s->orders->order_at[r] : s->orders->site[s->orders->op[p->op].site];
   diag_error(s->diag, DIAG_MEMORY, at, "rank %u needs %s of %s at %s", r, text[0], text[1],
              memory_sum(s, r));
-  s->over = 1 + r;
+  s->verdict->over = 1 + r;
   if (more > 0)
     diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit; this one needs the most", more,
               more == 1 ? " is" : "s are");
   uint64_t fixed = p->bytes[PEAK_state] + p->bytes[PEAK_grad] + p->bytes[PEAK_opt] +
                    p->bytes[PEAK_work]; /* and one version of each stage */
-  for (uint32_t i = s->rank_stage0[r]; i < s->rank_stage0[r + 1]; i++)
-    fixed += round64(s->stage[s->rank_stage[i]].weight_bytes);
+  for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
+    fixed += round64(s->model->stage[s->model->rank_stage[i]].weight_bytes);
   if (fixed > limit && limit >= 1024)
     diag_note(s->diag, NO_SPAN, "no order changes %s of it", bytes_text(s, fixed));
   else if (limit < 1024)
@@ -97,16 +100,17 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
 
 bool check_memory(Sched *s) {
   uint64_t limit = s->opt->memory_limit_bytes;
-  if (limit && !s->sized) {
-    diag_error(s->diag, DIAG_NO_SIZES, s->def ? s->def->name_at : NO_SPAN,
-               "a memory limit needs sizes: schedule '%s' has no 'bytes' and no profile", s->name);
+  if (limit && !s->model->sized) {
+    diag_error(s->diag, DIAG_NO_SIZES, s->parsed->def ? s->parsed->def->name_at : NO_SPAN,
+               "a memory limit needs sizes: schedule '%s' has no 'bytes' and no profile",
+               s->model->name);
     return false;
   }
   uint32_t over = 0, worst = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     sum_rank(s, r);
-    over += limit && s->peak[r].bytes[PEAK_total] > limit && !PLANTED(MEMORY_LIMIT);
-    if (s->peak[r].bytes[PEAK_total] > s->peak[worst].bytes[PEAK_total])
+    over += limit && s->lowered->peak[r].bytes[PEAK_total] > limit && !PLANTED(MEMORY_LIMIT);
+    if (s->lowered->peak[r].bytes[PEAK_total] > s->lowered->peak[worst].bytes[PEAK_total])
       worst = r;
   }
   if (over > 0)

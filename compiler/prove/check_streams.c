@@ -48,7 +48,7 @@ static const char *row_text(const Proof *p, uint32_t row) {
 }
 
 static Span row_span(const Proof *p, uint32_t row) {
-  return row < p->k->ninstr ? p->s->site[p->k->instr[row].site] : NO_SPAN;
+  return row < p->k->ninstr ? p->s->orders->site[p->k->instr[row].site] : NO_SPAN;
 }
 
 /* The row at which stream `on` has come to `count`: for messages. */
@@ -123,9 +123,9 @@ static inline bool touch_all(const Proof *p, At at, const PipeInstr *in, const u
   if ((in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE) &&
       !touch(p, at, grad + g->stage[in->stage].chunk, ns))
     return false;
-  for (uint32_t i = p->s->rank_stage0[p->r]; in->op == PIPE_TIE && i < p->s->rank_stage0[p->r + 1];
-       i++) {
-    const PipeStage *st = &g->stage[p->s->rank_stage[i]];
+  for (uint32_t i = p->s->model->rank_stage0[p->r];
+       in->op == PIPE_TIE && i < p->s->model->rank_stage0[p->r + 1]; i++) {
+    const PipeStage *st = &g->stage[p->s->model->rank_stage[i]];
     if (st->tied == in->stage && !touch(p, at, grad + st->chunk, ns))
       return false;
   }
@@ -240,7 +240,7 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
 
 /* What instructions of a rank touch: slots, gradients. */
 static size_t nslots(const Sched *s, uint32_t r) {
-  return (size_t)s->prog->rank[r].nslot + s->rank_stage0[r + 1] - s->rank_stage0[r];
+  return (size_t)s->prog->rank[r].nslot + s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
 }
 
 static bool proves(Sched *s, uint32_t r) {
@@ -261,7 +261,7 @@ static bool proves(Sched *s, uint32_t r) {
 }
 
 bool check_streams(Sched *s) {
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     if (!proves(s, r))
       return false;
   return true;

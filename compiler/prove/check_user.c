@@ -6,11 +6,13 @@
 
 #include "base.h"
 #include "limit.h"
+#include "lower.h"
 #include "stages.h"
 #include "orders.h"
 #include "plant.h"
 #include "prove.h"
 #include "timing.h"
+#include "weights.h"
 
 typedef struct Played { /* one set of uniform costs, already played */
   struct Played *next;
@@ -20,10 +22,10 @@ typedef struct Played { /* one set of uniform costs, already played */
 
 /* Are these the costs of the schedule itself? Then order has played them. */
 static bool own_costs(const Sched *s, const PipeStage *uniform) {
-  bool same = !s->graph && !s->unit_time && s->nside_use == 0;
-  for (uint32_t i = 0; i < s->nstage && same; i++)
-    same = s->stage[i].time_fb == uniform->time_fb &&
-           memcmp(s->stage[i].time, uniform->time, sizeof uniform->time) == 0;
+  bool same = !s->model->graph && !s->model->unit_time && s->sides->nuse == 0;
+  for (uint32_t i = 0; i < s->model->nstage && same; i++)
+    same = s->model->stage[i].time_fb == uniform->time_fb &&
+           memcmp(s->model->stage[i].time, uniform->time, sizeof uniform->time) == 0;
   return same;
 }
 
@@ -47,25 +49,26 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
     *cost_field(&uniform, (CostKey)k) = (uint64_t)v;
   }
   cost_defaults(&uniform, has);
-  for (Played *p = s->played; p; p = p->next)
+  for (Played *p = s->verdict->played; p; p = p->next)
     if (p->fb == uniform.time_fb && memcmp(p->time, uniform.time, sizeof p->time) == 0)
       return *t = p->t, true;
-  if (s->ordered && own_costs(s, &uniform))
-    return *t = s->ideal, true;
+  if (s->ideal->done && own_costs(s, &uniform))
+    return *t = s->ideal->time, true;
   OrderRun run = {.stage = &uniform, .uniform = true};
-  if (!s->play_end) {
-    s->play_end = arena_alloc(s->arena, (size_t)s->nop * sizeof *s->play_end + 1);
-    s->play_head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  if (!s->verdict->play_end) {
+    s->verdict->play_end = arena_alloc(s->arena,
+                                       (size_t)s->orders->nop * sizeof *s->verdict->play_end + 1);
+    s->verdict->play_head = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   }
-  run.end = s->play_end;
-  run.head = s->play_head;
+  run.end = s->verdict->play_end;
+  run.head = s->verdict->play_head;
   BUG_IF(!order_run(s, &run)); /* costs cannot make a deadlock */
   Played *p = NEW(s->arena, Played);
   memcpy(p->time, uniform.time, sizeof p->time);
   p->fb = uniform.time_fb;
   p->t = run.t;
-  p->next = s->played;
-  s->played = p;
+  p->next = s->verdict->played;
+  s->verdict->played = p;
   *t = run.t;
   return true;
 }
@@ -73,7 +76,7 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
 /* Of rank r, or of all (r = nrank). */
 static bool sent_quantity(Sched *s, const Expr *call, uint32_t r, int64_t *value) {
   count_sends(s);
-  uint64_t v = (call->builtin == BI_VOLUME ? s->sent_bytes : s->sent)[r];
+  uint64_t v = (call->builtin == BI_VOLUME ? s->times->sent_bytes : s->times->sent)[r];
   *value = (int64_t)v;
   if (v <= INT64_MAX)
     return true;
@@ -83,38 +86,39 @@ static bool sent_quantity(Sched *s, const Expr *call, uint32_t r, int64_t *value
 }
 
 static bool no_sizes(Sched *s, const Expr *call) {
-  if (s->sized)
+  if (s->model->sized)
     return false;
   diag_error(s->diag, DIAG_NO_SIZES, call->at,
-             "'%s' needs sizes: schedule '%s' has no 'bytes' and no profile", call->name, s->name);
+             "'%s' needs sizes: schedule '%s' has no 'bytes' and no profile", call->name,
+             s->model->name);
   return true;
 }
 
 /* Copies of the weights of all stages. */
 static int64_t all_versions(const Sched *s) {
   int64_t n = 0;
-  for (uint32_t st = 0; st < s->nstage; st++)
-    n += s->nversion ? s->nversion[st] : 1;
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    n += s->versions->nversion ? s->versions->nversion[st] : 1;
   return n;
 }
 
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
-  if (!s->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in tune */
+  if (!s->lowered->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in tune */
     diag_error(s->diag, DIAG_CLAUSE, call->at,
                "'%s' is not known yet; a tune clause knows makespan() span() idle() bubble()",
                span_text(s, call->at));
     return false;
   }
   if (call->builtin >= BI_MAKESPAN) {
-    Timing t = {.makespan = s->makespan, .span = s->own_span, .busy = s->busy};
+    Timing t = {.makespan = s->times->makespan, .span = s->times->span, .busy = s->times->busy};
     if (call->args && !play(s, call, &t))
       return false;
     unsigned __int128 v = call->builtin == BI_MAKESPAN ? t.makespan
                           : call->builtin == BI_SPAN
                               ? t.span
-                              : (unsigned __int128)t.makespan * s->nrank - t.busy;
+                              : (unsigned __int128)t.makespan * s->model->nrank - t.busy;
     if (call->builtin == BI_BUBBLE) {
-      unsigned __int128 all = (unsigned __int128)t.makespan * s->nrank;
+      unsigned __int128 all = (unsigned __int128)t.makespan * s->model->nrank;
       v = all ? v * 10000 / all : 0;
     }
     *value = (int64_t)v;
@@ -126,15 +130,15 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   }
   int64_t r;
   if (!call->args && (call->builtin == BI_VERSIONS || call->builtin == BI_STASHED)) {
-    *value = all_versions(s) - (call->builtin == BI_STASHED ? (int64_t)s->nstage : 0);
+    *value = all_versions(s) - (call->builtin == BI_STASHED ? (int64_t)s->model->nstage : 0);
     return true;
   }
   if (!call->args) /* of all ranks */
     return !(call->builtin == BI_VOLUME && no_sizes(s, call)) &&
-           sent_quantity(s, call, s->nrank, value);
+           sent_quantity(s, call, s->model->nrank, value);
   if (!rank_argument(s, call, &r))
     return false;
-  const Peak *p = &s->peak[r];
+  const Peak *p = &s->lowered->peak[r];
   bool bytes = call->builtin == BI_MEMORY || call->builtin == BI_HOST_MEMORY ||
                call->builtin == BI_VOLUME;
   if (bytes && no_sizes(s, call))
@@ -144,8 +148,8 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   case BI_HELD: *value = p->held; break;
   case BI_KEPT: *value = p->kept; break;
   case BI_WARMUP: *value = p->warmup; break;
-  case BI_STALENESS: *value = s->staleness[r]; break;
-  case BI_DISCREPANCY: *value = s->discrepancy[r]; break;
+  case BI_STALENESS: *value = s->versions->staleness[r]; break;
+  case BI_DISCREPANCY: *value = s->versions->discrepancy[r]; break;
   case BI_HOST: *value = p->host; break;
   case BI_GUESTS: *value = p->guests; break;
   case BI_HOST_MEMORY: *value = (int64_t)p->bytes[PEAK_host]; break;
@@ -205,13 +209,13 @@ static void report(Sched *s, const Expr *whole) {
     int64_t r;
     if (sum && rank_argument(s, sum, &r))
       diag_note(s->diag, NO_SPAN, "rank %lld needs %s at %s", (long long)r,
-                bytes_text(s, s->peak[r].bytes[PEAK_total]), memory_sum(s, (uint32_t)r));
+                bytes_text(s, s->lowered->peak[r].bytes[PEAK_total]), memory_sum(s, (uint32_t)r));
   } else {
     diag_error(s->diag, DIAG_CHECK, whole->at, "check failed");
   }
   if (*values)
     diag_note(s->diag, NO_SPAN, "with %s", values);
-  if (s->timed && own_time(whole))
+  if (s->model->timed && own_time(whole))
     diag_note(s->diag, NO_SPAN,
               "the times of this schedule are ns: makespan(F = 1, B = 2) is in units");
   help_unchecked(s, e->at);
@@ -219,17 +223,17 @@ static void report(Sched *s, const Expr *whole) {
 
 bool check_user(Sched *s) {
   bool ok = check_limits(s);
-  for (uint32_t i = 0; i < s->ncheck; i++) {
-    const Clause *c = s->check[i];
+  for (uint32_t i = 0; i < s->claims->ncheck; i++) {
+    const Clause *c = s->claims->check[i];
     int64_t lo = 0, hi = 1, step = 1, v;
     if (c->var && !eval_range(s, &c->range, &lo, &hi, &step))
       return false;
     if (step > 0 ? lo >= hi : lo <= hi)
       diag_warn(s->diag, DIAG_CHECK, c->at, "the range of this check is empty: it proves nothing");
-    uint64_t turns = 0, most = 4 * ((uint64_t)s->nop + s->nrank) + 100000;
+    uint64_t turns = 0, most = 4 * ((uint64_t)s->orders->nop + s->model->nrank) + 100000;
     for (int64_t x = lo; step > 0 ? x < hi : x > hi;) {
       if (c->var)
-        s->env[c->slot] = x;
+        s->eval.env[c->slot] = x;
       if (++turns > most) {
         diag_error(s->diag, DIAG_LOOP, c->at,
                    "a check over more than %llu values; a bound of its range is wrong",

@@ -17,7 +17,7 @@ bool check_match(Sched *s);
 /* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
  * opt->model; ensures least_buffer. Text of the model for messages ---- */
 bool check_channels(Sched *s);
-bool prove_lists(Sched *s);  /* the same of s->lists, with find_places the first time */
+bool prove_lists(Sched *s);  /* the same of Orders.lists, with find_places the first time */
 /* Of a lowering with transfers at their ops, once transfers has made lists: they complete. only_lists: but not under the
  * model of the engines. */
 bool prove_transfers(Sched *s);

@@ -8,37 +8,47 @@
 #include "base.h"
 #include "graph.h"
 #include "limit.h"
+#include "lower.h"
 #include "orders.h"
+#include "weights.h"
 
 void dump_ops(Sched *s, FILE *f) {
-  fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u", printable(s, s->name),
-          printable(s, s->params), s->nrank, s->nstage, s->nmb / s->slices);
-  if (s->slices > 1)
-    fprintf(f, " slices %u", s->slices);
+  fprintf(f, "schedule %s %s\nranks %u stages %u microbatches %u", printable(s, s->model->name),
+          printable(s, s->model->params), s->model->nrank, s->model->nstage,
+          s->model->nmb / s->model->slices);
+  if (s->model->slices > 1)
+    fprintf(f, " slices %u", s->model->slices);
   fputc('\n', f);
-  for (uint32_t i = 0; i < s->nstage; i++)
-    fprintf(f, "stage %u: rank %u chunk %u\n", i, s->stage[i].rank, s->stage[i].chunk);
+  for (uint32_t i = 0; i < s->model->nstage; i++)
+    fprintf(f, "stage %u: rank %u chunk %u\n", i, s->model->stage[i].rank,
+            s->model->stage[i].chunk);
   uint32_t copy = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     int phase = -1;
     fprintf(f, "rank %u:", r);
-    for (uint32_t i = s->rank_op0[r]; i <= s->rank_op0[r + 1]; i++) {
-      for (; copy < s->ncopy && s->copy[copy].at <= i && s->stage[s->copy[copy].stage].rank == r;
+    for (uint32_t i = s->orders->rank_op0[r]; i <= s->orders->rank_op0[r + 1]; i++) {
+      for (; copy < s->orders->ncopy && s->orders->copy[copy].at <= i &&
+             s->model->stage[s->orders->copy[copy].stage].rank == r;
            copy++) {
         char text[OP_TEXT];
-        const Copy *c = &s->copy[copy];
-        pipe_unit_text(text, (PipeOp)c->kind, c->stage, c->mb, s->slices);
-        fprintf(f, " %s", c->kind == PIPE_SIDE_COPY ? side_text(s, &s->side_use[c->use]) : text);
+        const Copy *c = &s->orders->copy[copy];
+        pipe_unit_text(text, (PipeOp)c->kind, c->stage, c->mb, s->model->slices);
+        fprintf(f, " %s", c->kind == PIPE_SIDE_COPY ? side_text(s, &s->sides->use[c->use]) : text);
       }
-      if (i == s->rank_op0[r + 1])
+      if (i == s->orders->rank_op0[r + 1])
         break;
-      if (s->op[i].phase != phase)
-        fprintf(f, " [%s]", pipe_phase_name[phase = s->op[i].phase]);
-      bool first = i == s->rank_op0[r] || s->op[i - 1].group == 0;
-      fprintf(f, "%s%s", s->op[i].group == 0 && first ? " " : first ? " (" : ";", op_text(s, i));
-      if (s->weights && s->weights[i].version != NONE)
-        fprintf(f, "%s%u", s->op[i].kind == PIPE_U ? ">" : "@", s->weights[i].version);
-      fputs(s->op[i].group == 0 && !first ? ")" : "", f);
+      if (s->orders->op[i].phase != phase)
+        fprintf(f, " [%s]", pipe_phase_name[phase = s->orders->op[i].phase]);
+      bool first = i == s->orders->rank_op0[r] || s->orders->op[i - 1].group == 0;
+      fprintf(f, "%s%s",
+              s->orders->op[i].group == 0 && first ? " "
+              : first                              ? " ("
+                                                   : ";",
+              op_text(s, i));
+      if (s->versions->weights && s->versions->weights[i].version != NONE)
+        fprintf(f, "%s%u", s->orders->op[i].kind == PIPE_U ? ">" : "@",
+                s->versions->weights[i].version);
+      fputs(s->orders->op[i].group == 0 && !first ? ")" : "", f);
     }
     fputc('\n', f);
   }
@@ -95,12 +105,13 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
 }
 
 void dump_streams(Sched *s, FILE *f) {
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    const Streams *t = &s->stream[r];
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    const Streams *t = &s->lowered->stream[r];
     fprintf(f, "rank %u compute:\n", r);
     for (uint32_t i = 0; i < t->ncompute; i++)
-      dump_instr(f, sched_graph(s), s->graph ? s->slot_list[r] : NULL, &t->compute[i],
-                 s->weight_first ? &s->weights[s->rank_op0[r] + i] : NULL);
+      dump_instr(
+          f, sched_graph(s), s->model->graph ? s->lowered->slot_list[r] : NULL, &t->compute[i],
+          s->lowered->weight_first ? &s->versions->weights[s->orders->rank_op0[r] + i] : NULL);
     fprintf(f, "rank %u comm:\n", r);
     for (uint32_t i = 0; i < t->ncomm; i++)
       dump_instr(f, sched_graph(s), NULL, &t->comm[i], NULL);
@@ -140,7 +151,7 @@ void dump_program(Sched *s, FILE *f) {
               k->pool[i].first, k->pool[i].first + k->pool[i].count, k->pool[i].bytes);
     uint32_t first, nlimit = limits_of(s, r, &first);
     for (uint32_t i = first; i < first + nlimit; i++)
-      fprintf(f, "  limit %s\n", limit_text(s, &s->limits[i]));
+      fprintf(f, "  limit %s\n", limit_text(s, &s->claims->row[i]));
     for (uint32_t i = 0; i < k->ninstr; i++)
       dump_instr(f, pipe_graph(p), k->list, &k->instr[i], k->weights ? &k->weights[i] : NULL);
     for (uint32_t i = 0; i < k->nsync; i++) {

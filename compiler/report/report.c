@@ -4,46 +4,55 @@
 #include <inttypes.h>
 
 #include "base.h"
+#include "limit.h"
 #include "lists_of_m.h"
 #include "looped.h"
+#include "lower.h"
 #include "names.h"
+#include "orders.h"
 #include "prove.h"
 #include "report.h"
 #include "timing.h"
+#include "weights.h"
 
 enum { ROWS = 8 }; /* of clauses of one kind; the report names how many more there are */
 
 double bubble_percent(const Sched *s, uint64_t makespan) {
-  double all = (double)makespan * s->nrank;
-  return all > 0 ? 100 * (1 - (double)s->busy / all) : 0;
+  double all = (double)makespan * s->model->nrank;
+  return all > 0 ? 100 * (1 - (double)s->times->busy / all) : 0;
 }
 
 static void report_buffer(Sched *s, FILE *f) {
   if (s->opt->model.buffer == 0)
     return;
   fprintf(f, "buffer    %s\n",
-          s->least_buffer == 0 ? "none is needed: it completes with rendezvous sends too"
-                               : arena_printf(s->arena, "at least %s per directed rank pair",
-                                              buffer_text(s, s->least_buffer)));
+          s->verdict->least_buffer == 0
+              ? "none is needed: it completes with rendezvous sends too"
+              : arena_printf(s->arena, "at least %s per directed rank pair",
+                             buffer_text(s, s->verdict->least_buffer)));
 }
 
 /* "9 stages", or "9 stages, 21 copies" where a stage of the model lies on several ranks. */
 static const char *stages_text(Sched *s) {
-  const char *model = arena_printf(s->arena, "%u stage%s", s->nmodel, s->nmodel == 1 ? "" : "s");
-  return s->nstage == s->nmodel ? model : arena_printf(s->arena, "%s, %u copies", model, s->nstage);
+  const char *model = arena_printf(s->arena, "%u stage%s", s->model->nmodel,
+                                   s->model->nmodel == 1 ? "" : "s");
+  return s->model->nstage == s->model->nmodel
+             ? model
+             : arena_printf(s->arena, "%s, %u copies", model, s->model->nstage);
 }
 
 /* A file with transfers of its own is proved as it stands, and that is all. */
 static void report_lists(Sched *s, FILE *f) {
   fprintf(f, "%s: %u rank%s, %s, %u microbatch%s, %u ops, %u transfers of its own\n",
-          printable(s, s->name), s->nrank, s->nrank == 1 ? "" : "s", stages_text(s), s->nmb,
-          s->nmb == 1 ? "" : "es", s->nop - s->nstage, s->nxfer);
+          printable(s, s->model->name), s->model->nrank, s->model->nrank == 1 ? "" : "s",
+          stages_text(s), s->model->nmb, s->model->nmb == 1 ? "" : "es",
+          s->orders->nop - s->model->nstage, s->ideal->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
-  if (s->lowering != PIPE_GLOBAL)
+  if (s->orders->lowering != PIPE_GLOBAL)
     fprintf(f, "lowering  %s\n", lowering_text(s));
   fprintf(f, "model     %s\n", model_text(s));
   report_buffer(s, f);
-  if (s->lowering != PIPE_GLOBAL)
+  if (s->orders->lowering != PIPE_GLOBAL)
     fprintf(
         f,
         "program   none: it does not complete as the engines carry it out (rendezvous, one comm stream per rank)\n");
@@ -52,11 +61,13 @@ static void report_lists(Sched *s, FILE *f) {
 /* Of a schedule that updates within the step. */
 static void report_updates(Sched *s, FILE *f) {
   uint32_t most = 1, stale = 0, apart = 0;
-  for (uint32_t st = 0; st < s->nstage; st++)
-    most = s->round0[st + 1] - s->round0[st] > most ? s->round0[st + 1] - s->round0[st] : most;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    stale = s->staleness[r] > stale ? s->staleness[r] : stale;
-    apart = s->discrepancy[r] > apart ? s->discrepancy[r] : apart;
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    most = s->orders->round0[st + 1] - s->orders->round0[st] > most
+               ? s->orders->round0[st + 1] - s->orders->round0[st]
+               : most;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    stale = s->versions->staleness[r] > stale ? s->versions->staleness[r] : stale;
+    apart = s->versions->discrepancy[r] > apart ? s->versions->discrepancy[r] : apart;
   }
   if (most > 1)
     fprintf(f, "updates   up to %u of a stage; %s\n", most,
@@ -67,28 +78,28 @@ static void report_updates(Sched *s, FILE *f) {
 
 /* What counts against the stashes of a rank: of a schedule, as its text has it. */
 static void report_limits(Sched *s, FILE *f) {
-  for (uint32_t i = 0; i < s->nlimit && i < ROWS; i++) {
-    const Clause *c = s->limit[i];
+  for (uint32_t i = 0; i < s->claims->nlimit && i < ROWS; i++) {
+    const Clause *c = s->claims->limit[i];
     Span at = c->value->at;
     if (c->var)
       at.end = (c->range.step ? c->range.step : c->range.hi)->at.end;
     fprintf(f, "limit     %s\n", printable(s, span_text(s, at)));
   }
-  if (s->nlimit > ROWS)
-    fprintf(f, "          and %u more\n", s->nlimit - ROWS);
+  if (s->claims->nlimit > ROWS)
+    fprintf(f, "          and %u more\n", s->claims->nlimit - ROWS);
 }
 
 static void report_links(Sched *s, FILE *f) {
   uint64_t most = 0;
-  if (s->nshare == 0)
+  if (s->model->nshare == 0)
     return;
-  for (uint32_t i = 0; i < s->nlink; i++)
-    most = s->link_busy[i] > most ? s->link_busy[i] : most;
+  for (uint32_t i = 0; i < s->model->nlink; i++)
+    most = s->times->link_busy[i] > most ? s->times->link_busy[i] : most;
   fprintf(
       f,
       "links     %u shared: the busiest is in use %.2f %% of the time; transfers wait %s for them, summed up\n",
-      s->nlink, s->makespan ? 100 * (double)most / (double)s->makespan : 0,
-      time_text(s, s->link_wait));
+      s->model->nlink, s->times->makespan ? 100 * (double)most / (double)s->times->makespan : 0,
+      time_text(s, s->times->link_wait));
 }
 
 double above_percent(uint64_t value, uint64_t bound) {
@@ -105,18 +116,18 @@ static const char *above_text(Sched *s, uint64_t value, uint64_t bound) {
 const char *bound_text(Sched *s) {
   fill_bound(s);
   return arena_printf(s->arena, "makespan %s; span %s",
-                      above_text(s, s->makespan, s->bound.makespan),
-                      above_text(s, s->own_span, s->bound.span));
+                      above_text(s, s->times->makespan, s->times->bound.makespan),
+                      above_text(s, s->times->span, s->times->bound.span));
 }
 
 /* Unless --for-all says it for good. */
 static void report_steady(Sched *s, FILE *f) {
   bool all = s->opt->for_all && s->all_m.proved && !s->all_m.from && s->all_m.per;
-  if (s->steady.per == 0 || (all && s->makespan == s->ideal.makespan))
+  if (s->times->steady.per == 0 || (all && s->times->makespan == s->ideal->time.makespan))
     return;
   const char *unit = "";
-  double t = (double)s->steady.time / (double)s->steady.per;
-  if (s->timed) {
+  double t = (double)s->times->steady.time / (double)s->times->steady.per;
+  if (s->model->timed) {
     static const struct {
       double ns;
       const char *unit;
@@ -175,7 +186,7 @@ static void report_looped(Sched *s, FILE *f) {
   if (s->all_m.text)
     fprintf(f, "          what is not decided: %s\n", why_not(s));
   const PipeLoopClass *c = &l->cls[0];
-  uint64_t per = (uint64_t)c->nmb.by / s->slices;
+  uint64_t per = (uint64_t)c->nmb.by / s->model->slices;
   fprintf(f, "steady    %s for %s\n", time_text(s, (uint64_t)c->makespan.by),
           per == 1 ? "each microbatch" : arena_printf(s->arena, "%" PRIu64 " microbatches", per));
 }
@@ -229,93 +240,102 @@ static void report_all(Sched *s, FILE *f) {
 }
 
 void emit_report(Sched *s, FILE *f) {
-  if (s->only_lists) {
+  if (s->orders->only_lists) {
     report_lists(s, f);
     return;
   }
-  uint32_t nmb = s->nmb / s->slices;
+  uint32_t nmb = s->model->nmb / s->model->slices;
   fprintf(f, "%s%s%s: %u rank%s, %s, %u microbatch%s%s, %u ops, %u transfers\n",
-          printable(s, s->name), *s->params ? " " : "", printable(s, s->params), s->nrank,
-          s->nrank == 1 ? "" : "s", stages_text(s), nmb, nmb == 1 ? "" : "es",
-          s->slices > 1 ? arena_printf(s->arena, " of %u slices", s->slices) : "", s->nop,
-          s->nxfer);
-  fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->ncheck,
-          s->ncheck == 1 ? "" : "s");
-  uint32_t nlimit = s->nlimit ? s->nlimit : s->nlimits; /* clauses; of a file, rows */
+          printable(s, s->model->name), *s->model->params ? " " : "",
+          printable(s, s->model->params), s->model->nrank, s->model->nrank == 1 ? "" : "s",
+          stages_text(s), nmb, nmb == 1 ? "" : "es",
+          s->model->slices > 1 ? arena_printf(s->arena, " of %u slices", s->model->slices) : "",
+          s->orders->nop, s->ideal->nxfer);
+  fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->claims->ncheck,
+          s->claims->ncheck == 1 ? "" : "s");
+  uint32_t nlimit = s->claims->nlimit ? s->claims->nlimit
+                                      : s->claims->nrow; /* clauses; of a file, rows */
   if (nlimit)
     fprintf(f, ", %u limit%s", nlimit, nlimit == 1 ? "" : "s");
   fputc('\n', f);
   report_limits(s, f);
   if (s->opt->for_all)
     report_all(s, f);
-  if (s->tune_kept && s->tune_worth[1] == INT64_MAX)
+  if (s->tuning->kept && s->tuning->worth[1] == INT64_MAX)
     fprintf(f, "tune      kept the order as written: the tuned one deadlocks as emitted\n");
-  else if (s->tune_kept)
+  else if (s->tuning->kept)
     fprintf(f,
             "tune      kept the order as written: %s is %" PRId64 " as emitted, %" PRId64
             " if tuned\n",
-            printable(s, span_text(s, s->tuned->value->at)), s->tune_worth[0], s->tune_worth[1]);
-  if (s->layers)
-    fprintf(f, "layers    %s\n", s->layers);
-  if (s->profile_lacks)
-    fprintf(f, "profile   has no %s: counted as 0\n", s->profile_lacks);
-  if (s->lowering != PIPE_GLOBAL)
+            printable(s, span_text(s, s->tuning->clause->value->at)), s->tuning->worth[0],
+            s->tuning->worth[1]);
+  if (s->model->layers)
+    fprintf(f, "layers    %s\n", s->model->layers);
+  if (s->model->profile_lacks)
+    fprintf(f, "profile   has no %s: counted as 0\n", s->model->profile_lacks);
+  if (s->orders->lowering != PIPE_GLOBAL)
     fprintf(f, "lowering  %s\n", lowering_text(s));
-  fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s), s->channel_slots);
+  fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s),
+          s->lowered->channel_slots);
   report_buffer(s, f);
   fill_bound(s);
-  fprintf(f, "makespan  %s; bubble %.2f %%%s\n", above_text(s, s->makespan, s->bound.makespan),
-          bubble_percent(s, s->makespan),
-          s->makespan == s->ideal.makespan
+  fprintf(f, "makespan  %s; bubble %.2f %%%s\n",
+          above_text(s, s->times->makespan, s->times->bound.makespan),
+          bubble_percent(s, s->times->makespan),
+          s->times->makespan == s->ideal->time.makespan
               ? ""
-              : arena_printf(s->arena, "; %s on an idle network", time_text(s, s->ideal.makespan)));
-  fprintf(f, "span      %s\n", above_text(s, s->own_span, s->bound.span));
+              : arena_printf(s->arena, "; %s on an idle network",
+                             time_text(s, s->ideal->time.makespan)));
+  fprintf(f, "span      %s\n", above_text(s, s->times->span, s->times->bound.span));
   report_steady(s, f);
   report_links(s, f);
   report_updates(s, f);
-  for (uint32_t k = 0; k < s->ntie && k < ROWS; k++) {
+  for (uint32_t k = 0; k < s->model->ntie && k < ROWS; k++) {
     uint32_t nrank = 0;
     fprintf(f, "tied      stages");
-    for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
-      uint32_t st = s->tie_row[j];
-      nrank += s->stage[st].tied == st;
-      if (st == s->stage[st].model)
+    for (uint32_t j = s->model->tie_row0[k]; j < s->model->tie_row0[k + 1]; j++) {
+      uint32_t st = s->model->tie_row[j];
+      nrank += s->model->stage[st].tied == st;
+      if (st == s->model->stage[st].model)
         fprintf(f, " %u", st);
     }
-    fprintf(f, ": %s%s on %u rank%s before the update\n",
-            s->sized ? bytes_text(s, s->stage[s->tie_row[s->tie_row0[k]]].tied_bytes)
-                     : "their gradients",
-            s->sized ? " of gradients, summed" : " are summed", nrank, nrank == 1 ? "" : "s");
+    fprintf(
+        f, ": %s%s on %u rank%s before the update\n",
+        s->model->sized
+            ? bytes_text(s, s->model->stage[s->model->tie_row[s->model->tie_row0[k]]].tied_bytes)
+            : "their gradients",
+        s->model->sized ? " of gradients, summed" : " are summed", nrank, nrank == 1 ? "" : "s");
   }
-  if (s->ntie > ROWS)
-    fprintf(f, "          and %u more\n", s->ntie - ROWS);
+  if (s->model->ntie > ROWS)
+    fprintf(f, "          and %u more\n", s->model->ntie - ROWS);
   bool kept = false, away = false;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    kept |= s->peak[r].kept > 0;
-    away |= s->peak[r].host > 0 || s->peak[r].guests > 0;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    kept |= s->lowered->peak[r].kept > 0;
+    away |= s->lowered->peak[r].host > 0 || s->lowered->peak[r].guests > 0;
   }
   fprintf(f, "rank  utilisation  warmup  in flight  held%s%s%s%s\n", kept ? "  kept" : "",
-          s->weights ? "  versions  staleness" : "", away ? "  host  guests" : "",
-          s->sized ? "  bytes        at" : "");
+          s->versions->weights ? "  versions  staleness" : "", away ? "  host  guests" : "",
+          s->model->sized ? "  bytes        at" : "");
   enum { SHOWN = 32 };
-  for (uint32_t r = 0; r < s->nrank && r < SHOWN; r++) {
-    const Peak *p = &s->peak[r];
+  for (uint32_t r = 0; r < s->model->nrank && r < SHOWN; r++) {
+    const Peak *p = &s->lowered->peak[r];
     fprintf(f, "%4u  %10.1f%%  %6u  %9u  %4u", r,
-            s->makespan ? 100 * (double)s->rank_busy[r] / (double)s->makespan : 0, p->warmup,
-            p->inflight, p->held);
+            s->times->makespan ? 100 * (double)s->times->rank_busy[r] / (double)s->times->makespan
+                               : 0,
+            p->warmup, p->inflight, p->held);
     if (kept)
       fprintf(f, "  %4u", p->kept);
-    if (s->weights)
-      fprintf(f, "  %8u  %9u", p->versions, s->staleness[r]);
+    if (s->versions->weights)
+      fprintf(f, "  %8u  %9u", p->versions, s->versions->staleness[r]);
     if (away)
       fprintf(f, "  %4u  %6u", p->host, p->guests);
-    if (s->sized)
+    if (s->model->sized)
       fprintf(f, "  %-11s  %s", bytes_text(s, p->bytes[PEAK_total]),
               p->op == NONE ? "" : op_text(s, p->op));
     fputc('\n', f);
   }
-  if (s->nrank > SHOWN)
-    fprintf(f, "      and %u more: --emit=json has all\n", s->nrank - SHOWN);
-  if (s->unchecked)
-    fprintf(f, "unchecked %s\n", s->unchecked);
+  if (s->model->nrank > SHOWN)
+    fprintf(f, "      and %u more: --emit=json has all\n", s->model->nrank - SHOWN);
+  if (s->parsed->unchecked)
+    fprintf(f, "unchecked %s\n", s->parsed->unchecked);
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base.h"
+#include "lower.h"
 #include "report.h"
 #include "timing.h"
 
@@ -117,7 +118,7 @@ static void style(const Grid *g, const PipeInstr *in) {
     fputs("\033[0;38;5;244m", g->f);
   else
     fprintf(g->f, "\033[0;38;5;%u;48;5;%um", paint[in->op].ink,
-            paint[in->op].back[g->s->stage[in->stage].chunk % SHADES]);
+            paint[in->op].back[g->s->model->stage[in->stage].chunk % SHADES]);
 }
 
 static const char *fill(const Grid *g, const PipeInstr *in) {
@@ -134,8 +135,8 @@ static void cell(const Grid *g, const PipeInstr *in, uint32_t n) {
   char label[32] = "";
   uint32_t at = 0, len = 0;
   if (in && in->mb != NONE)
-    len = (uint32_t)snprintf(label, sizeof label, g->s->slices > 1 ? "%u.%u" : "%u",
-                             in->mb / g->s->slices, in->mb % g->s->slices);
+    len = (uint32_t)snprintf(label, sizeof label, g->s->model->slices > 1 ? "%u.%u" : "%u",
+                             in->mb / g->s->model->slices, in->mb % g->s->model->slices);
   if (len + !g->colour > n) /* without colour the fill alone tells the kind */
     len = 0;
   style(g, in);
@@ -243,7 +244,7 @@ static void axis(const Grid *g, uint32_t left) {
   } unit[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}, {1, "ns"}};
   uint64_t per = 1, step = 1;
   const char *name = "units";
-  for (int i = 0; g->s->timed && i < 4; i++)
+  for (int i = 0; g->s->model->timed && i < 4; i++)
     if (g->time >= unit[i].ns) {
       per = unit[i].ns, name = unit[i].name;
       break;
@@ -266,8 +267,8 @@ static void axis(const Grid *g, uint32_t left) {
 /* What a column spans: "51.2 units". */
 static const char *cell_text(const Grid *g) {
   double t = (double)g->time / g->cols;
-  return g->s->timed ? time_text(g->s, (uint64_t)(t + 0.5))
-                     : arena_printf(g->s->arena, "%.3g units", t);
+  return g->s->model->timed ? time_text(g->s, (uint64_t)(t + 0.5))
+                            : arena_printf(g->s->arena, "%.3g units", t);
 }
 
 /* The kinds that there are, then idle time; a little closer, or on another line, where they would not fit. */
@@ -323,8 +324,8 @@ void emit_show(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
   bool used[PIPE_NOPS] = {0};
   g.cols = columns(&g, start, end, room);
-  fprintf(f, "%s%s%s: bubble %.2f %%\n", printable(s, s->name), *s->params ? " " : "",
-          printable(s, s->params), bubble_percent(s, s->makespan));
+  fprintf(f, "%s%s%s: bubble %.2f %%\n", printable(s, s->model->name), *s->model->params ? " " : "",
+          printable(s, s->model->params), bubble_percent(s, s->times->makespan));
   put_wrapped(f, bound_text(s), 0, 0, width);
   if (right)
     fprintf(f, "%*sidle  in flight\n", (int)(LEFT + g.cols + 4), "");

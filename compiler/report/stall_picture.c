@@ -39,7 +39,7 @@ typedef struct Box {
   bool ran, stands,
       needed;    /* stands: a rank waits at it; needed: another op of the circle waits for it */
   uint8_t lane;  /* 0: the row itself */
-  uint32_t item; /* row of s->op, or position in the list; of what never ran */
+  uint32_t item; /* row of Orders.op, or position in the list; of what never ran */
   const char *label;
 } Box;
 
@@ -62,7 +62,7 @@ typedef struct Page {
   double begin, px; /* time at the left end, px of one unit of it */
   uint64_t last;    /* time at the stall */
   bool timed;       /* in ns */
-  bool lists;       /* hops are positions in lists, else rows of s->op */
+  bool lists;       /* hops are positions in lists, else rows of Orders.op */
 } Page;
 
 static void emit(const Page *g, const char *fmt, ...) {
@@ -74,9 +74,9 @@ static void emit(const Page *g, const char *fmt, ...) {
 
 /* The rows: all ranks, or if they are many those of the circle, in its order. */
 static void find_rows(Page *g) {
-  bool all = g->s->nrank <= MOST_RANKS;
+  bool all = g->s->model->nrank <= MOST_RANKS;
   g->row = NEW_ARRAY(g->s->arena, Row, MOST_RANKS);
-  for (uint32_t k = 0; k < (all ? g->s->nrank : g->nhop) && g->nrow < MOST_RANKS; k++) {
+  for (uint32_t k = 0; k < (all ? g->s->model->nrank : g->nhop) && g->nrow < MOST_RANKS; k++) {
     uint32_t rank = all ? k : g->hop[k].rank;
     bool there = false;
     for (uint32_t i = 0; i < g->nrow; i++)
@@ -239,14 +239,14 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
       g,
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\" font-family=\"sans-serif\" font-size=\"12\">\n",
       w, h, w, h);
-  emit(g, "<title>$$$: $</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n", s->name,
-       *s->params ? " " : "", s->params, g->what);
+  emit(g, "<title>$$$: $</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+       s->model->name, *s->model->params ? " " : "", s->model->params, g->what);
   emit(
       g,
       "<defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" "
       "markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"firebrick\"/></marker></defs>\n");
-  emit(g, "<text x=\"16\" y=\"26\" font-size=\"16\">$$$: $</text>\n", s->name,
-       *s->params ? " " : "", s->params, g->what);
+  emit(g, "<text x=\"16\" y=\"26\" font-size=\"16\">$$$: $</text>\n", s->model->name,
+       *s->model->params ? " " : "", s->model->params, g->what);
   emit(
       g,
       "<text x=\"16\" y=\"46\" fill=\"dimgray\">$</text>\n<text x=\"16\" y=\"62\" fill=\"dimgray\">$</text>\n",
@@ -279,10 +279,10 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
 /* Where hop k stands in the text, and that line. */
 static void put_place(Page *g, const StallHop *k) {
   const Sched *s = g->s;
-  uint32_t site = !g->lists  ? s->op[k->at].site
-                  : s->lists ? s->lists[k->rank].instr[k->at].site
-                             : s->prog->rank[k->rank].instr[k->at].site;
-  Span at = s->site[site];
+  uint32_t site = !g->lists          ? s->orders->op[k->at].site
+                  : s->orders->lists ? s->orders->lists[k->rank].instr[k->at].site
+                                     : s->prog->rank[k->rank].instr[k->at].site;
+  Span at = s->orders->site[site];
   if (at.file == NO_FILE)
     return;
   const Source *source = &s->diag->source[at.file];
@@ -304,7 +304,7 @@ static void draw_html(Page *g, const char *scale, const char *model) {
       "figure { margin: 0; overflow: auto }\npre { overflow: auto; margin: 0 0 .8rem 0 }\n"
       "@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }\n"
       "</style>\n</head>\n<body>\n<figure>\n",
-      g->s->name, g->what);
+      g->s->model->name, g->what);
   draw_picture(g, scale, model);
   emit(g, "</figure>\n<ol>\n");
   for (uint32_t k = 0; k < g->nhop && k < MOST_RANKS; k++) {
@@ -378,7 +378,7 @@ static void add_next(Page *g, Row *w, uint32_t from, const uint32_t *end,
 
 static uint8_t order_op(Sched *s, uint32_t rank, uint32_t i) {
   (void)rank;
-  return s->op[i].kind;
+  return s->orders->op[i].kind;
 }
 static const char *order_label(Sched *s, uint32_t rank, uint32_t i) {
   (void)rank;
@@ -392,52 +392,53 @@ static bool draw_orders(Sched *s, const uint64_t *end, const uint32_t *head, con
             .nhop = nhop,
             .box = BOX,
             .pitch = PITCH,
-            .timed = s->timed,
+            .timed = s->model->timed,
             .what = "deadlock"};
   find_rows(&g);
   uint64_t last = 0, sum = 0;
   uint32_t n = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    for (uint32_t i = s->rank_op0[r]; i < head[r]; i++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = s->orders->rank_op0[r]; i < head[r]; i++) {
       last = end[i] > last ? end[i] : last;
-      sum += s->stage[s->op[i].stage].time[s->op[i].kind], n++;
+      sum += s->model->stage[s->orders->op[i].stage].time[s->orders->op[i].kind], n++;
     }
   uint64_t first = last;
   for (uint32_t k = 0; k < nhop; k++) {
     uint32_t h = head[hop[k].rank];
-    uint64_t stop = h > s->rank_op0[hop[k].rank] ? end[h - 1] : 0;
+    uint64_t stop = h > s->orders->rank_op0[hop[k].rank] ? end[h - 1] : 0;
     first = stop < first ? stop : first;
   }
   set_window(&g, first, last, n ? (double)sum / n : 1);
   for (uint32_t k = 0; k < g.nrow; k++) {
     Row *w = &g.row[k];
-    for (uint32_t i = s->rank_op0[w->rank]; i < head[w->rank]; i += s->op[i].group + 1u) {
-      uint32_t members = s->op[i].group + 1u;
+    for (uint32_t i = s->orders->rank_op0[w->rank]; i < head[w->rank];
+         i += s->orders->op[i].group + 1u) {
+      uint32_t members = s->orders->op[i].group + 1u;
       double stop = (double)end[i + members - 1],
-             from = stop - (double)action_time(s, s->stage, false, i);
+             from = stop - (double)action_time(s, s->model->stage, false, i);
       if (stop <= g.begin)
         continue;
       from = from < g.begin ? g.begin : from;
       double each = (stop - from) / members;
       for (uint32_t m = 0; m < members; m++)
-        add(&g, w, LEFT + (from + each * m - g.begin) * g.px, each * g.px, s->op[i + m].kind, true,
-            op_text(s, i + m));
+        add(&g, w, LEFT + (from + each * m - g.begin) * g.px, each * g.px,
+            s->orders->op[i + m].kind, true, op_text(s, i + m));
     }
-    if (head[w->rank] < s->rank_op0[w->rank + 1])
+    if (head[w->rank] < s->orders->rank_op0[w->rank + 1])
       add_next(&g, w, head[w->rank], NULL, order_op, order_label);
   }
   char t[SVG_NUMBER], u[SVG_NUMBER];
   return write_page(&g,
                     arena_printf(s->arena, "from %s to %s, when nothing runs any more",
-                                 svg_time(u, g.begin, s->timed),
-                                 svg_time(t, (double)last, s->timed)),
+                                 svg_time(u, g.begin, s->model->timed),
+                                 svg_time(t, (double)last, s->model->timed)),
                     "any");
 }
 
 /* ---- lists ---- */
 
 static uint8_t list_op(Sched *s, uint32_t rank, uint32_t i) {
-  return s->lists ? s->lists[rank].instr[i].op : s->prog->rank[rank].instr[i].op;
+  return s->orders->lists ? s->orders->lists[rank].instr[i].op : s->prog->rank[rank].instr[i].op;
 }
 static const char *list_label(Sched *s, uint32_t rank, uint32_t i) {
   return list_text(s, (MachineAt){rank, i});
@@ -468,10 +469,11 @@ static bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, u
                        const char *what) {
   enum { WIDEST = 64, NARROWEST = 3 };
   Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE, .lists = true, .what = what};
-  uint32_t **end = machine_times(s->arena, list, s->nrank, s->opt->model), last = 0, lanes = 0;
-  uint32_t *stop = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  uint32_t **end = machine_times(s->arena, list, s->model->nrank, s->opt->model), last = 0,
+           lanes = 0;
+  uint32_t *stop = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   find_rows(&g);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     for (uint32_t i = 0; i < list[r].n; i++)
       stop[r] = end[r][i] > stop[r] ? end[r][i] : stop[r];
     last = stop[r] > last ? stop[r] : last;
@@ -504,7 +506,7 @@ static bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, u
 }
 
 bool draw_stall(Sched *s) {
-  const Stall *l = s->stall;
+  const Stall *l = s->verdict->stall;
   if (!l || (!s->opt->counterexample && !wants_html(s->opt)))
     return true;
   return l->list ? draw_lists(s, l->list, l->hop, l->nhop, l->what)

@@ -69,24 +69,24 @@ static void measure(Walk *w, Within what) {
   Sched *s = j->s;
   uint32_t n = 0;
   uint64_t begin = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     n += j->ncomp[r];
     if (j->ncomp[r] > 0)
-      begin = later(begin, j->start[j->seq[s->rank_op0[r]]]);
+      begin = later(begin, j->start[j->seq[s->orders->rank_op0[r]]]);
   }
   w->length = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     w->last[r] = j->now[r] - j->deadline[r];
     if (j->ncomp[r] == 0)
       continue;
     if (what == SPAN)
-      w->last[r] += begin - j->start[j->seq[s->rank_op0[r]]];
+      w->last[r] += begin - j->start[j->seq[s->orders->rank_op0[r]]];
     w->length = later(w->length, j->deadline[r] + w->last[r]);
   }
   for (uint32_t i = n; i-- > 0;) {
     uint32_t o = j->played[i], r = j->rank[o], p = w->place[o] + 1;
     uint64_t t = w->last[r];
-    if (p < s->rank_op0[r] + j->ncomp[r])
+    if (p < s->orders->rank_op0[r] + j->ncomp[r])
       t = j->cost[j->seq[p]] + w->tail[j->seq[p]];
     const Edge *e = &j->out[j->width * (size_t)o], *end = e + j->width;
     for (; e < end && e->op != NONE; e++)
@@ -125,7 +125,7 @@ static bool stashes_fit(const Walk *w, const Move *m) {
   uint32_t a = m->from < m->to ? m->from : m->to, b = m->from + m->to - a;
   uint32_t r = j->rank[j->seq[a]];
   for (uint32_t k = 0; k < j->nlive; k++) {
-    int64_t live = a > j->s->rank_op0[r] ? j->live[k][a - 1] : 0;
+    int64_t live = a > j->s->orders->rank_op0[r] ? j->live[k][a - 1] : 0;
     for (uint32_t i = a; i <= b; i++) {
       uint32_t o = moved(w, m, i);
       int64_t before = live;
@@ -141,8 +141,8 @@ static bool stashes_fit(const Walk *w, const Move *m) {
 static void estimate(Walk *w, Move *m) {
   Just *j = w->j;
   uint32_t a = m->from < m->to ? m->from : m->to, b = m->from + m->to - a;
-  uint32_t r = j->rank[j->seq[a]], last = j->s->rank_op0[r] + j->ncomp[r];
-  uint64_t at = a > j->s->rank_op0[r] ? j->end[j->seq[a - 1]] : 0;
+  uint32_t r = j->rank[j->seq[a]], last = j->s->orders->rank_op0[r] + j->ncomp[r];
+  uint64_t at = a > j->s->orders->rank_op0[r] ? j->end[j->seq[a - 1]] : 0;
   uint64_t head[NEAR + 1];
   for (uint32_t i = a; i <= b; i++) {
     uint32_t o = moved(w, m, i);
@@ -197,16 +197,16 @@ static bool choose(Walk *w, uint64_t least, Move *best) {
   Just *j = w->j;
   Sched *s = j->s;
   uint32_t r = NONE, found = 0;
-  for (uint32_t k = 0, equal = 0; k < s->nrank; k++)
+  for (uint32_t k = 0, equal = 0; k < s->model->nrank; k++)
     if (j->ncomp[k] > 0 && j->deadline[k] + w->last[k] == w->length && draw(w, ++equal) == 0)
       r = k;
-  uint32_t last = s->rank_op0[r] + j->ncomp[r] - 1;
+  uint32_t last = s->orders->rank_op0[r] + j->ncomp[r] - 1;
   bool ends = true; /* it is the last block */
   for (;;) {
     uint32_t first = last, from = NONE; /* the block; where the path comes from */
     for (;; first--) {
       uint32_t o = j->seq[first];
-      bool here = first > s->rank_op0[r] && j->end[j->seq[first - 1]] == j->start[o];
+      bool here = first > s->orders->rank_op0[r] && j->end[j->seq[first - 1]] == j->start[o];
       const Edge *e = &j->in[j->width * (size_t)o], *end = e + j->width;
       for (; e < end && e->op != NONE; e++)
         if (j->rank[e->op] != r && j->end[e->op] + j->lag[e->lag] == j->start[o] &&
@@ -235,7 +235,7 @@ static void make(Walk *w, const Move *m) {
   else
     memmove(&j->seq[a + 1], &j->seq[a], (b - a) * sizeof *j->seq);
   j->seq[m->to] = o;
-  uint32_t first = j->s->rank_op0[j->rank[o]];
+  uint32_t first = j->s->orders->rank_op0[j->rank[o]];
   for (uint32_t i = a; i <= b; i++) {
     w->place[j->seq[i]] = i;
     for (uint32_t k = 0; k < j->nlive; k++)
@@ -248,11 +248,12 @@ bool critical_moves(Just *j, Within what, uint32_t steps, uint64_t seed) {
   Walk w = {.j = j, .tail = j->key, .place = j->list, .last = j->after, .random = seed};
   for (uint32_t i = 0; i < 1 << PAIR_BITS; i++)
     w.pair[i].before = w.pair[i].after = NONE;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r] + j->ncomp[r]; i++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r] + j->ncomp[r]; i++) {
       w.place[j->seq[i]] = i;
       for (uint32_t k = 0; k < j->nlive; k++)
-        j->live[k][i] = (i > s->rank_op0[r] ? j->live[k][i - 1] : 0) + j->delta[k][j->seq[i]];
+        j->live[k][i] = (i > s->orders->rank_op0[r] ? j->live[k][i - 1] : 0) +
+                        j->delta[k][j->seq[i]];
     }
   uint64_t least = UINT64_MAX;
   for (w.step = 0; w.step < steps; w.step++) {

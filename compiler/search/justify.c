@@ -42,9 +42,9 @@ static int64_t later_of(int64_t a, int64_t b) { return a > b ? a : b; }
 static void link_ops(Just *j, uint32_t from, uint32_t to, uint32_t k) {
   Edge *in = &j->in[j->width * (size_t)to], *out = &j->out[j->width * (size_t)from];
   uint32_t i = 0, o = 0;
-  const Op *a = &j->s->op[from], *b = &j->s->op[to];
+  const Op *a = &j->s->orders->op[from], *b = &j->s->orders->op[to];
   uint32_t l = j->rank[from] == j->rank[to] ? 0
-               : j->s->graph                ? input_edge(j->s, b->stage, b->kind == PIPE_F, k)
+               : j->s->model->graph         ? input_edge(j->s, b->stage, b->kind == PIPE_F, k)
                                             : a->stage;
   l = j->rank[from] == j->rank[to] ? 0 : 2 * l + (a->kind == PIPE_F ? 1 : 2);
   while (i < j->width && in[i].op != NONE)
@@ -61,7 +61,7 @@ static void find_edges(Just *j) {
   for (size_t i = 0; i < j->width * (size_t)j->n; i++)
     j->in[i].op = j->out[i].op = NONE;
   for (uint32_t i = 0; i < j->n; i++) {
-    const Op *o = &s->op[i];
+    const Op *o = &s->orders->op[i];
     if (o->kind == PIPE_U)
       continue;
     uint32_t dep, own[3];
@@ -81,7 +81,7 @@ static void bound_op(Just *j, uint32_t k, uint32_t op, int64_t start, int64_t en
 
 /* What op o adds to the stashes of its rank, in number or in bytes, when it starts, and when it ends. */
 static void stash_change(const Sched *s, const Op *o, bool bytes, int64_t *start, int64_t *end) {
-  const PipeStage *st = &s->stage[o->stage];
+  const PipeStage *st = &s->model->stage[o->stage];
   OpCounts c = op_counts(s, o);
   int64_t weight[NCOUNTS] = {[LIVE] = 1};
   if (bytes) {
@@ -99,18 +99,18 @@ static void stash_change(const Sched *s, const Op *o, bool bytes, int64_t *start
  * which have no more than the most that live there now. */
 static void find_bounds(Just *j) {
   Sched *s = j->s;
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first, nlimit = limits_of(s, r, &first);
     for (uint32_t k = 0; k < j->nlive; k++) {
       int64_t live = 0, *most = &j->most[k][r];
-      bool open = k >= (nlimit ? nlimit : s->sized ? 2 : 1);
-      *most = nlimit && !open ? s->limits[first + k].most : 0;
-      for (uint32_t i = s->rank_op0[r]; !open && i < s->rank_op0[r + 1]; i++) {
+      bool open = k >= (nlimit ? nlimit : s->model->sized ? 2 : 1);
+      *most = nlimit && !open ? s->claims->row[first + k].most : 0;
+      for (uint32_t i = s->orders->rank_op0[r]; !open && i < s->orders->rank_op0[r + 1]; i++) {
         int64_t start, end;
         if (nlimit)
-          limit_change(s, &s->limits[first + k], &s->op[i], &start, &end);
+          limit_change(s, &s->claims->row[first + k], &s->orders->op[i], &start, &end);
         else
-          stash_change(s, &s->op[i], k == 1, &start, &end);
+          stash_change(s, &s->orders->op[i], k == 1, &start, &end);
         bound_op(j, k, i, start, end);
         int64_t top = later_of(live, live + j->delta[k][i]) + j->over[k][i];
         live += j->delta[k][i];
@@ -123,8 +123,8 @@ static void find_bounds(Just *j) {
 /* How many sums are bounded at most on a rank. */
 static uint32_t count_bounds(const Sched *s) {
   uint32_t n = 1, first;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t nlimit = limits_of(s, r, &first), want = nlimit ? nlimit : s->sized ? 2 : 1;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t nlimit = limits_of(s, r, &first), want = nlimit ? nlimit : s->model->sized ? 2 : 1;
     n = want > n ? want : n;
   }
   return n;
@@ -133,11 +133,11 @@ static uint32_t count_bounds(const Sched *s) {
 /* Stashes that may be alive on each rank. */
 static int64_t *find_room(Just *j, Arena *a) {
   const Sched *s = j->s;
-  int64_t *room = NEW_ARRAY(a, int64_t, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  int64_t *room = NEW_ARRAY(a, int64_t, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first;
     room[r] = limits_of(s, r, &first) ? limits_room(s, r) : j->most[0][r];
-    room[r] = room[r] > s->nop ? s->nop : room[r] > 0 ? room[r] : 1;
+    room[r] = room[r] > s->orders->nop ? s->orders->nop : room[r] > 0 ? room[r] : 1;
   }
   return room;
 }
@@ -147,16 +147,16 @@ bool just_play(Just *j) {
   uint32_t nwork = 0, nplayed = 0, want = 0;
   for (uint32_t i = 0; i < j->n; i++)
     j->end[i] = UINT64_MAX;
-  for (uint32_t r = s->nrank; r-- > 0;) {
-    j->head[r] = s->rank_op0[r];
+  for (uint32_t r = s->model->nrank; r-- > 0;) {
+    j->head[r] = s->orders->rank_op0[r];
     j->now[r] = 0;
     j->work[nwork++] = r;
     j->queued[r] = 1;
     want += j->ncomp[r];
   }
-  memset(j->grad_end, 0, s->nstage * sizeof *j->grad_end);
+  memset(j->grad_end, 0, s->model->nstage * sizeof *j->grad_end);
   while (nwork > 0) {
-    uint32_t r = j->work[--nwork], last = s->rank_op0[r] + j->ncomp[r];
+    uint32_t r = j->work[--nwork], last = s->orders->rank_op0[r] + j->ncomp[r];
     j->queued[r] = 0;
     for (; j->head[r] < last; j->head[r]++) {
       uint32_t o = j->seq[j->head[r]];
@@ -169,7 +169,7 @@ bool just_play(Just *j) {
       }
       if (!ready)
         break;
-      const Op *op = &s->op[o];
+      const Op *op = &s->orders->op[o];
       j->start[o] = at;
       j->end[o] = j->now[r] = at + j->cost[o];
       j->played[nplayed++] = o;
@@ -178,7 +178,7 @@ bool just_play(Just *j) {
       e = &j->out[j->width * (size_t)o], end = e + j->width;
       for (; e < end && e->op != NONE; e++) {
         uint32_t q = j->rank[e->op];
-        if (q != r && !j->queued[q] && j->head[q] < s->rank_op0[q] + j->ncomp[q] &&
+        if (q != r && !j->queued[q] && j->head[q] < s->orders->rank_op0[q] + j->ncomp[q] &&
             j->seq[j->head[q]] == e->op) {
           j->queued[q] = 1;
           j->work[nwork++] = q;
@@ -189,19 +189,19 @@ bool just_play(Just *j) {
   if (nplayed < want)
     return false;
   j->t.makespan = j->t.span = 0;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t first = s->rank_op0[r];
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t first = s->orders->rank_op0[r];
     j->deadline[r] = j->now[r];
-    for (uint32_t i = first + j->ncomp[r]; i < s->rank_op0[r + 1]; i++) {
-      const PipeStage *st = &s->stage[s->op[i].stage];
-      for (uint32_t q = st->replica; q != s->op[i].stage; q = s->stage[q].replica)
-        j->now[r] = later(j->now[r], later(j->grad_end[q], j->grad_end[s->op[i].stage]) +
+    for (uint32_t i = first + j->ncomp[r]; i < s->orders->rank_op0[r + 1]; i++) {
+      const PipeStage *st = &s->model->stage[s->orders->op[i].stage];
+      for (uint32_t q = st->replica; q != s->orders->op[i].stage; q = s->model->stage[q].replica)
+        j->now[r] = later(j->now[r], later(j->grad_end[q], j->grad_end[s->orders->op[i].stage]) +
                                          st->time[PIPE_REDUCE]);
-      uint32_t tie = s->tie_of ? s->tie_of[s->op[i].stage] : NONE;
-      for (uint32_t k = tie == NONE ? 0 : s->tie_row0[tie]; tie != NONE && k < s->tie_row0[tie + 1];
-           k++) {
-        uint32_t q = s->tie_row[k];
-        uint64_t sum = s->stage[q].replica != q ? s->stage[q].time[PIPE_REDUCE] : 0;
+      uint32_t tie = s->model->tie_of ? s->model->tie_of[s->orders->op[i].stage] : NONE;
+      for (uint32_t k = tie == NONE ? 0 : s->model->tie_row0[tie];
+           tie != NONE && k < s->model->tie_row0[tie + 1]; k++) {
+        uint32_t q = s->model->tie_row[k];
+        uint64_t sum = s->model->stage[q].replica != q ? s->model->stage[q].time[PIPE_REDUCE] : 0;
         j->now[r] = later(j->now[r], j->grad_end[q] + sum + st->time[PIPE_TIE]);
       }
       j->now[r] += st->time[PIPE_U];
@@ -232,7 +232,7 @@ static void sort_list(Just *j, uint32_t n, uint64_t most) {
 /* Puts op into the earliest gap of its rank that starts at `from` or later and holds it. */
 static void put(Just *j, uint32_t op, uint64_t from, int sign) {
   Sched *s = j->s;
-  uint32_t r = j->rank[op], first = s->rank_op0[r], n = j->nline[r], best = n;
+  uint32_t r = j->rank[op], first = s->orders->rank_op0[r], n = j->nline[r], best = n;
   uint32_t *line = &j->line[first];
   uint64_t cost = j->cost[op];
   uint64_t at = n > 0 ? later(j->until[line[n - 1]], from) : from;
@@ -279,15 +279,15 @@ static void pass(Just *j, bool backward, Within within) {
   uint32_t n = 0;
   uint64_t last = 0, most = 0;
   if (backward)
-    for (uint32_t r = 0; r < s->nrank; r++) {
+    for (uint32_t r = 0; r < s->model->nrank; r++) {
       uint64_t tail = j->now[r] - j->deadline[r]; /* updates; deadline: when the last op ends */
-      uint64_t begin = j->ncomp[r] > 0 ? j->start[j->seq[s->rank_op0[r]]] : 0;
+      uint64_t begin = j->ncomp[r] > 0 ? j->start[j->seq[s->orders->rank_op0[r]]] : 0;
       uint64_t by_span = begin + j->t.span - tail, by_makespan = j->t.makespan - tail;
       j->deadline[r] = within == SPAN || (within == BOTH && by_span < by_makespan) ? by_span
                                                                                    : by_makespan;
       last = later(last, j->deadline[r]);
     }
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     j->nline[r] = 0;
     n += j->ncomp[r];
   }
@@ -306,8 +306,8 @@ static void pass(Just *j, bool backward, Within within) {
       from = later(from, j->until[e[k].op] + j->lag[e[k].lag]);
     put(j, o, from, backward ? -1 : 1);
   }
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t first = s->rank_op0[r], m = j->ncomp[r];
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t first = s->orders->rank_op0[r], m = j->ncomp[r];
     for (uint32_t i = 0; i < m; i++)
       j->seq[first + i] = j->line[first + (backward ? m - 1 - i : i)];
   }
@@ -320,8 +320,8 @@ static void shake(Just *j, uint32_t try) {
   Sched *s = j->s;
   uint64_t *cost = j->cost, z = try * UINT64_C(0x9e3779b97f4a7c15) + 1;
   uint64_t most = UINT64_C(2) << try / IDLE % 4;
-  memcpy(j->seq, j->best, s->nop * sizeof *j->seq);
-  for (uint32_t i = 0; i < s->nop; i++) {
+  memcpy(j->seq, j->best, s->orders->nop * sizeof *j->seq);
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
     z = z * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     j->shaken[i] = SHARES * cost[i] + cost[i] * ((z >> 48) * most >> 8) / 256;
   }
@@ -338,7 +338,9 @@ static void shake(Just *j, uint32_t try) {
   BUG_IF(!just_play(j));
 }
 
-static void *array(Sched *s, Arena *a, size_t each) { return arena_zalloc(a, s->nop + 1, each); }
+static void *array(Sched *s, Arena *a, size_t each) {
+  return arena_zalloc(a, s->orders->nop + 1, each);
+}
 
 /* Gives the microbatches of each stage to its ops of one kind in the order in which they are numbered, if that is what
  * the order as written does and all of them are alike. note [alike]: of chains, where every stage has the same
@@ -346,49 +348,52 @@ static void *array(Sched *s, Arena *a, size_t each) { return arena_zalloc(a, s->
  * the times stay possible; and sums of gradients are those of a run one microbatch after the other. */
 static void renumber(Just *j) {
   Sched *s = j->s;
-  if (s->graph || s->row_of || s->slices > 1 || s->unit_time)
+  if (s->model->graph || s->model->row_of || s->model->slices > 1 || s->model->unit_time)
     return;
-  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, 3 * (size_t)s->nstage);
+  uint32_t *next = NEW_ARRAY(s->arena, uint32_t, 3 * (size_t)s->model->nstage);
   for (int turn = 0; turn < 2; turn++) {
-    memset(next, 0, 3 * (size_t)s->nstage * sizeof *next);
-    for (uint32_t i = 0; i < s->nop; i++) {
+    memset(next, 0, 3 * (size_t)s->model->nstage * sizeof *next);
+    for (uint32_t i = 0; i < s->orders->nop; i++) {
       uint32_t row = turn ? j->best[i] : i;
-      const Op *o = &s->op[row];
+      const Op *o = &s->orders->op[row];
       if (o->kind == PIPE_U)
         continue;
       int kind = o->kind == PIPE_F ? 0 : o->kind == PIPE_W ? 2 : 1;
-      uint32_t mb = s->stage[o->stage].mb0 + next[3 * o->stage + (uint32_t)kind]++;
-      bool split = s->at_w[(size_t)o->stage * s->nmb + o->mb] != 0;
-      if (!turn && (o->kind == PIPE_R || o->mb != mb ||
-                    split != (s->at_w[(size_t)o->stage * s->nmb + s->stage[o->stage].mb0] != 0)))
+      uint32_t mb = s->model->stage[o->stage].mb0 + next[3 * o->stage + (uint32_t)kind]++;
+      bool split = s->orders->at_w[(size_t)o->stage * s->model->nmb + o->mb] != 0;
+      if (!turn &&
+          (o->kind == PIPE_R || o->mb != mb ||
+           split !=
+               (s->orders->at_w[(size_t)o->stage * s->model->nmb + s->model->stage[o->stage].mb0] !=
+                0)))
         return;
       if (turn)
-        j->best[i] = *op_row(s, o->kind, (size_t)o->stage * s->nmb + mb) - 1;
+        j->best[i] = *op_row(s, o->kind, (size_t)o->stage * s->model->nmb + mb) - 1;
     }
   }
-  memcpy(j->seq, j->best, s->nop * sizeof *j->seq);
+  memcpy(j->seq, j->best, s->orders->nop * sizeof *j->seq);
   BUG_IF(!just_play(j) || j->t.makespan > j->best_t.makespan); /* note [alike] */
 }
 
-/* Puts s->op in the order of j->best. */
+/* Puts Orders.op in the order of j->best. */
 static void reorder(Just *j) {
   Sched *s = j->s;
-  Op *to = arena_alloc(s->arena, s->nop * sizeof *to);
-  for (uint32_t i = 0; i < s->nop; i++) {
-    to[i] = s->op[j->best[i]];
-    size_t cell = (size_t)to[i].stage * s->nmb + to[i].mb;
+  Op *to = arena_alloc(s->arena, s->orders->nop * sizeof *to);
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    to[i] = s->orders->op[j->best[i]];
+    size_t cell = (size_t)to[i].stage * s->model->nmb + to[i].mb;
     if (to[i].kind != PIPE_U)
       *op_row(s, to[i].kind, cell) = i + 1;
   }
-  s->op = to;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    label_again(s, s->rank_op0[r], s->rank_op0[r] + j->ncomp[r]);
+  s->orders->op = to;
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    label_again(s, s->orders->rank_op0[r], s->orders->rank_op0[r] + j->ncomp[r]);
 }
 
 uint32_t justify_obstacle(const Sched *s) {
-  for (uint32_t r = 0; r < s->nrank; r++)
-    for (uint32_t i = s->rank_op0[r]; i + 1 < s->rank_op0[r + 1]; i++)
-      if (s->op[i].kind == PIPE_U && s->op[i + 1].kind != PIPE_U)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = s->orders->rank_op0[r]; i + 1 < s->orders->rank_op0[r + 1]; i++)
+      if (s->orders->op[i].kind == PIPE_U && s->orders->op[i + 1].kind != PIPE_U)
         return i;
   return NONE;
 }
@@ -403,7 +408,7 @@ bool just_judge(Just *j) {
     *j->least = v, j->best_t = j->t;
     memcpy(j->best, j->seq, j->n * sizeof *j->best);
     j->changed = true;
-    j->s->tune_idle = 0;
+    j->s->tuning->idle = 0;
   }
   return true;
 }
@@ -444,13 +449,13 @@ static bool walk(Just *j, uint32_t turn, uint32_t try) {
 
 bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least) {
   Arena a = {.oom = s->arena->oom};
-  Just j = {.s = s, .n = s->nop, .nlive = count_bounds(s), .value = value, .least = least};
+  Just j = {.s = s, .n = s->orders->nop, .nlive = count_bounds(s), .value = value, .least = least};
   j.rank = array(s, &a, sizeof *j.rank);
   j.width = 2;
-  for (uint32_t i = 0; i < s->nstage;
+  for (uint32_t i = 0; i < s->model->nstage;
        i++) { /* what it reads, or who reads it, and ops of its own stage */
-    const PipeStage *st = &s->stage[i];
-    uint32_t most = (s->slices > 1 ? 3 : 1) + (st->nin > st->nout ? st->nin : st->nout);
+    const PipeStage *st = &s->model->stage[i];
+    uint32_t most = (s->model->slices > 1 ? 3 : 1) + (st->nin > st->nout ? st->nin : st->nout);
     j.width = most > j.width ? most : j.width;
   }
   j.in = array(s, &a, j.width * sizeof *j.in), j.out = array(s, &a, j.width * sizeof *j.out);
@@ -462,33 +467,33 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   for (size_t i = 0; i < sizeof times / sizeof *times; i++)
     *times[i] = array(s, &a, sizeof **times[i]);
   for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
-    *ranks[i] = NEW_ARRAY(&a, uint32_t, s->nrank);
+    *ranks[i] = NEW_ARRAY(&a, uint32_t, s->model->nrank);
   int64_t ***const sums[] = {&j.live, &j.delta, &j.over, &j.most};
   for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
     *sums[i] = NEW_ARRAY(&a, int64_t *, j.nlive);
   for (uint32_t k = 0; k < j.nlive; k++) {
     j.live[k] = array(s, &a, sizeof *j.live[k]), j.delta[k] = array(s, &a, sizeof *j.delta[k]);
     j.over[k] = array(s, &a, sizeof *j.over[k]);
-    j.most[k] = NEW_ARRAY(&a, int64_t, s->nrank);
+    j.most[k] = NEW_ARRAY(&a, int64_t, s->model->nrank);
   }
   j.top = NEW_ARRAY(&a, int64_t, j.nlive);
-  j.grad_end = NEW_ARRAY(&a, uint64_t, s->nstage);
+  j.grad_end = NEW_ARRAY(&a, uint64_t, s->model->nstage);
   uint64_t **const at[] = {&j.now, &j.deadline, &j.after};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)
-    *at[i] = NEW_ARRAY(&a, uint64_t, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
+    *at[i] = NEW_ARRAY(&a, uint64_t, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
       j.seq[i] = j.best[i] = i;
       j.rank[i] = r;
-      j.ncomp[r] += s->op[i].kind != PIPE_U;
+      j.ncomp[r] += s->orders->op[i].kind != PIPE_U;
     }
-  j.nlag = 2 * (s->graph ? s->nedge : s->nstage) + 1;
+  j.nlag = 2 * (s->model->graph ? s->model->nedge : s->model->nstage) + 1;
   j.lag = NEW_ARRAY(&a, uint64_t, j.nlag);
   for (uint32_t i = 0; 2 * i + 1 < j.nlag; i++)
     for (uint32_t back = 0; back < 2; back++)
-      j.lag[2 * i + 1 + back] = edge_time(s, s->graph ? i : NONE, i, !back);
-  for (uint32_t i = 0; i < s->nop; i++)
-    j.t.busy += j.cost[i] = op_cost(s, s->stage, false, i);
+      j.lag[2 * i + 1 + back] = edge_time(s, s->model->graph ? i : NONE, i, !back);
+  for (uint32_t i = 0; i < s->orders->nop; i++)
+    j.t.busy += j.cost[i] = op_cost(s, s->model->stage, false, i);
   find_edges(&j);
   find_bounds(&j);
   bool ok = just_play(&j) && value(s, j.t, least);
@@ -497,16 +502,16 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   uint64_t looks = LOOKS * (uint64_t)j.n;
   for (uint32_t n = j.n; n > 1; n /= 2)
     looks += LOOKS * (uint64_t)j.n;
-  for (; ok && s->tune_tries < tries && j.looked < looks &&
+  for (; ok && s->tuning->tries < tries && j.looked < looks &&
          !(at_bound(&j, MAKESPAN) && at_bound(&j, SPAN));
-       s->tune_tries++, s->tune_idle++) {
-    if (s->tune_idle % IDLE == IDLE - 1) {
-      if (s->tune_idle / IDLE % 2 == 0)
-        ok = walk(&j, s->tune_idle / IDLE / 2, s->tune_tries);
+       s->tuning->tries++, s->tuning->idle++) {
+    if (s->tuning->idle % IDLE == IDLE - 1) {
+      if (s->tuning->idle / IDLE % 2 == 0)
+        ok = walk(&j, s->tuning->idle / IDLE / 2, s->tuning->tries);
       else if (j.best_t.makespan >> 57 == 0) /* else shaken times overflow */
-        shake(&j, s->tune_tries);
+        shake(&j, s->tuning->tries);
     }
-    pass(&j, true, (Within)(s->tune_tries % NWITHIN));
+    pass(&j, true, (Within)(s->tuning->tries % NWITHIN));
     BUG_IF(!just_play(&j)); /* the order of a pass respects the data */
     pass(&j, false, MAKESPAN);
     BUG_IF(!just_play(&j));

@@ -20,7 +20,7 @@ typedef struct Just {
       *lag; /* [n]; [nlag] of what a forward, and a backward, of each stage sends, or over each edge */
   uint32_t nlag;
   uint64_t *shaken;      /* [n] in place of cost */
-  uint32_t *seq, *best;  /* [n] rows of s->op, rank after rank: the order now, the best so far */
+  uint32_t *seq, *best;  /* [n] rows of Orders.op, rank after rank: the order now, the best so far */
   uint64_t *start, *end; /* [n] of seq, played */
   uint32_t *played;      /* [n] in an order that respects the data */
   uint64_t *grad_end;    /* [nstage] */

@@ -16,6 +16,7 @@
 #include "base.h"
 #include "expand.h"
 #include "limit.h"
+#include "lower.h"
 #include "names.h"
 #include "orders.h"
 
@@ -35,14 +36,16 @@ static bool is_only(Sched *s, const Clause *c) {
 
 /* What `by` says of an order that takes t. */
 static bool worth(Sched *s, Timing t, int64_t *value) {
-  s->makespan = t.makespan, s->own_span = t.span, s->busy = t.busy;
-  return eval(s, s->tuned->value, value);
+  Times times = {.makespan = t.makespan, .span = t.span, .busy = t.busy};
+  Sched played = *s;
+  played.times = &times;
+  return eval(&played, s->tuning->clause->value, value);
 }
 
 /* The first op of an action of several; NONE. */
 static uint32_t joined(const Sched *s) {
-  for (uint32_t i = 0; i < s->nop; i++)
-    if (s->op[i].group > 0)
+  for (uint32_t i = 0; i < s->orders->nop; i++)
+    if (s->orders->op[i].group > 0)
       return i;
   return NONE;
 }
@@ -54,20 +57,20 @@ static bool as_written(Sched *s, const Clause *c, uint32_t op, int64_t tries, in
                op == NONE ? "'send next' holds up what comes after one"
                           : arena_printf(s->arena, "%s is one action with others", op_text(s, op)));
     if (op != NONE)
-      diag_note(s->diag, s->site[s->op[op].site], "it comes from here");
+      diag_note(s->diag, s->orders->site[s->orders->op[op].site], "it comes from here");
     diag_help(s->diag, WITHOUT_TRIES);
     return false;
   }
-  OrderRun run = {.stage = s->stage};
-  run.end = arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1);
-  run.head = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  OrderRun run = {.stage = s->model->stage};
+  run.end = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.end + 1);
+  run.head = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   BUG_IF(!order_run(s, &run)); /* try_value has */
   return worth(s, run.t, value);
 }
 
 /* The first tries of a value, or all of them. */
 static bool improve(Sched *s, bool first, int64_t *value) {
-  const Clause *c = s->tuned;
+  const Clause *c = s->tuning->clause;
   int64_t tries = 0;
   if (c->tries && !eval(s, c->tries, &tries))
     return false;
@@ -77,10 +80,10 @@ static bool improve(Sched *s, bool first, int64_t *value) {
     return false;
   }
   uint32_t together = joined(s), early = justify_obstacle(s);
-  if (together != NONE || s->send == SEND_NEXT || (early != NONE && tries == 0))
+  if (together != NONE || s->orders->send == SEND_NEXT || (early != NONE && tries == 0))
     return as_written(s, c, together, tries, value);
   if (early != NONE) {
-    diag_error(s->diag, DIAG_CLAUSE, s->site[s->op[early].site],
+    diag_error(s->diag, DIAG_CLAUSE, s->orders->site[s->orders->op[early].site],
                "rank %u runs %s before %s: 'tries' moves only orders that end with their updates",
                op_rank(s, early), op_text(s, early), op_text(s, early + 1));
     diag_note(s->diag, c->tries->at,
@@ -88,8 +91,8 @@ static bool improve(Sched *s, bool first, int64_t *value) {
     diag_help(s->diag, WITHOUT_TRIES);
     return false;
   }
-  if (tries > 0 && s->ncopy > 0) {
-    diag_error(s->diag, DIAG_CLAUSE, s->site[s->copy[0].site],
+  if (tries > 0 && s->orders->ncopy > 0) {
+    diag_error(s->diag, DIAG_CLAUSE, s->orders->site[s->orders->copy[0].site],
                "'tries' moves the ops, so OFF and LOAD cannot have a place among them");
     diag_note(s->diag, c->tries->at, "tries are asked for here");
     diag_help(s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
@@ -103,39 +106,68 @@ static bool improve(Sched *s, bool first, int64_t *value) {
 /* The schedule for value number `at`. *value: what it is worth; *whole: it is complete and can run,
  * else later passes report it. */
 static bool try_value(Sched *s, uint32_t at, int64_t *value, bool *whole) {
-  s->tune_at = at;
-  s->ntune = 1;
-  s->tune_tries = s->tune_idle = 0;
+  s->tuning->at = at;
+  s->tuning->n = 1;
+  s->tuning->tries = s->tuning->idle = 0;
   *whole = false;
   if (!expand(s))
     return false;
   Diag said = *s->diag;
   s->diag->out = NULL;
-  OrderRun run = {.stage = s->stage};
+  OrderRun run = {.stage = s->model->stage};
   bool ok = check_deps(s);
-  run.end = ok ? arena_alloc(s->arena, (size_t)s->nop * sizeof *run.end + 1) : NULL;
-  run.head = ok ? NEW_ARRAY(s->arena, uint32_t, s->nrank) : NULL;
-  *whole = ok && order_run(s, &run) && (s->ncopy > 0 || limits_kept(s));
+  run.end = ok ? arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.end + 1) : NULL;
+  run.head = ok ? NEW_ARRAY(s->arena, uint32_t, s->model->nrank) : NULL;
+  *whole = ok && order_run(s, &run) && (s->orders->ncopy > 0 || limits_kept(s));
   *s->diag = said;
   if (!*whole)
     return true;
   return improve(s, true, value);
 }
 
+/* What an expansion makes, and the value that it was made for. */
+typedef struct Tried {
+  Model model;
+  Orders orders;
+  Sides sides;
+  Claims claims;
+  Tuning tuning;
+  int64_t *env;
+} Tried;
+
+static Tried keep(Sched *s) {
+  size_t size = s->parsed->nslot * sizeof(int64_t);
+  int64_t *env = arena_alloc(s->arena, size + 1);
+  memcpy(env, s->eval.env, size);
+  return (Tried){*s->model, *s->orders, *s->sides, *s->claims, *s->tuning, env};
+}
+
+/* Places in the text that other values have met stay numbered. */
+static void restore(Sched *s, const Tried *t) {
+  const Orders now = *s->orders;
+  *s->model = t->model;
+  *s->orders = t->orders;
+  s->orders->site = now.site, s->orders->nsite = now.nsite, s->orders->capsite = now.capsite;
+  *s->sides = t->sides;
+  *s->claims = t->claims;
+  *s->tuning = t->tuning;
+  memcpy(s->eval.env, t->env, s->parsed->nslot * sizeof *t->env);
+}
+
 static bool tune(Sched *s, const Clause *c) {
   if (!is_only(s, c))
     return false;
-  s->tuned = c;
-  int64_t *of = s->tune_worth;
+  s->tuning->clause = c;
+  int64_t *of = s->tuning->worth;
   const bool orders_only = s->opt->emit == EMIT_CSV && s->opt->ncompare == 0;
-  s->tune_kept = s->opt->tune == TUNE_BETTER && !orders_only && worth_emitted(s, true, &of[1]) &&
-                 worth_emitted(s, false, &of[0]) && of[0] < of[1];
-  if (s->tune_kept || s->opt->tune == TUNE_NONE) {
-    s->tune_at = 0;
+  s->tuning->kept = s->opt->tune == TUNE_BETTER && !orders_only && worth_emitted(s, true, &of[1]) &&
+                    worth_emitted(s, false, &of[0]) && of[0] < of[1];
+  if (s->tuning->kept || s->opt->tune == TUNE_NONE) {
+    s->tuning->at = 0;
     return expand(s);
   }
-  Sched before = *s, best = *s;
-  int64_t value, least = 0, *env = arena_alloc(s->arena, s->nslot * sizeof *env + 1);
+  Tried best = {0};
+  int64_t value, least = 0;
   bool found = false, warned = false, whole;
   if (!c->var)
     return try_value(s, 0, &value, &whole) && (!whole || improve(s, false, &value));
@@ -145,29 +177,18 @@ static bool tune(Sched *s, const Clause *c) {
     bool ok = try_value(s, i, &value, &whole) && whole;
     bool warns = s->diag->warnings > said.warnings;
     *s->diag = said;
-    n = s->ntune;
-    if (ok && (!found || value < least)) {
-      found = true, warned = warns, least = value, best = *s;
-      memcpy(env, s->env, s->nslot * sizeof *env);
-    }
-    /* Places in the text are numbered whichever order they were first met in. */
-    before.site = best.site = s->site;
-    before.nsite = best.nsite = s->nsite;
-    before.capsite = best.capsite = s->capsite;
-    if (i + 1 < n)
-      *s = before;
+    n = s->tuning->n;
+    if (ok && (!found || value < least))
+      found = true, warned = warns, least = value, best = keep(s);
   }
-  if (!found || warned) {
-    uint32_t at = found ? best.tune_at : 0;
-    *s = before;
-    return try_value(s, at, &value, &whole) && (!whole || improve(s, false, &value));
-  }
-  *s = best;
-  memcpy(s->env, env, s->nslot * sizeof *env);
+  if (!found || warned)
+    return try_value(s, found ? best.tuning.at : 0, &value, &whole) &&
+           (!whole || improve(s, false, &value));
+  restore(s, &best);
   return improve(s, false, &value);
 }
 
 bool expand_best(Sched *s) {
-  const Clause *c = find_tune(s->def);
+  const Clause *c = find_tune(s->parsed->def);
   return c ? tune(s, c) : expand(s);
 }

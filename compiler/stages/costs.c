@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What the ops of a stage cost: the entries of `time`, `bytes` and of profiles, with the defaults of
- * lang/spec.md 6. Part of expand; requires the placement, ensures the costs of Sched.stage, such that
+ * lang/spec.md 6. Part of expand; requires the placement, ensures the costs of Model.stage, such that
  * no sum of them over all ops can overflow. Linear in stages times entries. */
 #include <string.h>
 
@@ -63,24 +63,24 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
 /* What only some stages have: 0 for the others. All rows of a tie share one size and one time. */
 static bool set_shared(Ex *x) {
   Sched *s = x->s;
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    PipeStage *st = &s->stage[i];
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    PipeStage *st = &s->model->stage[i];
     bool skips = false;
-    for (uint32_t k = 0; s->graph && k < st->nout; k++)
-      skips |= s->graph->edge[s->graph->out0[st->model] + k].skip != 0;
+    for (uint32_t k = 0; s->model->graph && k < st->nout; k++)
+      skips |= s->model->graph->edge[s->model->graph->out0[st->model] + k].skip != 0;
     if (!skips)
       st->edge_bytes = 0;
     if (st->tied == NONE)
       st->tied_bytes = 0, st->time[PIPE_TIE] = 0;
   }
-  for (uint32_t k = 0, c = 0; k < s->ntie; k++, c++) {
+  for (uint32_t k = 0, c = 0; k < s->model->ntie; k++, c++) {
     uint64_t most = 0;
     while (x->clauses.at[c].clause->kind != CL_TIE) /* tie k is the k-th of them */
       c++;
     Span at = x->clauses.at[c].clause->at;
-    const PipeStage *first = &s->stage[s->tie_row[s->tie_row0[k]]];
-    for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++) {
-      const PipeStage *st = &s->stage[s->tie_row[j]];
+    const PipeStage *first = &s->model->stage[s->model->tie_row[s->model->tie_row0[k]]];
+    for (uint32_t j = s->model->tie_row0[k]; j < s->model->tie_row0[k + 1]; j++) {
+      const PipeStage *st = &s->model->stage[s->model->tie_row[j]];
       most = st->time[PIPE_TIE] > most ? st->time[PIPE_TIE] : most;
       if (st->tied_bytes == first->tied_bytes && st->tied_bytes <= st->grad_bytes)
         continue;
@@ -94,8 +94,8 @@ static bool set_shared(Ex *x) {
       diag_help(s->diag, "'bytes s { tied = e }' says how much of a stage's gradient is shared");
       return false;
     }
-    for (uint32_t j = s->tie_row0[k]; j < s->tie_row0[k + 1]; j++)
-      s->stage[s->tie_row[j]].time[PIPE_TIE] = most;
+    for (uint32_t j = s->model->tie_row0[k]; j < s->model->tie_row0[k + 1]; j++)
+      s->model->stage[s->model->tie_row[j]].time[PIPE_TIE] = most;
   }
   return true;
 }
@@ -104,41 +104,42 @@ const CostKey unit_key[PIPE_UNIT_TIMES] = {KEY_F, KEY_B,   KEY_I,    KEY_W,
                                            KEY_R, KEY_OFF, KEY_LOAD, KEY_FB};
 
 static uint64_t *unit_row(const Sched *s, uint32_t st, uint32_t u) {
-  return &s->unit_time[PIPE_UNIT_TIMES * ((size_t)st * s->nunit_time + u)];
+  return &s->model->unit_time[PIPE_UNIT_TIMES * ((size_t)st * s->model->nunit_time + u)];
 }
 
 /* Unit u of the pipe of a row never runs on it: its microbatch is placed elsewhere. */
 static bool is_elsewhere(const Sched *s, uint32_t st, uint32_t u) {
-  const PipeStage *p = &s->stage[st];
-  return u >= p->nmb || (s->row_of && s->nunit_time != s->slices &&
-                         s->row_of[(size_t)p->model * s->nmb + p->mb0 + u] != st);
+  const PipeStage *p = &s->model->stage[st];
+  return u >= p->nmb || (s->model->row_of && s->model->nunit_time != s->model->slices &&
+                         s->model->row_of[(size_t)p->model * s->model->nmb + p->mb0 + u] != st);
 }
 
 /* One row for each slice if no entry depends on the microbatch, else one for each unit. */
 static void make_units(Ex *x) {
   Sched *s = x->s;
   bool any = false;
-  uint32_t n = s->slices;
+  uint32_t n = s->model->slices;
   for (uint32_t i = 0; i < x->clauses.n; i++) {
     const Clause *c = x->clauses.at[i].clause;
     for (const Entry *e = c->kind == CL_TIME ? c->entries : NULL; e; e = e->next) {
       any |= e->by_unit;
-      for (uint32_t st = 0; e->by_unit && hint_mentions(e->value, c->mb_var) && st < s->nstage;
-           st++)
-        n = s->stage[st].nmb > n ? s->stage[st].nmb : n;
+      for (uint32_t st = 0;
+           e->by_unit && hint_mentions(e->value, c->mb_var) && st < s->model->nstage; st++)
+        n = s->model->stage[st].nmb > n ? s->model->stage[st].nmb : n;
     }
   }
   if (any)
-    s->nunit_time = n,
-    s->unit_time = NEW_ARRAY(s->arena, uint64_t, PIPE_UNIT_TIMES * (size_t)s->nstage * n);
+    s->model->nunit_time = n,
+    s->model->unit_time = NEW_ARRAY(s->arena, uint64_t,
+                                    PIPE_UNIT_TIMES * (size_t)s->model->nstage * n);
 }
 
 /* The value of e for a row, in its clause. */
 static bool cost_of(Sched *s, const Clause *c, const Entry *e, uint32_t st, int64_t *v) {
   if (c->var)
-    s->env[c->slot] = s->stage[st].model;
+    s->eval.env[c->slot] = s->model->stage[st].model;
   if (c->rank_var)
-    s->env[c->rank_slot] = s->stage[st].rank;
+    s->eval.env[c->rank_slot] = s->model->stage[st].rank;
   return eval(s, e->value, v);
 }
 
@@ -147,23 +148,25 @@ static bool set_units(Sched *s, const Clause *c, const Entry *e, CostKey k, uint
   uint32_t column = 0;
   while (unit_key[column] != k)
     column++;
-  for (uint32_t st = 0; st < s->nstage; st++)
-    for (uint32_t u = 0; u < s->nunit_time; u++) {
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    for (uint32_t u = 0; u < s->model->nunit_time; u++) {
       int64_t v;
       if (is_elsewhere(s, st, u))
         continue;
-      s->env[c->mb_slot] = u / s->slices;
+      s->eval.env[c->mb_slot] = u / s->model->slices;
       if (c->slice_var)
-        s->env[c->slice_slot] = u % s->slices;
+        s->eval.env[c->slice_slot] = u % s->model->slices;
       if (!cost_of(s, c, e, st, &v))
         return false;
       if (v < 0 || (uint64_t)v > most) {
-        bool by_mb = s->nunit_time != s->slices;
+        bool by_mb = s->model->nunit_time != s->model->slices;
         diag_error(s->diag, v < 0 ? DIAG_RANGE : DIAG_TOO_LARGE, e->value->at,
                    "%s of %s%s%sstage %u is %lld; it %s", e->key,
-                   s->slices > 1 ? arena_printf(s->arena, "slice %u of ", u % s->slices) : "",
-                   by_mb ? arena_printf(s->arena, "microbatch %u ", u / s->slices) : "",
-                   by_mb ? "on " : "", s->stage[st].model, (long long)v,
+                   s->model->slices > 1
+                       ? arena_printf(s->arena, "slice %u of ", u % s->model->slices)
+                       : "",
+                   by_mb ? arena_printf(s->arena, "microbatch %u ", u / s->model->slices) : "",
+                   by_mb ? "on " : "", s->model->stage[st].model, (long long)v,
                    v < 0 ? "cannot be negative" : "is too large for sums over all ops");
         return false;
       }
@@ -175,9 +178,9 @@ static bool set_units(Sched *s, const Clause *c, const Entry *e, CostKey k, uint
 /* The times of the units of a stage that were not given for each, and the means of those that were. */
 static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bool by_unit[NKEYS]) {
   uint64_t sum[PIPE_UNIT_TIMES] = {0}, n = 0;
-  for (uint32_t u = 0; u < s->nunit_time; u++) {
+  for (uint32_t u = 0; u < s->model->nunit_time; u++) {
     uint64_t *time = unit_row(s, st, u);
-    PipeStage one = s->stage[st];
+    PipeStage one = s->model->stage[st];
     if (is_elsewhere(s, st, u))
       continue;
     for (int k = 0; k < PIPE_UNIT_TIMES; k++)
@@ -190,7 +193,7 @@ static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bo
   }
   for (int k = 0; k < PIPE_UNIT_TIMES && n > 0; k++)
     if (by_unit[unit_key[k]])
-      *cost_field(&s->stage[st], unit_key[k]) = sum[k] / n;
+      *cost_field(&s->model->stage[st], unit_key[k]) = sum[k] / n;
 }
 
 /* What is 0 because a profile, which looks complete, does not have it. */
@@ -200,13 +203,15 @@ static void note_lacks(Sched *s, const bool *has, const bool *from_profile) {
   for (int k = 0; k < NENTRIES; k++)
     profile |= from_profile[k];
   for (size_t i = 0; i < sizeof key / sizeof *key && profile; i++) {
-    bool other = key[i] == KEY_SEND ? has[KEY_LATENCY] || has[KEY_BANDWIDTH] || s->nstage == 1
+    bool other = key[i] == KEY_SEND
+                     ? has[KEY_LATENCY] || has[KEY_BANDWIDTH] || s->model->nstage == 1
                  : key[i] == KEY_U || key[i] == KEY_OPT
-                     ? s->forward || (key[i] == KEY_OPT && !s->sized)
-                     : !s->sized;
+                     ? s->model->forward || (key[i] == KEY_OPT && !s->model->sized)
+                     : !s->model->sized;
     if (!has[key[i]] && !other)
-      s->profile_lacks = arena_printf(s->arena, "%s%s%s", s->profile_lacks ? s->profile_lacks : "",
-                                      s->profile_lacks ? ", " : "", cost_key[key[i]]);
+      s->model->profile_lacks = arena_printf(s->arena, "%s%s%s",
+                                             s->model->profile_lacks ? s->model->profile_lacks : "",
+                                             s->model->profile_lacks ? ", " : "", cost_key[key[i]]);
   }
 }
 
@@ -214,14 +219,15 @@ bool set_costs(Ex *x) {
   Sched *s = x->s;
   bool has[NENTRIES] = {false}, from_profile[NENTRIES] = {false};
   uint32_t set_depth[NENTRIES] = {0};
-  bool by_unit[NENTRIES] = {false}; /* s->unit_time has it */
+  bool by_unit[NENTRIES] = {false}; /* Model.unit_time has it */
   /* Sums over all ops must stay below 2^62, whatever the order does. */
   uint64_t most = ((uint64_t)1 << 62) /
-                  (8 * (((uint64_t)s->nstage + s->nedge) * s->nmb + s->nstage));
+                  (8 * (((uint64_t)s->model->nstage + s->model->nedge) * s->model->nmb +
+                        s->model->nstage));
   Span set_at[NENTRIES];
   uint64_t *link[NENTRIES - NKEYS]; /* [nstage] */
   for (int k = 0; k < NENTRIES - NKEYS; k++)
-    link[k] = NEW_ARRAY(s->arena, uint64_t, s->nstage);
+    link[k] = NEW_ARRAY(s->arena, uint64_t, s->model->nstage);
   for (int k = 0; k < NENTRIES; k++)
     set_at[k] = NO_SPAN;
   make_units(x);
@@ -247,7 +253,7 @@ bool set_costs(Ex *x) {
         return false;
       if (e->by_unit)
         continue;
-      for (uint32_t st = 0; st < s->nstage; st++) {
+      for (uint32_t st = 0; st < s->model->nstage; st++) {
         int64_t v;
         if (!cost_of(s, c, e, st, &v))
           return false;
@@ -261,7 +267,8 @@ bool set_costs(Ex *x) {
                      "%s of stage %u is 0: nothing would ever arrive", cost_key[k], st);
           return false;
         }
-        *(k >= NKEYS ? &link[k - NKEYS][st] : cost_field(&s->stage[st], (CostKey)k)) = (uint64_t)v;
+        *(k >= NKEYS ? &link[k - NKEYS][st]
+                     : cost_field(&s->model->stage[st], (CostKey)k)) = (uint64_t)v;
       }
     }
     for (int k = 0; k < NENTRIES; k++) {
@@ -288,24 +295,25 @@ bool set_costs(Ex *x) {
   for (int k = 0; k < NENTRIES; k++)
     has[k] |= wins[k], by_unit[k] &= !wins[k];
   for (int k = NTIMEKEYS; k < NKEYS; k++)
-    s->sized |= has[k];
+    s->model->sized |= has[k];
   note_lacks(s, has, from_profile);
-  for (int k = 0; s->timed && !has[KEY_F] && k < NTIMEKEYS; k++)
+  for (int k = 0; s->model->timed && !has[KEY_F] && k < NTIMEKEYS; k++)
     if (has[k]) {
       diag_error(s->diag, DIAG_UNIT, set_at[k],
                  "times are in ns, but 'F' is not given: its default is 1 plain unit");
       return false;
     }
-  for (uint32_t st = 0; st < s->nstage; st++) {
+  for (uint32_t st = 0; st < s->model->nstage; st++) {
     unit_defaults(s, st, has, by_unit);
-    cost_defaults(&s->stage[st], has);
-    if (s->forward) /* nothing is trained */
-      s->stage[st].gout_bytes = s->stage[st].grad_bytes = s->stage[st].opt_bytes = 0;
+    cost_defaults(&s->model->stage[st], has);
+    if (s->model->forward) /* nothing is trained */
+      s->model->stage[st].gout_bytes = s->model->stage[st].grad_bytes =
+          s->model->stage[st].opt_bytes = 0;
     for (int k = 0; k < NKEYS; k++)
-      if (*cost_field(&s->stage[st], (CostKey)k) > most) {
+      if (*cost_field(&s->model->stage[st], (CostKey)k) > most) {
         diag_error(s->diag, DIAG_TOO_LARGE, has[k] ? set_at[k] : NO_SPAN,
                    "%s of stage %u is %llu: the sum over all ops could exceed 2^62", cost_key[k],
-                   st, (unsigned long long)*cost_field(&s->stage[st], (CostKey)k));
+                   st, (unsigned long long)*cost_field(&s->model->stage[st], (CostKey)k));
         return false;
       }
   }

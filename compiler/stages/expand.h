@@ -48,7 +48,7 @@ typedef struct Noted {
 } Noted;
 
 typedef struct Region { /* of rules: these ops of a rank are put in order once all are known */
-  uint32_t rank, first, n, copy, ncopy, cls0, ncls; /* rows of s->op, of s->copy; classes */
+  uint32_t rank, first, n, copy, ncopy, cls0, ncls; /* rows of Orders.op, of Orders.copy; classes */
   const Stmt *at;
 } Region;
 
@@ -62,7 +62,7 @@ typedef struct RuleCand {
   Expr *guard;
 } RuleCand;
 typedef struct RulePart {
-  uint32_t op;         /* row of s->op, or s->nop (at the end) + row of s->copy; NONE: any of */
+  uint32_t op;         /* row of Orders.op, or Orders.nop (at the end) + row of Orders.copy; NONE: any of */
   uint32_t stage;      /*   this stage, */
   uint32_t cand, next; /* whose it is; row + 1 of the next part with this op, 0 */
   uint8_t kind;        /*   and this kind */
@@ -178,7 +178,7 @@ bool find_pipes(Ex *x);
 bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far, with F and B; c: where to report */
 bool ops_fit(Sched *s);               /* for the ops that there are */
 bool place_stages(Ex *x);
-/* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, s->rank_stage and s->rank_stage0. */
+/* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, Model.rank_stage and Model.rank_stage0. */
 void number_chunks(Sched *s);
 void sort_chunks(Sched *s); /* where the rows of a pipe are not in its order (place.c) */
 
@@ -194,7 +194,7 @@ void join_ties(Sched *s, const uint32_t *group);
 bool set_costs(Ex *x);
 
 /* ---- links.c ---- */
-void find_link_clauses(Ex *x); /* ensures Sched.link_clause */
+void find_link_clauses(Ex *x); /* ensures Model.link_clause */
 /* What transfers and sums take, unless the schedule says it more closely. cost: [NENTRIES - NKEYS] by stage; most:
  * that one of them may take. Requires all other costs; ensures PipeEdge.send. False: reported. */
 bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t *depth, const Span *at,
@@ -263,7 +263,7 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* The same of an OFF or LOAD. */
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 
-/* Where the op stands in the text: a row of s->site. */
+/* Where the op stands in the text: a row of Orders.site. */
 uint32_t op_site(Sched *s, const OpRef *o);
 
 /* ---- lowering.c ---- */
@@ -318,14 +318,14 @@ bool play_rules(Ex *x);
 /* ---- justify.c ---- */
 /* Moves ops within the predicted times until there were so many tries, or a few without gain, and keeps
  * the order with the least *value, of equals the shorter; false: value() has reported. Goes on where it
- * left off: s->tune_tries, tune_idle. Requires check_deps and no obstacle. */
+ * left off: Tuning.tries, tune_idle. Requires check_deps and no obstacle. */
 bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least);
 uint32_t justify_obstacle(const Sched *s); /* an update that stands before another op, or NONE */
 
 /* ---- expand.c ---- */
 /* The `tune` clause that holds for the schedule, or NULL. */
 const Clause *find_tune(const Schedule *sc);
-/* Gives the variable of c its value: the s->tune_at-th of its range if c is `chosen`, else the first. */
+/* Gives the variable of c its value: the Tuning.at-th of its range if c is `chosen`, else the first. */
 bool bind_tune(Sched *s, const Clause *c, const Clause *chosen);
 
 /* ---- use.c ---- */

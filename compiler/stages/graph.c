@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The edges between stages, the rows that run a microbatch, and the stages that share weights. Part of
  * expand; requires the rows of the stage table (place.c). Ensures nin, nout, prev, next, tied and tie of
- * every row, s->graph where chains of rows do not say it all, and the tie groups. Linear in edges and
+ * every row, Model.graph where chains of rows do not say it all, and the tie groups. Linear in edges and
  * links, times microbatches. */
 #include <string.h>
 
@@ -10,8 +10,8 @@
 #include "names.h"
 
 uint32_t graph_xfer_link(const Sched *s, const Xfer *x) {
-  const Op *a = &s->op[x->from];
-  const Op *b = &s->op[x->to];
+  const Op *a = &s->orders->op[x->from];
+  const Op *b = &s->orders->op[x->to];
   uint32_t n = op_outputs(s, a);
   for (uint32_t k = 0; k + 1 < n; k++) {
     uint32_t i = output_link(s, a, k);
@@ -23,24 +23,20 @@ uint32_t graph_xfer_link(const Sched *s, const Xfer *x) {
 
 uint32_t *link_nmb(Sched *s) {
   uint32_t *nmb = NEW_ARRAY(s->arena, uint32_t, nlinks(s));
-  for (size_t i = 0; s->graph && i < (size_t)s->nedge * s->nmb; i++)
-    nmb[s->graph->link_at[i]]++;
-  for (uint32_t i = 0; !s->graph && i < s->nstage; i++)
-    nmb[i] = s->stage[i].nmb;
+  for (size_t i = 0; s->model->graph && i < (size_t)s->model->nedge * s->model->nmb; i++)
+    nmb[s->model->graph->link_at[i]]++;
+  for (uint32_t i = 0; !s->model->graph && i < s->model->nstage; i++)
+    nmb[i] = s->model->stage[i].nmb;
   return nmb;
-}
-
-uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
-  const PipeStage *st = &s->stage[c->stage];
-  uint32_t n = pipe_fields(st, c->op, input), *one = input ? &c->in : &c->out;
-  return n < 2 ? one : &s->slot_list[st->rank][*one + k];
 }
 
 uint64_t row_inputs_bytes(const Sched *s, uint32_t row) {
   uint64_t at = 0, end = 0;
-  for (uint32_t k = 0; k < s->stage[row].nin; k++) {
-    const PipeEdge *e = s->graph ? &s->graph->edge[input_edge(s, row, true, k)] : NULL;
-    const PipeStage *from = &s->stage[e ? e->from : s->stage[row].prev]; /* any row of that stage */
+  for (uint32_t k = 0; k < s->model->stage[row].nin; k++) {
+    const PipeEdge *e = s->model->graph ? &s->model->graph->edge[input_edge(s, row, true, k)]
+                                        : NULL;
+    const PipeStage *from =
+        &s->model->stage[e ? e->from : s->model->stage[row].prev]; /* any row of that stage */
     end = at + (e && e->skip ? from->edge_bytes : from->boundary_bytes);
     at = round64(end);
   }
@@ -48,8 +44,9 @@ uint64_t row_inputs_bytes(const Sched *s, uint32_t row) {
 }
 
 PipeGraph sched_graph(const Sched *s) {
-  const struct StageGraph *g = s->graph;
-  return (PipeGraph){s->stage, g ? g->edge : NULL, g ? g->row : NULL, s->nmb, s->slices, s->side};
+  const struct StageGraph *g = s->model->graph;
+  return (PipeGraph){s->model->stage, g ? g->edge : NULL, g ? g->row : NULL,
+                     s->model->nmb,   s->model->slices,   s->sides->row};
 }
 
 /* ---- edges ---- */
@@ -71,18 +68,18 @@ static bool add_clause(Ex *x, const Clause *c, Edges *edges) {
     return false;
   for (int64_t i = lo; step > 0 ? i < hi : i > hi;) {
     if (c->var)
-      s->env[c->slot] = i;
+      s->eval.env[c->slot] = i;
     if (!eval(s, c->value, &a) || !eval(s, c->to, &b))
       return false;
-    if (a < 0 || b < 0 || a >= s->nmodel || b >= s->nmodel)
-      return bad_edge(s, c, a, b, arena_printf(s->arena, "the stages are 0 to %u", s->nmodel - 1),
-                      NULL);
+    if (a < 0 || b < 0 || a >= s->model->nmodel || b >= s->model->nmodel)
+      return bad_edge(s, c, a, b,
+                      arena_printf(s->arena, "the stages are 0 to %u", s->model->nmodel - 1), NULL);
     if (a >= b)
       return bad_edge(
           s, c, a, b, "an edge goes to a later stage",
           "forwards go along it, gradients come back: number the stages in the order of the forwards");
     *vec_push(s->arena, edges) = (PipeEdge){.from = (uint32_t)a, .to = (uint32_t)b, .skip = 1};
-    s->nedge = edges->n;
+    s->model->nedge = edges->n;
     if ((edges->n & (edges->n - 1)) == 0 && !fits(s, c))
       return false;
     if (__builtin_add_overflow(i, step, &i))
@@ -92,7 +89,7 @@ static bool add_clause(Ex *x, const Clause *c, Edges *edges) {
 }
 
 static uint32_t *grouped(Sched *s, const Edges *e, uint32_t **first, bool by_to) {
-  uint32_t n = s->nmodel, *order = arena_alloc(s->arena, (size_t)e->n * sizeof *order + 1);
+  uint32_t n = s->model->nmodel, *order = arena_alloc(s->arena, (size_t)e->n * sizeof *order + 1);
   uint32_t *at = *first = NEW_ARRAY(s->arena, uint32_t, (size_t)n + 1);
   uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, (size_t)n);
   for (uint32_t i = 0; i < e->n; i++)
@@ -124,9 +121,9 @@ static uint32_t *sorted(Sched *s, const Edges *e, uint32_t **first, bool by_to) 
 /* The edges of the model in order, or none if they are a chain. */
 static bool find_edges(Ex *x, Edges *edges) {
   Sched *s = x->s;
-  bool dag = s->pipe[0].clause->dag;
+  bool dag = s->model->pipe[0].clause->dag;
   const Clause *c0 = NULL;
-  for (uint32_t m = 0; !dag && m + 1 < s->nmodel; m++)
+  for (uint32_t m = 0; !dag && m + 1 < s->model->nmodel; m++)
     *vec_push(s->arena, edges) = (PipeEdge){.from = m, .to = m + 1};
   for (uint32_t i = 0; i < x->clauses.n; i++) {
     const Clause *c = x->clauses.at[i].clause;
@@ -138,7 +135,7 @@ static bool find_edges(Ex *x, Edges *edges) {
   }
   uint32_t *first, *order = sorted(s, edges, &first, false);
   PipeEdge *e = arena_alloc(s->arena, (size_t)edges->n * sizeof *e + 1);
-  for (uint32_t m = 0; m < s->nmodel; m++)
+  for (uint32_t m = 0; m < s->model->nmodel; m++)
     for (uint32_t i = first[m]; i < first[m + 1]; i++) {
       e[i] = edges->at[order[i]];
       e[i].out = i - first[m];
@@ -160,16 +157,17 @@ static void find_links(Sched *s, struct StageGraph *g) {
   VEC(Link) link = {0};
   VEC(uint32_t) next = {0}; /* [nlink] link + 1 that is next in the list */
   uint32_t *last = NEW_ARRAY(s->arena, uint32_t,
-                             s->nstage); /* link + 1 at which the list of a row begins */
-  uint32_t *nrow = NEW_ARRAY(s->arena, uint32_t, s->nmodel);
-  for (uint32_t i = 0; i < s->nstage; i++)
-    nrow[s->stage[i].model]++;
-  g->link_at = arena_alloc(s->arena, (size_t)g->nedge * s->nmb * sizeof *g->link_at + 1);
+                             s->model->nstage); /* link + 1 at which the list of a row begins */
+  uint32_t *nrow = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel);
+  for (uint32_t i = 0; i < s->model->nstage; i++)
+    nrow[s->model->stage[i].model]++;
+  g->link_at = arena_alloc(s->arena, (size_t)g->nedge * s->model->nmb * sizeof *g->link_at + 1);
   for (uint32_t e = 0; e < g->nedge; e++) {
     uint32_t begin = link.n, a = g->edge[e].from, b = g->edge[e].to;
     bool by_to = nrow[b] > nrow[a];
-    for (uint32_t mb = 0; mb < s->nmb; mb++) {
-      uint32_t from = g->row[(size_t)a * s->nmb + mb], to = g->row[(size_t)b * s->nmb + mb];
+    for (uint32_t mb = 0; mb < s->model->nmb; mb++) {
+      uint32_t from = g->row[(size_t)a * s->model->nmb + mb],
+               to = g->row[(size_t)b * s->model->nmb + mb];
       uint32_t *list = &last[by_to ? to : from], i = *list;
       while (i > begin && (link.at[i - 1].from != from || link.at[i - 1].to != to))
         i = next.at[i - 1];
@@ -178,19 +176,19 @@ static void find_links(Sched *s, struct StageGraph *g) {
         *vec_push(s->arena, &link) = (Link){from, to, e};
         i = *list = link.n;
       }
-      g->link_at[(size_t)e * s->nmb + mb] = i - 1;
+      g->link_at[(size_t)e * s->model->nmb + mb] = i - 1;
     }
   }
   g->link = link.at, g->nlink = link.n;
 }
 
 static uint32_t *links_by(Sched *s, const struct StageGraph *g, uint32_t **first, bool to) {
-  uint32_t *at = *first = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nstage + 1);
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nstage);
+  uint32_t *at = *first = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nstage + 1);
+  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
   uint32_t *order = arena_alloc(s->arena, (size_t)g->nlink * sizeof *order + 1);
   for (uint32_t i = 0; i < g->nlink; i++)
     at[(to ? g->link[i].to : g->link[i].from) + 1]++;
-  for (uint32_t r = 0; r < s->nstage; r++)
+  for (uint32_t r = 0; r < s->model->nstage; r++)
     at[r + 1] += at[r];
   for (uint32_t i = 0; i < g->nlink; i++) {
     uint32_t r = to ? g->link[i].to : g->link[i].from;
@@ -201,7 +199,8 @@ static uint32_t *links_by(Sched *s, const struct StageGraph *g, uint32_t **first
 
 bool find_graph(Ex *x) {
   Sched *s = x->s;
-  bool dealt = s->nstage > s->npipe * s->nmodel, edges_given = s->pipe[0].clause->dag;
+  bool dealt = s->model->nstage > s->model->npipe * s->model->nmodel,
+       edges_given = s->model->pipe[0].clause->dag;
   for (uint32_t i = 0; i < x->clauses.n; i++)
     edges_given |= x->clauses.at[i].clause->kind == CL_EDGE;
   if (!dealt && !edges_given)
@@ -209,31 +208,32 @@ bool find_graph(Ex *x) {
   Edges edges = {0};
   if (!find_edges(x, &edges))
     return false;
-  s->nedge = edges.n;
-  if (!fits(s, s->pipe[0].clause))
+  s->model->nedge = edges.n;
+  if (!fits(s, s->model->pipe[0].clause))
     return false;
-  uint32_t *row = s->row_of;
+  uint32_t *row = s->model->row_of;
   if (!row) { /* every pipe has one row of each stage */
-    row = arena_alloc(s->arena, (size_t)s->nmodel * s->nmb * sizeof *row);
-    for (uint32_t k = 0; k < s->npipe; k++)
-      for (uint32_t m = 0; m < s->nmodel; m++)
-        for (uint32_t mb = s->pipe[k].mb0; mb < s->pipe[k].mb0 + s->pipe[k].nmb; mb++)
-          row[(size_t)m * s->nmb + mb] = s->pipe[k].first + m;
+    row = arena_alloc(s->arena, (size_t)s->model->nmodel * s->model->nmb * sizeof *row);
+    for (uint32_t k = 0; k < s->model->npipe; k++)
+      for (uint32_t m = 0; m < s->model->nmodel; m++)
+        for (uint32_t mb = s->model->pipe[k].mb0;
+             mb < s->model->pipe[k].mb0 + s->model->pipe[k].nmb; mb++)
+          row[(size_t)m * s->model->nmb + mb] = s->model->pipe[k].first + m;
   }
   join_graph(s, edges.at, edges.n, row);
   return true;
 }
 
 void join_graph(Sched *s, PipeEdge *edge, uint32_t nedge, uint32_t *row) {
-  struct StageGraph *g = s->graph = NEW(s->arena, struct StageGraph);
+  struct StageGraph *g = s->model->graph = NEW(s->arena, struct StageGraph);
   Edges edges = {.at = edge, .n = nedge};
-  s->nedge = nedge;
+  s->model->nedge = nedge;
   g->edge = edge, g->nedge = nedge, g->row = row;
   g->in_edge = sorted(s, &edges, &g->in0, true);
-  g->out0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nmodel + 1);
+  g->out0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nmodel + 1);
   for (uint32_t e = 0; e < g->nedge; e++)
     g->out0[g->edge[e].from + 1]++;
-  for (uint32_t m = 0; m < s->nmodel; m++) {
+  for (uint32_t m = 0; m < s->model->nmodel; m++) {
     g->out0[m + 1] += g->out0[m];
     for (uint32_t k = g->in0[m]; k < g->in0[m + 1]; k++)
       g->edge[g->in_edge[k]].in = k - g->in0[m];
@@ -241,8 +241,8 @@ void join_graph(Sched *s, PipeEdge *edge, uint32_t nedge, uint32_t *row) {
   find_links(s, g);
   g->out_link = links_by(s, g, &g->out_link0, false);
   g->in_link = links_by(s, g, &g->in_link0, true);
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    PipeStage *st = &s->stage[i];
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    PipeStage *st = &s->model->stage[i];
     uint32_t nin = row_links(s, i, false), nout = row_links(s, i, true);
     st->nin = g->in0[st->model + 1] - g->in0[st->model];
     st->nout = g->out0[st->model + 1] - g->out0[st->model];
@@ -259,75 +259,77 @@ static bool tie_clause(Sched *s, const Clause *c, uint32_t *group) {
     int64_t v;
     if (!eval(s, a->value, &v))
       return false;
-    if (v < 0 || v >= s->nmodel) {
+    if (v < 0 || v >= s->model->nmodel) {
       diag_error(s->diag, DIAG_TIE, a->value->at,
-                 "stage %lld does not exist; the stages are 0 to %u", (long long)v, s->nmodel - 1);
+                 "stage %lld does not exist; the stages are 0 to %u", (long long)v,
+                 s->model->nmodel - 1);
       return false;
     }
     if (group[v]) {
       diag_error(s->diag, DIAG_TIE, a->value->at, "stage %lld is tied twice", (long long)v);
       return false;
     }
-    group[v] = s->ntie + 1;
+    group[v] = s->model->ntie + 1;
   }
   if (n < 2) {
     diag_error(s->diag, DIAG_TIE, c->at, "weights are shared by two stages or more");
     return false;
   }
-  s->ntie++;
+  s->model->ntie++;
   return true;
 }
 
 bool find_ties(Ex *x) {
   Sched *s = x->s;
-  uint32_t *group = NEW_ARRAY(s->arena, uint32_t, s->nmodel); /* of a stage of the model, + 1 */
-  for (uint32_t i = 0; i < s->nstage; i++)
-    s->stage[i].tied = NONE, s->stage[i].tie = i;
+  uint32_t *group = NEW_ARRAY(s->arena, uint32_t,
+                              s->model->nmodel); /* of a stage of the model, + 1 */
+  for (uint32_t i = 0; i < s->model->nstage; i++)
+    s->model->stage[i].tied = NONE, s->model->stage[i].tie = i;
   for (uint32_t i = 0; i < x->clauses.n; i++) {
     const Clause *c = x->clauses.at[i].clause;
     if (c->kind == CL_TIE && !tie_clause(s, c, group))
       return false;
   }
-  if (s->forward)
-    s->ntie = 0; /* there are no gradients */
-  if (s->ntie > 0)
+  if (s->model->forward)
+    s->model->ntie = 0; /* there are no gradients */
+  if (s->model->ntie > 0)
     join_ties(s, group);
   return true;
 }
 
 void join_ties(Sched *s, const uint32_t *group) {
-  s->tie_of = arena_alloc(s->arena, s->nstage * sizeof *s->tie_of);
-  s->tie_row0 = NEW_ARRAY(s->arena, uint32_t, s->ntie + 1);
-  s->tie_row = arena_alloc(s->arena, s->nstage * sizeof *s->tie_row);
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->ntie);
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    uint32_t k = group[s->stage[i].model];
-    s->tie_of[i] = k ? k - 1 : NONE;
+  s->model->tie_of = arena_alloc(s->arena, s->model->nstage * sizeof *s->model->tie_of);
+  s->model->tie_row0 = NEW_ARRAY(s->arena, uint32_t, s->model->ntie + 1);
+  s->model->tie_row = arena_alloc(s->arena, s->model->nstage * sizeof *s->model->tie_row);
+  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->model->ntie);
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    uint32_t k = group[s->model->stage[i].model];
+    s->model->tie_of[i] = k ? k - 1 : NONE;
     if (k)
-      s->tie_row0[k]++;
+      s->model->tie_row0[k]++;
   }
-  for (uint32_t k = 0; k < s->ntie; k++)
-    s->tie_row0[k + 1] += s->tie_row0[k];
-  for (uint32_t i = 0; i < s->nstage; i++)
-    if (s->tie_of[i] != NONE)
-      s->tie_row[s->tie_row0[s->tie_of[i]] + fill[s->tie_of[i]]++] = i;
+  for (uint32_t k = 0; k < s->model->ntie; k++)
+    s->model->tie_row0[k + 1] += s->model->tie_row0[k];
+  for (uint32_t i = 0; i < s->model->nstage; i++)
+    if (s->model->tie_of[i] != NONE)
+      s->model->tie_row[s->model->tie_row0[s->model->tie_of[i]] + fill[s->model->tie_of[i]]++] = i;
   uint32_t *lead = NEW_ARRAY(s->arena, uint32_t,
-                             s->nrank); /* 1 + its first row of the group at hand */
-  for (uint32_t k = 0; k < s->ntie; k++) {
-    uint32_t last = NONE, first = NONE, begin = s->tie_row0[k];
-    for (uint32_t j = begin; j < s->tie_row0[k + 1]; j++)
-      lead[s->stage[s->tie_row[j]].rank] = 0;
-    for (uint32_t j = begin; j < s->tie_row0[k + 1]; j++) {
-      uint32_t i = s->tie_row[j], *of = &lead[s->stage[i].rank];
+                             s->model->nrank); /* 1 + its first row of the group at hand */
+  for (uint32_t k = 0; k < s->model->ntie; k++) {
+    uint32_t last = NONE, first = NONE, begin = s->model->tie_row0[k];
+    for (uint32_t j = begin; j < s->model->tie_row0[k + 1]; j++)
+      lead[s->model->stage[s->model->tie_row[j]].rank] = 0;
+    for (uint32_t j = begin; j < s->model->tie_row0[k + 1]; j++) {
+      uint32_t i = s->model->tie_row[j], *of = &lead[s->model->stage[i].rank];
       if (!*of) {
         *of = i + 1;
         first = first == NONE ? i : first;
         if (last != NONE)
-          s->stage[last].tie = i;
+          s->model->stage[last].tie = i;
         last = i;
       }
-      s->stage[i].tied = *of - 1;
+      s->model->stage[i].tied = *of - 1;
     }
-    s->stage[last].tie = first;
+    s->model->stage[last].tie = first;
   }
 }

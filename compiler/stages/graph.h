@@ -30,7 +30,7 @@ struct StageGraph {
 };
 
 static inline uint32_t *op_at(const Sched *s, bool forward, uint32_t row, uint32_t mb) {
-  return &(forward ? s->at_f : s->at_b)[(size_t)row * s->nmb + mb];
+  return &(forward ? s->orders->at_f : s->orders->at_b)[(size_t)row * s->model->nmb + mb];
 }
 
 /* F, B and I pass tensors on. */
@@ -38,113 +38,132 @@ static inline bool has_tensors(uint32_t op) { return op == PIPE_F || op == PIPE_
 
 /* Does the row run this microbatch? It must be one of its pipe. */
 static inline bool runs_mb(const Sched *s, uint32_t row, uint32_t mb) {
-  return !s->graph || s->graph->row[(size_t)s->stage[row].model * s->nmb + mb] == row;
+  const Model *m = s->model;
+  return !m->graph || m->graph->row[(size_t)m->stage[row].model * m->nmb + mb] == row;
 }
 
 static inline uint32_t op_inputs(const Sched *s, const Op *o) {
-  return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? s->stage[o->stage].nin : s->stage[o->stage].nout;
+  const Model *m = s->model;
+  return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? m->stage[o->stage].nin : m->stage[o->stage].nout;
 }
 static inline uint32_t op_outputs(const Sched *s, const Op *o) {
-  return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? s->stage[o->stage].nout : s->stage[o->stage].nin;
+  const Model *m = s->model;
+  return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? m->stage[o->stage].nout : m->stage[o->stage].nin;
 }
 
 /* Tensors that an op writes: those that it passes on, and of R the outputs that nobody reads. */
 static inline uint32_t op_written(const Sched *s, const Op *o) {
-  return o->kind == PIPE_R ? s->stage[o->stage].nout : op_outputs(s, o);
+  return o->kind == PIPE_R ? s->model->stage[o->stage].nout : op_outputs(s, o);
 }
 
 /* The edge of input k of an op of this row (of a forward, or of a backward); with tables only. */
 static inline uint32_t input_edge(const Sched *s, uint32_t row, bool forward, uint32_t k) {
-  const struct StageGraph *g = s->graph;
-  uint32_t m = s->stage[row].model;
+  const Model *model = s->model;
+  const struct StageGraph *g = model->graph;
+  uint32_t m = model->stage[row].model;
   return forward ? g->in_edge[g->in0[m] + k] : g->out0[m] + k;
 }
 
 /* The link that output k of op o passes. */
 static inline uint32_t output_link(const Sched *s, const Op *o, uint32_t k) {
+  const Model *m = s->model;
   bool forward = o->kind == PIPE_F;
-  if (!s->graph)
-    return forward ? o->stage : s->stage[o->stage].prev;
-  return s->graph->link_at[(size_t)input_edge(s, o->stage, !forward, k) * s->nmb + o->mb];
+  if (!m->graph)
+    return forward ? o->stage : m->stage[o->stage].prev;
+  return m->graph->link_at[(size_t)input_edge(s, o->stage, !forward, k) * m->nmb + o->mb];
 }
 
 /* The link that input k of op o passes. */
 static inline uint32_t input_link(const Sched *s, const Op *o, uint32_t k) {
+  const Model *m = s->model;
   bool forward = o->kind == PIPE_F;
-  if (!s->graph)
-    return forward ? s->stage[o->stage].prev : o->stage;
-  return s->graph->link_at[(size_t)input_edge(s, o->stage, forward, k) * s->nmb + o->mb];
+  if (!m->graph)
+    return forward ? m->stage[o->stage].prev : o->stage;
+  return m->graph->link_at[(size_t)input_edge(s, o->stage, forward, k) * m->nmb + o->mb];
 }
 
 static inline Link link_at(const Sched *s, uint32_t link) {
-  return s->graph ? s->graph->link[link] : (Link){link, s->stage[link].next, NONE};
+  const Model *m = s->model;
+  return m->graph ? m->graph->link[link] : (Link){link, m->stage[link].next, NONE};
 }
 
 /* Numbers of links, those of no use included. */
-static inline uint32_t nlinks(const Sched *s) { return s->graph ? s->graph->nlink : s->nstage; }
+static inline uint32_t nlinks(const Sched *s) {
+  const Model *m = s->model;
+  return m->graph ? m->graph->nlink : m->nstage;
+}
 
 /* The links that leave a row (out), or reach it: how many, and the k-th. */
 static inline uint32_t row_links(const Sched *s, uint32_t row, bool out) {
-  const struct StageGraph *g = s->graph;
+  const Model *m = s->model;
+  const struct StageGraph *g = m->graph;
   if (!g)
-    return (out ? s->stage[row].next : s->stage[row].prev) != NONE;
+    return (out ? m->stage[row].next : m->stage[row].prev) != NONE;
   const uint32_t *first = out ? g->out_link0 : g->in_link0;
   return first[row + 1] - first[row];
 }
 static inline uint32_t row_link(const Sched *s, uint32_t row, bool out, uint32_t k) {
-  const struct StageGraph *g = s->graph;
+  const Model *m = s->model;
+  const struct StageGraph *g = m->graph;
   if (!g)
-    return out ? row : s->stage[row].prev;
+    return out ? row : m->stage[row].prev;
   return out ? g->out_link[g->out_link0[row] + k] : g->in_link[g->in_link0[row] + k];
 }
 
 static inline bool link_crosses(const Sched *s, Link l) {
-  return l.to != NONE && s->stage[l.from].rank != s->stage[l.to].rank;
+  const Model *m = s->model;
+  return l.to != NONE && m->stage[l.from].rank != m->stage[l.to].rank;
 }
 static inline bool link_skips(const Sched *s, Link l) {
-  return l.edge != NONE && s->graph->edge[l.edge].skip;
+  return l.edge != NONE && s->model->graph->edge[l.edge].skip;
 }
 static inline uint64_t link_bytes(const Sched *s, Link l) {
-  const PipeStage *st = &s->stage[l.from];
+  const PipeStage *st = &s->model->stage[l.from];
   return link_skips(s, l) ? st->edge_bytes : st->boundary_bytes;
 }
 
 /* What the transfer of a tensor takes that a forward, or a backward, of `row` has made: that of `edge`. */
 static inline uint64_t edge_time(const Sched *s, uint32_t edge, uint32_t row, bool forward) {
-  return edge == NONE ? send_time(&s->stage[row], forward ? PIPE_F : PIPE_B)
-                      : s->graph->edge[edge].send[!forward];
+  const Model *m = s->model;
+  return edge == NONE ? send_time(&m->stage[row], forward ? PIPE_F : PIPE_B)
+                      : m->graph->edge[edge].send[!forward];
 }
 
 /* The same of input k of op o, and of its output k. */
 static inline uint64_t input_time(const Sched *s, const Op *o, uint32_t k) {
+  const Model *m = s->model;
   bool forward = o->kind == PIPE_F;
-  if (!s->graph)
-    return edge_time(s, NONE, forward ? s->stage[o->stage].prev : s->stage[o->stage].next, forward);
+  if (!m->graph)
+    return edge_time(s, NONE, forward ? m->stage[o->stage].prev : m->stage[o->stage].next, forward);
   return edge_time(s, input_edge(s, o->stage, forward, k), NONE, forward);
 }
 static inline uint64_t output_time(const Sched *s, const Op *o, uint32_t k) {
+  const Model *m = s->model;
   bool forward = o->kind == PIPE_F;
-  return edge_time(s, s->graph ? input_edge(s, o->stage, !forward, k) : NONE, o->stage, forward);
+  return edge_time(s, m->graph ? input_edge(s, o->stage, !forward, k) : NONE, o->stage, forward);
 }
 
 /* Microbatches whose tensors pass each link: [nlinks]. */
 uint32_t *link_nmb(Sched *s);
 
 /* Which input of `to`, or output of `from`, the link is. */
-static inline uint32_t link_in(const Sched *s, Link l) { return l.edge == NONE ? 0 : s->graph->edge[l.edge].in; }
-static inline uint32_t link_out(const Sched *s, Link l) { return l.edge == NONE ? 0 : s->graph->edge[l.edge].out; }
+static inline uint32_t link_in(const Sched *s, Link l) {
+  const Model *m = s->model;
+  return l.edge == NONE ? 0 : m->graph->edge[l.edge].in;
+}
+static inline uint32_t link_out(const Sched *s, Link l) {
+  const Model *m = s->model;
+  return l.edge == NONE ? 0 : m->graph->edge[l.edge].out;
+}
 
 /* The link of a transfer between two ops. */
 uint32_t graph_xfer_link(const Sched *s, const Xfer *x);
 static inline uint32_t xfer_link(const Sched *s, const Xfer *x) {
-  return s->graph ? graph_xfer_link(s, x) : output_link(s, &s->op[x->from], 0);
+  return s->model->graph ? graph_xfer_link(s, x) : output_link(s, &s->orders->op[x->from], 0);
 }
 
 /* Bytes of all inputs of a forward of the row, each on a multiple of 64. */
 uint64_t row_inputs_bytes(const Sched *s, uint32_t row);
-
-/* A slot of op i's instruction c: input k, or output k. */
-uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);
 
 PipeGraph sched_graph(const Sched *s);
 

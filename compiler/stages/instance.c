@@ -9,12 +9,12 @@
 #include "stages.h"
 
 static void append_param(Sched *s, const char *name, int64_t value, bool first) {
-  s->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->params, first ? "" : " ", name,
-                           (long long)value);
+  s->model->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->model->params,
+                                  first ? "" : " ", name, (long long)value);
 }
 
 bool note_extends(Sched *s, Span at) {
-  const Schedule *sc = s->def;
+  const Schedule *sc = s->parsed->def;
   bool inherited = sc->base &&
                    (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end);
   if (inherited)
@@ -27,7 +27,7 @@ bool help_unchecked(Sched *s, Span at) {
   if (!note_extends(s, at))
     return false;
   diag_help(s->diag, "'extends %s(...) without checks' leaves out its checks and limits",
-            s->def->base);
+            s->parsed->def->base);
   return true;
 }
 
@@ -86,18 +86,18 @@ bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *
     }
     for (const Param *own = within->params; own; own = own->next)
       if (own->name == p->name)
-        value[i] = s->env[own->slot], given[i] = true;
+        value[i] = s->eval.env[own->slot], given[i] = true;
   }
   i = 0;
   for (const Param *p = sc->params; p; p = p->next, i++) {
     if (given[i]) {
-      s->env[p->slot] = value[i];
+      s->eval.env[p->slot] = value[i];
     } else if (!p->init) {
       diag_error(s->diag, DIAG_PARAM, at, "schedule '%s' needs a value for '%s'", sc->name,
                  p->name);
       diag_note(s->diag, p->at, "it has no default");
       return false;
-    } else if (!eval(s, p->init, &s->env[p->slot])) {
+    } else if (!eval(s, p->init, &s->eval.env[p->slot])) {
       return false;
     }
   }
@@ -128,7 +128,7 @@ bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool us
 static Define *misspelt(Sched *s, const Param *p) {
   for (uint32_t i = 0; i < s->opt->ndefine; i++) {
     Define *d = &s->opt->define[i];
-    const Param *own = s->def->params;
+    const Param *own = s->parsed->def->params;
     while (own && strcmp(own->name, d->name) != 0)
       own = own->next;
     if (!own && hint_near(d->name, p->name))
@@ -138,21 +138,21 @@ static Define *misspelt(Sched *s, const Param *p) {
 }
 
 static void no_parameter(Sched *s, const Define *d, const Param *meant) {
-  diag_error(s->diag, DIAG_PARAM, s->def->name_at, "schedule '%s' has no parameter '%s' (-D)",
-             s->def->name, d->name);
+  diag_error(s->diag, DIAG_PARAM, s->parsed->def->name_at,
+             "schedule '%s' has no parameter '%s' (-D)", s->parsed->def->name, d->name);
   if (meant)
     diag_help(s->diag, "did you mean '%s'", meant->name);
   else
-    help_params(s, s->def);
+    help_params(s, s->parsed->def);
 }
 
 /* open: NULL, or a parameter that has this value and not its default. */
 static bool bind_given(Ex *x, const Param *open, int64_t value) {
   Sched *s = x->s;
   Options *o = s->opt;
-  Schedule *sc = s->def;
+  Schedule *sc = s->parsed->def;
   bool ok = true, first = true;
-  s->params = "";
+  s->model->params = "";
   for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
     o->define[i].used = false;
   for (Param *p = sc->params; p; p = p->next) {
@@ -161,7 +161,7 @@ static bool bind_given(Ex *x, const Param *open, int64_t value) {
       if (strcmp(o->define[i].name, p->name) == 0)
         d = &o->define[i], d->used = true; /* the last one wins */
     if (d || p == open) {
-      s->env[p->slot] = d ? d->value : value;
+      s->eval.env[p->slot] = d ? d->value : value;
     } else if (!p->init && o->ncompare == 0 && (d = misspelt(s, p))) {
       no_parameter(s, d, p);
       d->used = true;
@@ -171,11 +171,11 @@ static bool bind_given(Ex *x, const Param *open, int64_t value) {
                  p->name, sc->name);
       diag_help(s->diag, "give it with -D %s=..., or a default: %s = ...", p->name, p->name);
       ok = false;
-    } else if (ok && !eval(s, p->init, &s->env[p->slot])) {
+    } else if (ok && !eval(s, p->init, &s->eval.env[p->slot])) {
       return false;
     }
     if (ok)
-      append_param(s, p->name, s->env[p->slot], first), first = false;
+      append_param(s, p->name, s->eval.env[p->slot], first), first = false;
   }
   for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
     if (!o->define[i].used) {
@@ -195,16 +195,16 @@ static bool admitted(Ex *x) {
   Clauses none = {0};
   silent.out = NULL;
   s->diag = &silent;
-  bool ok = instantiate(x, s->def, 0, &none, false);
+  bool ok = instantiate(x, s->parsed->def, 0, &none, false);
   s->diag = diag;
   return ok;
 }
 
 const char *open_parameter(const Sched *s) {
   const Options *o = s->opt;
-  for (const Param *p = s->def->params; p && o->ndefine > 0; p = p->next) {
+  for (const Param *p = s->parsed->def->params; p && o->ndefine > 0; p = p->next) {
     bool counts = false;
-    for (const Schedule *sc = s->def; sc; sc = sc->base_def)
+    for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
       for (const Clause *c = sc->clauses; c; c = c->next)
         counts |= c->kind == CL_PIPE && hint_mentions(c->mbs, p->name);
     if (counts && !is_given(o, p))
@@ -219,7 +219,7 @@ bool bind_top(Ex *x) {
   const char *name = s->opt->for_all      ? s->opt->for_all
                      : s->opt->check_only ? open_parameter(s)
                                           : NULL;
-  const Param *open = name ? s->def->params : NULL;
+  const Param *open = name ? s->parsed->def->params : NULL;
   while (open && (strcmp(open->name, name) != 0 || !open->init))
     open = open->next;
   for (uint32_t i = 0; i < s->opt->ndefine && open; i++)
@@ -230,7 +230,7 @@ bool bind_top(Ex *x) {
   if (!open || s->diag->errors || admitted(x))
     return true;
   /* It stands for every value: one that is admitted, if there is one. */
-  int64_t from = s->env[open->slot];
+  int64_t from = s->eval.env[open->slot];
   for (int64_t v = from + 1; v <= from + MOST_TRIED; v++)
     if (!bind_given(x, open, v))
       return false;
@@ -262,19 +262,19 @@ bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found) {
 
 bool find_orders(Ex *x, const Clause **order) {
   Sched *s = x->s;
-  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, s->nrank);
+  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t i = 0; i < x->clauses.n; i++) {
     Clause *c = x->clauses.at[i].clause;
     if (c->kind != CL_ORDER)
       continue;
-    int64_t lo = 0, hi = s->nrank, step = 1;
+    int64_t lo = 0, hi = s->model->nrank, step = 1;
     if (c->range.lo && !eval_range(s, &c->range, &lo, &hi, &step))
       return false;
     for (int64_t r = lo; step > 0 ? r < hi : r > hi;) {
-      if (r < 0 || r >= s->nrank) {
+      if (r < 0 || r >= s->model->nrank) {
         Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
         diag_error(s->diag, DIAG_RANGE, at, "an order for rank %lld; the ranks are 0 to %u",
-                   (long long)r, s->nrank - 1);
+                   (long long)r, s->model->nrank - 1);
         return false;
       }
       if (order[r] && depth[r] == x->clauses.at[i].depth) {
@@ -288,10 +288,10 @@ bool find_orders(Ex *x, const Clause **order) {
         break;
     }
   }
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     if (!order[r]) {
-      diag_error(s->diag, DIAG_NO_ORDER, s->def->name_at,
-                 "schedule '%s' gives no order for rank %u", s->name, r);
+      diag_error(s->diag, DIAG_NO_ORDER, s->parsed->def->name_at,
+                 "schedule '%s' gives no order for rank %u", s->model->name, r);
       bool ranges = false;
       for (uint32_t i = 0; i < x->clauses.n; i++)
         ranges |= x->clauses.at[i].clause->kind == CL_ORDER && x->clauses.at[i].clause->range.lo;

@@ -13,7 +13,7 @@
 static uint64_t over(const Sched *s, unsigned __int128 bytes, uint64_t bandwidth) {
   if (bandwidth == 0)
     return 0;
-  unsigned __int128 t = (bytes * (s->timed ? 1000000000u : 1u) + bandwidth - 1) / bandwidth;
+  unsigned __int128 t = (bytes * (s->model->timed ? 1000000000u : 1u) + bandwidth - 1) / bandwidth;
   return t > UINT64_MAX / 2 ? UINT64_MAX / 2 : (uint64_t)t;
 }
 
@@ -42,22 +42,22 @@ static bool too_long(Sched *s, Span at, uint32_t stage, uint64_t time, uint64_t 
 static bool set_sends(Sched *s, uint64_t *const *cost, const uint32_t *first, Span at,
                       uint64_t most) {
   const uint64_t *latency = cost[KEY_LATENCY - NKEYS], *bandwidth = cost[KEY_BANDWIDTH - NKEYS];
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    PipeStage *st = &s->stage[i];
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    PipeStage *st = &s->model->stage[i];
     uint32_t before = st->model ? first[st->model - 1] : NONE;
     st->time[PIPE_SEND_F] = st->next == NONE
                                 ? 0
                                 : latency[i] + over(s, st->boundary_bytes, bandwidth[i]);
     st->time[PIPE_SEND_B] = st->prev == NONE || before == NONE
                                 ? 0
-                                : latency[before] +
-                                      over(s, s->stage[before].boundary_bytes, bandwidth[before]);
+                                : latency[before] + over(s, s->model->stage[before].boundary_bytes,
+                                                         bandwidth[before]);
     if (too_long(s, at, st->model, st->time[PIPE_SEND_F], most))
       return false;
   }
-  for (uint32_t e = 0; s->graph && e < s->graph->nedge; e++) {
-    PipeEdge *g = &s->graph->edge[e];
-    const PipeStage *st = &s->stage[first[g->from]];
+  for (uint32_t e = 0; s->model->graph && e < s->model->graph->nedge; e++) {
+    PipeEdge *g = &s->model->graph->edge[e];
+    const PipeStage *st = &s->model->stage[first[g->from]];
     uint64_t bytes = g->skip ? st->edge_bytes : st->boundary_bytes;
     g->send[0] = g->send[1] = latency[first[g->from]] + over(s, bytes, bandwidth[first[g->from]]);
     if (too_long(s, at, g->from, g->send[0], most))
@@ -75,13 +75,13 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
   bool link = has[KEY_LATENCY] || has[KEY_BANDWIDTH];
   bool send = link && has[KEY_SEND] && depth[KEY_SEND] < depth[key],
        sum = has[KEY_REDUCE] && depth[KEY_REDUCE] <= depth[ring];
-  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, s->nmodel);
-  for (uint32_t i = s->nstage; i-- > 0;)
-    first[s->stage[i].model] = i;
-  for (uint32_t e = 0; s->graph && e < s->graph->nedge; e++) {
-    PipeEdge *g = &s->graph->edge[e];
-    g->send[0] = s->stage[first[g->from]].time[PIPE_SEND_F];
-    g->send[1] = s->stage[first[g->to]].time[PIPE_SEND_B];
+  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel);
+  for (uint32_t i = s->model->nstage; i-- > 0;)
+    first[s->model->stage[i].model] = i;
+  for (uint32_t e = 0; s->model->graph && e < s->model->graph->nedge; e++) {
+    PipeEdge *g = &s->model->graph->edge[e];
+    g->send[0] = s->model->stage[first[g->from]].time[PIPE_SEND_F];
+    g->send[1] = s->model->stage[first[g->to]].time[PIPE_SEND_B];
   }
   if (link && has[KEY_SEND] && depth[KEY_SEND] == depth[key]) {
     diag_error(s->diag, DIAG_REDEFINED, at[KEY_SEND],
@@ -106,18 +106,18 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
   }
   if (link && !send && !set_sends(s, cost, first, at[key], most))
     return false;
-  if (sum || s->forward || (!link && ring == key))
+  if (sum || s->model->forward || (!link && ring == key))
     return true;
   const uint64_t *latency = cost[(has[KEY_SUM_LATENCY] ? KEY_SUM_LATENCY : KEY_LATENCY) - NKEYS],
                  *bandwidth =
                      cost[(has[KEY_SUM_BANDWIDTH] ? KEY_SUM_BANDWIDTH : KEY_BANDWIDTH) - NKEYS];
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    PipeStage *st = &s->stage[i];
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    PipeStage *st = &s->model->stage[i];
     uint32_t n = 1, tied = 0;
-    for (uint32_t q = st->replica; q != i; q = s->stage[q].replica)
+    for (uint32_t q = st->replica; q != i; q = s->model->stage[q].replica)
       n++;
-    if (s->tie_of && s->tie_of[i] != NONE)
-      tied = s->tie_row0[s->tie_of[i] + 1] - s->tie_row0[s->tie_of[i]];
+    if (s->model->tie_of && s->model->tie_of[i] != NONE)
+      tied = s->model->tie_row0[s->model->tie_of[i] + 1] - s->model->tie_row0[s->model->tie_of[i]];
     st->time[PIPE_REDUCE] = ring_sum(s, latency[i], bandwidth[i], n, st->grad_bytes);
     st->time[PIPE_TIE] = ring_sum(s, latency[i], bandwidth[i], tied, st->tied_bytes);
     if (too_long(s, at[ring], st->model, st->time[PIPE_REDUCE], most) ||
@@ -136,11 +136,11 @@ void find_link_clauses(Ex *x) {
   for (uint32_t i = 0; i < x->clauses.n; i++)
     if (x->clauses.at[i].clause->kind == CL_LINK && x->clauses.at[i].depth < depth)
       depth = x->clauses.at[i].depth;
-  s->link_clause = NEW_ARRAY(s->arena, const Clause *, x->clauses.n);
+  s->model->link_clause = NEW_ARRAY(s->arena, const Clause *, x->clauses.n);
   for (uint32_t i = 0; i < x->clauses.n; i++)
     if (x->clauses.at[i].clause->kind == CL_LINK && x->clauses.at[i].depth == depth)
-      s->link_clause[n++] = x->clauses.at[i].clause;
-  s->nlink_clause = n;
+      s->model->link_clause[n++] = x->clauses.at[i].clause;
+  s->model->nlink_clause = n;
 }
 
 typedef struct Pair {
@@ -186,17 +186,18 @@ static Pair *pairs_that_meet(Sched *s, Arena *a, uint32_t *n) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;
-    uint32_t from = s->stage[l.from].rank, to = s->stage[l.to].rank;
+    uint32_t from = s->model->stage[l.from].rank, to = s->model->stage[l.to].rank;
     add_pair(a, &pair, from, to, edge_time(s, l.edge, l.from, true));
-    if (!s->forward)
+    if (!s->model->forward)
       add_pair(a, &pair, to, from, edge_time(s, l.edge, l.to, false));
   }
-  for (uint32_t i = 0; !s->forward && i < s->nstage; i++) {
-    const PipeStage *st = &s->stage[i];
+  for (uint32_t i = 0; !s->model->forward && i < s->model->nstage; i++) {
+    const PipeStage *st = &s->model->stage[i];
     const uint32_t next[] = {st->replica, st->tied == i ? st->tie : i};
     for (int k = 0; k < 2; k++)
-      if (s->stage[next[k]].rank != st->rank)
-        add_pair(a, &pair, st->rank, s->stage[next[k]].rank, st->time[k ? PIPE_TIE : PIPE_REDUCE]);
+      if (s->model->stage[next[k]].rank != st->rank)
+        add_pair(a, &pair, st->rank, s->model->stage[next[k]].rank,
+                 st->time[k ? PIPE_TIE : PIPE_REDUCE]);
   }
   if (pair.n > 1)
     qsort(pair.at, pair.n, sizeof *pair.at, by_pair);
@@ -211,14 +212,14 @@ static Pair *pairs_that_meet(Sched *s, Arena *a, uint32_t *n) {
 
 /* A clause whose links are passed by nothing that takes time: they change nothing, and nobody would see why. */
 static void warn_free(Sched *s, const Passed *passed, uint32_t n) {
-  for (uint32_t k = 0, i = 0; k < s->nlink_clause; k++) {
+  for (uint32_t k = 0, i = 0; k < s->model->nlink_clause; k++) {
     uint32_t first = i;
     uint64_t time = 0;
     for (; i < n && passed[i].source == k; i++)
       time = passed[i].pair.time > time ? passed[i].pair.time : time;
     if (i == first || time > 0)
       continue;
-    diag_warn(s->diag, DIAG_FREE_LINK, s->link_clause[k]->at,
+    diag_warn(s->diag, DIAG_FREE_LINK, s->model->link_clause[k]->at,
               "no transfer on these links takes any time, so they change nothing");
     diag_help(s->diag, "say what transfers take: 'time { send = e }', or latency and bandwidth");
   }
@@ -233,8 +234,9 @@ static bool has_rank(const uint32_t *list, uint32_t n, uint32_t rank) {
 
 bool links(Sched *s) {
   if (s->opt->no_contention)
-    s->share = NULL, s->nshare = s->nlink = 0;
-  uint32_t nsource = s->nprofile_link ? s->nprofile_link : s->nlink_clause, npair, at = 0;
+    s->model->share = NULL, s->model->nshare = s->model->nlink = 0;
+  uint32_t nsource = s->model->nprofile_link ? s->model->nprofile_link : s->model->nlink_clause,
+           npair, at = 0;
   if (nsource == 0 || s->opt->no_contention)
     return true;
   Arena scratch = {.oom = s->arena->oom};
@@ -243,32 +245,32 @@ bool links(Sched *s) {
   bool ok = true;
   for (uint32_t k = 0; ok && k < nsource; k++)
     for (uint32_t i = 0; ok && i < npair; i++) {
-      const ProfileLink *p = s->nprofile_link ? &s->profile_link[k] : NULL;
+      const ProfileLink *p = s->model->nprofile_link ? &s->model->profile_link[k] : NULL;
       int64_t value = 0;
       if (p) {
         value = has_rank(p->from, p->nfrom, pair[i].from) && has_rank(p->to, p->nto, pair[i].to)
                     ? 0
                     : -1;
       } else {
-        s->env[s->link_clause[k]->slot] = pair[i].from;
-        s->env[s->link_clause[k]->mb_slot] = pair[i].to;
-        ok = eval(s, s->link_clause[k]->to, &value);
+        s->eval.env[s->model->link_clause[k]->slot] = pair[i].from;
+        s->eval.env[s->model->link_clause[k]->mb_slot] = pair[i].to;
+        ok = eval(s, s->model->link_clause[k]->to, &value);
       }
       if (ok && value >= 0)
         *vec_push(&scratch, &passed) = (Passed){pair[i], k, value};
     }
   if (ok && passed.n > 0) {
     qsort(passed.at, passed.n, sizeof *passed.at, by_source);
-    if (!s->nprofile_link)
+    if (!s->model->nprofile_link)
       warn_free(s, passed.at, passed.n);
-    s->share = NEW_ARRAY(s->arena, PipeShare, passed.n);
+    s->model->share = NEW_ARRAY(s->arena, PipeShare, passed.n);
     for (uint32_t i = 0; i < passed.n; i++) {
       const Passed *p = &passed.at[i];
-      s->nlink += i == 0 || p[-1].source != p->source || p[-1].value != p->value;
-      s->share[at++] = (PipeShare){p->pair.from, p->pair.to, s->nlink - 1};
+      s->model->nlink += i == 0 || p[-1].source != p->source || p[-1].value != p->value;
+      s->model->share[at++] = (PipeShare){p->pair.from, p->pair.to, s->model->nlink - 1};
     }
-    s->nshare = at;
-    qsort(s->share, s->nshare, sizeof *s->share, by_share);
+    s->model->nshare = at;
+    qsort(s->model->share, s->model->nshare, sizeof *s->model->share, by_share);
   }
   arena_free(&scratch);
   return ok;

@@ -53,20 +53,23 @@ static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
   }
   bool by_rows = rows < limit;
   limit = by_rows ? rows : limit;
-  Bytes cells = (Bytes)s->nstage * s->nmb, edges = (Bytes)s->nedge * s->nmb;
-  Bytes need = (cells + edges) * MAP_BYTES + ops * op + moves * move + (Bytes)s->nrank * RANK_BYTES;
-  if (s->weighted)
+  Bytes cells = (Bytes)s->model->nstage * s->model->nmb,
+        edges = (Bytes)s->model->nedge * s->model->nmb;
+  Bytes need = (cells + edges) * MAP_BYTES + ops * op + moves * move +
+               (Bytes)s->model->nrank * RANK_BYTES;
+  if (s->model->weighted)
     need += (2 * ops + 2 * moves) * sizeof(PipeWeights);
-  need += (s->noffload ? 2 * cells : s->ncopy) * copy;
+  need += (s->orders->noffload ? 2 * cells : s->orders->ncopy) * copy;
   need += need / 8; /* what the arena rounds up, and what is small */
   if (need <= limit && cells + edges < NONE / 2 && ops + 2 * moves < NONE)
     return false;
   uint64_t shown = need > UINT64_MAX ? UINT64_MAX : (uint64_t)need;
   diag_error(s->diag, DIAG_TOO_LARGE, c->at,
-             "%u stages%s x %u microbatches may need %s to compile; the limit is %s", s->nstage,
-             s->nedge ? arena_printf(s->arena, " and %u edges", s->nedge) : "", s->nmb,
-             bytes_text(s, shown), bytes_text(s, limit));
-  const Param *m = s->opt->for_all ? s->def->params : NULL;
+             "%u stages%s x %u microbatches may need %s to compile; the limit is %s",
+             s->model->nstage,
+             s->model->nedge ? arena_printf(s->arena, " and %u edges", s->model->nedge) : "",
+             s->model->nmb, bytes_text(s, shown), bytes_text(s, limit));
+  const Param *m = s->opt->for_all ? s->parsed->def->params : NULL;
   while (m && strcmp(m->name, s->opt->for_all) != 0)
     m = m->next;
   uint32_t i = 0;
@@ -82,17 +85,17 @@ static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
 }
 
 bool fits(Sched *s, const Clause *c) {
-  Bytes ops = 0, passes = s->forward ? 1 : 2; /* F and B, of each stage of each pipe */
-  for (uint32_t i = 0; i < s->npipe; i++)
-    ops += passes * s->pipe[i].nstage * s->pipe[i].nmb;
-  return !refuse(s, c, ops, ops + passes * s->nedge * s->nmb);
+  Bytes ops = 0, passes = s->model->forward ? 1 : 2; /* F and B, of each stage of each pipe */
+  for (uint32_t i = 0; i < s->model->npipe; i++)
+    ops += passes * s->model->pipe[i].nstage * s->model->pipe[i].nmb;
+  return !refuse(s, c, ops, ops + passes * s->model->nedge * s->model->nmb);
 }
 
 bool ops_fit(Sched *s) {
   Bytes moves = 0;
-  for (uint32_t i = 0; i < s->nop; i++)
-    moves += op_outputs(s, &s->op[i]);
-  return !refuse(s, s->pipe[0].clause, s->nop, moves);
+  for (uint32_t i = 0; i < s->orders->nop; i++)
+    moves += op_outputs(s, &s->orders->op[i]);
+  return !refuse(s, s->model->pipe[0].clause, s->orders->nop, moves);
 }
 
 /* The microbatches of p in slices: the same number in all pipes. */
@@ -101,16 +104,16 @@ static bool cut(Sched *s, Pipe *p) {
   uint32_t slices = 1;
   if (c->slices && !count_clause(s, c->slices, "slices", 1, INT32_MAX, &slices))
     return false;
-  if (s->npipe > 0 && slices != s->slices) {
+  if (s->model->npipe > 0 && slices != s->model->slices) {
     diag_error(s->diag, DIAG_CLAUSE, c->slices ? c->slices->at : c->at,
                "all pipes of a schedule cut their microbatches into as many slices: %u, not %u",
-               s->slices, slices);
-    diag_note(s->diag, s->pipe[0].clause->at, "the first one");
+               s->model->slices, slices);
+    diag_note(s->diag, s->model->pipe[0].clause->at, "the first one");
     diag_help(s->diag,
               "sizes, times and tensors of a stage are those of one slice, whoever runs it");
     return false;
   }
-  s->slices = slices;
+  s->model->slices = slices;
   if ((uint64_t)p->nmb * slices > INT32_MAX) {
     diag_error(s->diag, DIAG_TOO_LARGE, c->at, "%u microbatches of %u slices", p->nmb, slices);
     return false;
@@ -123,16 +126,16 @@ static bool cut(Sched *s, Pipe *p) {
 static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, uint64_t *nmb,
                      uint32_t *cap) {
   Sched *s = x->s;
-  if (s->npipe == *cap)
-    vec_grow(s->arena, (void **)&s->pipe, cap, sizeof *s->pipe);
-  Pipe *p = &s->pipe[s->npipe];
+  if (s->model->npipe == *cap)
+    vec_grow(s->arena, (void **)&s->model->pipe, cap, sizeof *s->model->pipe);
+  Pipe *p = &s->model->pipe[s->model->npipe];
   *p = (Pipe){.clause = c, .index = index, .first = (uint32_t)*nstage, .mb0 = (uint32_t)*nmb};
   if (c->index)
-    s->env[c->index_slot] = index;
+    s->eval.env[c->index_slot] = index;
   if (!count_clause(s, c->value, "stages", 1, INT32_MAX, &p->nstage) ||
       !count_clause(s, c->mbs, "microbatches", 1, INT32_MAX, &p->nmb))
     return false;
-  const Clause *root = s->pipe[0].clause;
+  const Clause *root = s->model->pipe[0].clause;
   if (!cut(s, p))
     return false;
   if (root != c && !c->root) {
@@ -150,33 +153,34 @@ static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, ui
     diag_note(s->diag, root->at, "the first one");
     return false;
   }
-  if (s->npipe > 0 && p->nstage != s->pipe[0].nstage) {
+  if (s->model->npipe > 0 && p->nstage != s->model->pipe[0].nstage) {
     diag_error(s->diag, DIAG_CLAUSE, c->value->at,
-               "a replica has the stages of what it replicates: %u, not %u", s->pipe[0].nstage,
-               p->nstage);
+               "a replica has the stages of what it replicates: %u, not %u",
+               s->model->pipe[0].nstage, p->nstage);
     diag_note(s->diag, root->at, "the first one");
     return false;
   }
-  if (s->npipe > 0 && c->forward != s->forward) {
+  if (s->model->npipe > 0 && c->forward != s->model->forward) {
     diag_error(
         s->diag, DIAG_FORWARD_ONLY, c->at,
         "this pipe is %s, the first one is %s: all pipes of a schedule are 'forward', or none",
-        c->forward ? "only run forward" : "trained", s->forward ? "only run forward" : "trained");
+        c->forward ? "only run forward" : "trained",
+        s->model->forward ? "only run forward" : "trained");
     diag_note(s->diag, root->at, "the first one");
     return false;
   }
-  s->forward = c->forward;
+  s->model->forward = c->forward;
   p->nrow = p->nstage;
   *nstage += p->nstage, *nmb += p->nmb;
-  s->npipe++;
+  s->model->npipe++;
   if (*nstage > INT32_MAX || *nmb > INT32_MAX) {
     diag_error(s->diag, DIAG_TOO_LARGE, c->at,
                "%llu stages and %llu microbatches in all pipes together",
                (unsigned long long)*nstage, (unsigned long long)*nmb);
     return false;
   }
-  s->nstage = (uint32_t)*nstage, s->nmb = (uint32_t)*nmb;
-  return (s->npipe & (s->npipe - 1)) != 0 || fits(s, c);
+  s->model->nstage = (uint32_t)*nstage, s->model->nmb = (uint32_t)*nmb;
+  return (s->model->npipe & (s->model->npipe - 1)) != 0 || fits(s, c);
 }
 
 /* The `pipe` clauses, in order. A replica has its root's stages; together they share out the
@@ -184,27 +188,27 @@ static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, ui
 /* Pipes whose microbatches are quotients of one number, which does not divide: some of them are in none. */
 static bool warn_remainder(Sched *s) {
   int64_t all = 0, sum = 0;
-  for (uint32_t i = 0; i < s->npipe; i++) {
-    const Clause *c = s->pipe[i].clause;
+  for (uint32_t i = 0; i < s->model->npipe; i++) {
+    const Clause *c = s->model->pipe[i].clause;
     int64_t of;
     if (c->mbs->kind != EX_DIV)
       return true;
     if (c->index)
-      s->env[c->index_slot] = s->pipe[i].index;
+      s->eval.env[c->index_slot] = s->model->pipe[i].index;
     if (!eval(s, c->mbs->a, &of))
       return false;
     if (i > 0 && of != all)
       return true; /* such as (M+1)/2 and M/2 */
     all = of;
-    sum += s->pipe[i].nmb / s->slices;
+    sum += s->model->pipe[i].nmb / s->model->slices;
   }
-  if (s->npipe > 1 && sum < all) {
-    diag_warn(s->diag, DIAG_REMAINDER, s->pipe[0].clause->mbs->at,
-              "the %u pipes have %lld of %lld microbatches together: %lld %s in none", s->npipe,
-              (long long)sum, (long long)all, (long long)(all - sum),
+  if (s->model->npipe > 1 && sum < all) {
+    diag_warn(s->diag, DIAG_REMAINDER, s->model->pipe[0].clause->mbs->at,
+              "the %u pipes have %lld of %lld microbatches together: %lld %s in none",
+              s->model->npipe, (long long)sum, (long long)all, (long long)(all - sum),
               all - sum == 1 ? "is" : "are");
     diag_help(s->diag, "let the schedule require that %u divides %s, or give a pipe the rest",
-              s->npipe, span_text(s, s->pipe[0].clause->mbs->a->at));
+              s->model->npipe, span_text(s, s->model->pipe[0].clause->mbs->a->at));
   }
   return true;
 }
@@ -231,13 +235,13 @@ bool find_pipes(Ex *x) {
         break;
     }
   }
-  if (s->npipe == 0) {
-    diag_error(s->diag, DIAG_CLAUSE, s->def->name_at, "schedule '%s' has no 'pipe' clause",
-               s->name);
+  if (s->model->npipe == 0) {
+    diag_error(s->diag, DIAG_CLAUSE, s->parsed->def->name_at, "schedule '%s' has no 'pipe' clause",
+               s->model->name);
     diag_help(s->diag, "such as 'pipe net stages P mbs M place s -> s'");
     return false;
   }
-  s->nmodel = s->pipe[0].nstage;
+  s->model->nmodel = s->model->pipe[0].nstage;
   return warn_remainder(s);
 }
 
@@ -245,25 +249,26 @@ bool find_pipes(Ex *x) {
 static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t *rank) {
   const Clause *c = p->clause;
   int64_t r;
-  s->env[c->slot] = m;
+  s->eval.env[c->slot] = m;
   if (c->index)
-    s->env[c->index_slot] = p->index;
+    s->eval.env[c->index_slot] = p->index;
   if (c->mb_var)
-    s->env[c->mb_slot] = mb;
+    s->eval.env[c->mb_slot] = mb;
   if (!eval(s, c->place, &r))
     return false;
-  if (r < 0 || r >= s->nrank) {
+  if (r < 0 || r >= s->model->nrank) {
     diag_error(s->diag, DIAG_PLACE, c->place->at,
                "stage %u is placed on rank %lld%s; the ranks are 0 to %u", m, (long long)r,
-               c->mb_var ? arena_printf(s->arena, " for microbatch %u", mb) : "", s->nrank - 1);
-    if (p->nstage > s->nrank)
+               c->mb_var ? arena_printf(s->arena, " for microbatch %u", mb) : "",
+               s->model->nrank - 1);
+    if (p->nstage > s->model->nrank)
       diag_help(
           s->diag,
           "%u stages on %u rank%s: '%s %% %u' goes round the ranks, '%s / %u' keeps neighbours "
           "together",
-          p->nstage, s->nrank, s->nrank == 1 ? "" : "s", c->var, s->nrank, c->var,
-          (p->nstage + s->nrank - 1) / s->nrank);
-    else if (!c->mb_var && (r == -1 || r == s->nrank))
+          p->nstage, s->model->nrank, s->model->nrank == 1 ? "" : "s", c->var, s->model->nrank,
+          c->var, (p->nstage + s->model->nrank - 1) / s->model->nrank);
+    else if (!c->mb_var && (r == -1 || r == s->model->nrank))
       diag_help(s->diag, "ranks are counted from 0, as stages are");
     return false;
   }
@@ -277,7 +282,8 @@ typedef VEC(uint32_t) Ranks;
  * on, that of its first microbatch at p->first + its number, the others behind those. Adds their ranks
  * and models; sets row_of. */
 static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
-  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->nrank), r; /* 1 + that of the stage at hand */
+  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
+           r; /* 1 + that of the stage at hand */
   p->first = rank->n;
   for (uint32_t m = 0; m < p->nstage; m++) {
     if (!place_of(s, p, m, 0, &r))
@@ -288,7 +294,8 @@ static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
     uint32_t begin = rank->n;
     row[rank->at[p->first + m]] = p->first + m + 1;
     for (uint32_t mb = 0; mb < p->nmb; mb++) {
-      if (p->clause->mb_var && mb % s->slices == 0 && !place_of(s, p, m, mb / s->slices, &r))
+      if (p->clause->mb_var && mb % s->model->slices == 0 &&
+          !place_of(s, p, m, mb / s->model->slices, &r))
         return false;
       if (!p->clause->mb_var)
         r = rank->at[p->first + m];
@@ -296,7 +303,7 @@ static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
         *vec_push(s->arena, rank) = r, *vec_push(s->arena, model) = m;
         row[r] = rank->n;
       }
-      s->row_of[(size_t)m * s->nmb + p->mb0 + mb] = row[r] - 1;
+      s->model->row_of[(size_t)m * s->model->nmb + p->mb0 + mb] = row[r] - 1;
     }
     row[rank->at[p->first + m]] = 0;
     for (; begin < rank->n; begin++)
@@ -308,10 +315,11 @@ static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
 
 uint32_t pipe_of(const Sched *s, uint32_t row) {
   uint32_t first = 0,
-           n = s->npipe; /* the last one that begins no later: microbatches are of one pipe */
+           n = s->model
+                   ->npipe; /* the last one that begins no later: microbatches are of one pipe */
   while (n > 1) {
     uint32_t half = n / 2;
-    if (s->pipe[first + half].mb0 <= s->stage[row].mb0)
+    if (s->model->pipe[first + half].mb0 <= s->model->stage[row].mb0)
       first += half, n -= half;
     else
       n = half;
@@ -321,24 +329,24 @@ uint32_t pipe_of(const Sched *s, uint32_t row) {
 
 /* The rows of a stage of the model in a circle; they are on different ranks. */
 static bool join_replicas(Sched *s) {
-  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, s->nmodel),
-           *last = NEW_ARRAY(s->arena, uint32_t, s->nmodel); /* row + 1 */
-  uint32_t *on = NEW_ARRAY(s->arena, uint32_t, s->nrank);    /* model + 1 last looked at */
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    uint32_t m = s->stage[i].model;
+  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel),
+           *last = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel); /* row + 1 */
+  uint32_t *on = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);    /* model + 1 last looked at */
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    uint32_t m = s->model->stage[i].model;
     if (last[m])
-      s->stage[last[m] - 1].replica = i;
+      s->model->stage[last[m] - 1].replica = i;
     else
       first[m] = i;
-    s->stage[i].replica = first[m];
+    s->model->stage[i].replica = first[m];
     last[m] = i + 1;
   }
-  for (uint32_t m = 0; m < s->nmodel; m++) {
+  for (uint32_t m = 0; m < s->model->nmodel; m++) {
     uint32_t i = first[m];
     do {
-      uint32_t r = s->stage[i].rank;
+      uint32_t r = s->model->stage[i].rank;
       if (on[r] == m + 1) {
-        diag_error(s->diag, DIAG_PLACE, s->pipe[pipe_of(s, i)].clause->place->at,
+        diag_error(s->diag, DIAG_PLACE, s->model->pipe[pipe_of(s, i)].clause->place->at,
                    "rank %u holds stage %u twice: replicas are on different ranks", r, m);
         diag_help(s->diag,
                   "one copy of its weights does for both: let one pipe have all microbatches, "
@@ -346,7 +354,7 @@ static bool join_replicas(Sched *s) {
         return false;
       }
       on[r] = m + 1;
-    } while ((i = s->stage[i].replica) != first[m]);
+    } while ((i = s->model->stage[i].replica) != first[m]);
   }
   return true;
 }
@@ -357,35 +365,35 @@ static int by_stage(const void *va, const void *vb) { /* pipe and model, both in
 }
 
 void number_chunks(Sched *s) {
-  s->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  s->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank + 1);
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t i = 0; i < s->nstage; i++)
-    s->rank_stage0[s->stage[i].rank + 1]++;
-  for (uint32_t r = 0; r < s->nrank; r++)
-    s->rank_stage0[r + 1] += s->rank_stage0[r];
-  for (uint32_t i = 0; i < s->nstage; i++) {
-    uint32_t r = s->stage[i].rank;
-    s->stage[i].chunk = fill[r];
-    s->rank_stage[s->rank_stage0[r] + fill[r]++] = i;
+  s->model->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  s->model->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
+  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  for (uint32_t i = 0; i < s->model->nstage; i++)
+    s->model->rank_stage0[s->model->stage[i].rank + 1]++;
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    s->model->rank_stage0[r + 1] += s->model->rank_stage0[r];
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    uint32_t r = s->model->stage[i].rank;
+    s->model->stage[i].chunk = fill[r];
+    s->model->rank_stage[s->model->rank_stage0[r] + fill[r]++] = i;
   }
 }
 
 /* Rows of one pipe that were appended out of order: the chunks of a rank follow the stages all the same. */
 void sort_chunks(Sched *s) {
-  uint64_t *key = arena_alloc(s->arena, s->nstage * sizeof *key);
-  for (uint32_t i = 0; i < s->nstage; i++) /* a pipe has microbatches of its own */
-    key[i] = (uint64_t)s->stage[i].mb0 << 32 | s->stage[i].model;
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t a = s->rank_stage0[r], n = s->rank_stage0[r + 1] - a;
+  uint64_t *key = arena_alloc(s->arena, s->model->nstage * sizeof *key);
+  for (uint32_t i = 0; i < s->model->nstage; i++) /* a pipe has microbatches of its own */
+    key[i] = (uint64_t)s->model->stage[i].mb0 << 32 | s->model->stage[i].model;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t a = s->model->rank_stage0[r], n = s->model->rank_stage0[r + 1] - a;
     uint64_t *of = arena_alloc(s->arena,
                                2 * n * sizeof *of + 1); /* key, row: keys differ on a rank */
     for (uint32_t i = 0; i < n; i++)
-      of[2 * i] = key[s->rank_stage[a + i]], of[2 * i + 1] = s->rank_stage[a + i];
+      of[2 * i] = key[s->model->rank_stage[a + i]], of[2 * i + 1] = s->model->rank_stage[a + i];
     qsort(of, n, 2 * sizeof *of, by_stage);
     for (uint32_t i = 0; i < n; i++) {
-      s->rank_stage[a + i] = (uint32_t)of[2 * i + 1];
-      s->stage[s->rank_stage[a + i]].chunk = i;
+      s->model->rank_stage[a + i] = (uint32_t)of[2 * i + 1];
+      s->model->stage[s->model->rank_stage[a + i]].chunk = i;
     }
   }
 }
@@ -394,40 +402,41 @@ bool place_stages(Ex *x) {
   Sched *s = x->s;
   Ranks rank = {0}, model = {0};
   bool dealt = false;
-  for (uint32_t k = 0; k < s->npipe; k++)
-    dealt |= s->pipe[k].clause->mb_var != NULL;
+  for (uint32_t k = 0; k < s->model->npipe; k++)
+    dealt |= s->model->pipe[k].clause->mb_var != NULL;
   if (dealt) {
-    s->row_of = arena_alloc(s->arena, (size_t)s->nmodel * s->nmb * sizeof *s->row_of);
-    for (uint32_t k = 0; k < s->npipe; k++)
-      if (!deal(s, &s->pipe[k], &rank, &model))
+    s->model->row_of = arena_alloc(s->arena, (size_t)s->model->nmodel * s->model->nmb *
+                                                 sizeof *s->model->row_of);
+    for (uint32_t k = 0; k < s->model->npipe; k++)
+      if (!deal(s, &s->model->pipe[k], &rank, &model))
         return false;
-    s->nstage = rank.n;
-    if (!fits(s, s->pipe[0].clause))
+    s->model->nstage = rank.n;
+    if (!fits(s, s->model->pipe[0].clause))
       return false;
   }
-  s->stage = NEW_ARRAY(s->arena, PipeStage, s->nstage);
-  for (uint32_t k = 0; k < s->npipe; k++) {
-    const Pipe *p = &s->pipe[k];
+  s->model->stage = NEW_ARRAY(s->arena, PipeStage, s->model->nstage);
+  for (uint32_t k = 0; k < s->model->npipe; k++) {
+    const Pipe *p = &s->model->pipe[k];
     for (uint32_t i = p->first; i < p->first + p->nrow; i++) {
       uint32_t m = dealt ? model.at[i] : i - p->first, r;
       if (dealt)
         r = rank.at[i];
       else if (!place_of(s, p, m, 0, &r))
         return false;
-      s->stage[i] = (PipeStage){.rank = r,
-                                .prev = m ? i - 1 : NONE,
-                                .next = m + 1 < p->nstage ? i + 1 : NONE,
-                                .model = m,
-                                .mb0 = p->mb0,
-                                .nmb = p->nmb,
-                                .nin = m > 0,
-                                .nout = m + 1 < p->nstage};
+      s->model->stage[i] = (PipeStage){.rank = r,
+                                       .prev = m ? i - 1 : NONE,
+                                       .next = m + 1 < p->nstage ? i + 1 : NONE,
+                                       .model = m,
+                                       .mb0 = p->mb0,
+                                       .nmb = p->nmb,
+                                       .nin = m > 0,
+                                       .nout = m + 1 < p->nstage};
     }
   }
   if (!join_replicas(s))
     return false;
   number_chunks(s);
-  if (s->row_of)
+  if (s->model->row_of)
     sort_chunks(s); /* else rows are in that order already */
   return find_graph(x) && find_ties(x);
 }
@@ -469,23 +478,23 @@ bool find_groups(Ex *x) {
     return false;
   if (!c)
     return true;
-  Linked *at = arena_alloc(s->arena, s->nrank * sizeof *at);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    s->env[c->slot] = at[r].rank = r;
+  Linked *at = arena_alloc(s->arena, s->model->nrank * sizeof *at);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    s->eval.env[c->slot] = at[r].rank = r;
     if (!eval(s, c->to, &at[r].link))
       return false;
   }
-  qsort(at, s->nrank, sizeof *at, by_link);
-  s->group = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  for (uint32_t i = 0, n; i < s->nrank; i += n) {
-    for (n = 1; i + n < s->nrank && at[i + n].link == at[i].link;)
+  qsort(at, s->model->nrank, sizeof *at, by_link);
+  s->model->group = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  for (uint32_t i = 0, n; i < s->model->nrank; i += n) {
+    for (n = 1; i + n < s->model->nrank && at[i + n].link == at[i].link;)
       n++;
-    s->ngroup += n > 1;
+    s->model->ngroup += n > 1;
     for (uint32_t k = i; k < i + n && n > 1; k++)
-      s->group[at[k].rank] = s->ngroup;
+      s->model->group[at[k].rank] = s->model->ngroup;
   }
-  if (s->ngroup == 0)
-    s->group = NULL; /* each rank has a link of its own */
+  if (s->model->ngroup == 0)
+    s->model->group = NULL; /* each rank has a link of its own */
   return true;
 }
 
@@ -495,10 +504,10 @@ bool find_ranks(Ex *x) {
   if (!only_clause(x, CL_RANKS, "ranks", &ranks))
     return false;
   if (!ranks) {
-    diag_error(s->diag, DIAG_CLAUSE, s->def->name_at, "schedule '%s' has no 'ranks' clause",
-               s->name);
+    diag_error(s->diag, DIAG_CLAUSE, s->parsed->def->name_at, "schedule '%s' has no 'ranks' clause",
+               s->model->name);
     diag_help(s->diag, "such as 'ranks P'");
     return false;
   }
-  return count_clause(s, ranks->value, "ranks", 1, MAX_RANKS, &s->nrank);
+  return count_clause(s, ranks->value, "ranks", 1, MAX_RANKS, &s->model->nrank);
 }

@@ -36,8 +36,8 @@ static bool stage_entry(Sched *s, Span at, const char *path, uint32_t st, json_t
           arena_printf(s->arena, "'%s' of stage %u must be a whole number, 0 or more", key, st));
     uint32_t row = st; /* replicas cost the same */
     do
-      *cost_field(&s->stage[row], (CostKey)k) = (uint64_t)json_integer_value(v);
-    while ((row = s->stage[row].replica) != st);
+      *cost_field(&s->model->stage[row], (CostKey)k) = (uint64_t)json_integer_value(v);
+    while ((row = s->model->stage[row].replica) != st);
     seen[k] = true;
   }
   return true;
@@ -50,10 +50,11 @@ static bool rank_list(Sched *s, Span at, const char *path, json_t *list, const u
   uint32_t *to = NEW_ARRAY(s->arena, uint32_t, most + 1);
   for (*n = 0; *n < most; ++*n) {
     json_t *v = json_array_get(list, *n);
-    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= s->nrank)
-      return bad(
-          s, at, path,
-          arena_printf(s->arena, "the ranks of a link are numbers from 0 to %u", s->nrank - 1));
+    if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+        json_integer_value(v) >= s->model->nrank)
+      return bad(s, at, path,
+                 arena_printf(s->arena, "the ranks of a link are numbers from 0 to %u",
+                              s->model->nrank - 1));
     to[*n] = (uint32_t)json_integer_value(v);
   }
   *ranks = to;
@@ -66,9 +67,9 @@ static bool apply_links(Sched *s, Span at, const char *path, json_t *list) {
     return true;
   if (!json_is_array(list))
     return bad(s, at, path, "\"links\" is not a list");
-  if (at.file != NO_FILE && s->nlink_clause > 0) {
+  if (at.file != NO_FILE && s->model->nlink_clause > 0) {
     bad(s, at, path, "links are given by the profile and by the schedule: drop one of them");
-    diag_note(s->diag, s->link_clause[0]->at, "also here");
+    diag_note(s->diag, s->model->link_clause[0]->at, "also here");
     return false;
   }
   ProfileLink *link = NEW_ARRAY(s->arena, ProfileLink, json_array_size(list) + 1);
@@ -79,8 +80,8 @@ static bool apply_links(Sched *s, Span at, const char *path, json_t *list) {
         !rank_list(s, at, path, json_object_get(v, "to"), &link[n].to, &link[n].nto))
       return false;
   }
-  s->profile_link = link, s->nprofile_link = n;
-  s->nlink_clause = 0;
+  s->model->profile_link = link, s->model->nprofile_link = n;
+  s->model->nlink_clause = 0;
   return true;
 }
 
@@ -103,17 +104,17 @@ static bool apply(Sched *s, Span at, const char *path, json_t *root, bool *has) 
                             (long long)json_integer_value(version)));
   if (!json_is_array(stages))
     return bad(s, at, path, "it has no array \"stages\"");
-  if (json_array_size(stages) != s->nmodel) {
+  if (json_array_size(stages) != s->model->nmodel) {
     bad(s, at, path,
         arena_printf(s->arena, "stages in the profile: %zu, in the schedule: %u",
-                     json_array_size(stages), s->nmodel));
+                     json_array_size(stages), s->model->nmodel));
     diag_help(
         s->diag,
         "a profile is of one way to cut the model; the text format by layers (lang/spec.md 6) is cut "
         "for any number of stages");
     return false;
   }
-  for (uint32_t st = 0; st < s->nmodel; st++) {
+  for (uint32_t st = 0; st < s->model->nmodel; st++) {
     bool seen[NKEYS] = {false};
     if (!stage_entry(s, at, path, st, json_array_get(stages, st), seen))
       return false;
@@ -126,7 +127,7 @@ static bool apply(Sched *s, Span at, const char *path, json_t *root, bool *has) 
     }
   }
   for (int k = 0; k < NTIMEKEYS; k++)
-    s->timed |= has[k];
+    s->model->timed |= has[k];
   return apply_links(s, at, path, json_object_get(root, "links"));
 }
 

@@ -285,7 +285,7 @@ static uint32_t fill_runs(Layers *l, uint64_t most, uint32_t stages, bool set) {
 
 static bool cut(Layers *l, Span at, const char *path) {
   Sched *s = l->s;
-  uint32_t stages = s->nmodel, given = 0;
+  uint32_t stages = s->model->nmodel, given = 0;
   uint64_t low = 0, high = 0;
   for (uint32_t k = 0; k < l->n; k++) {
     given += l->layer.at[l->sorted[k]].stage != NONE;
@@ -333,17 +333,17 @@ static bool cut(Layers *l, Span at, const char *path) {
 static void set(Sched *s, uint32_t st, CostKey k, uint64_t value, bool *has) {
   uint32_t row = st; /* replicas cost the same */
   do
-    *cost_field(&s->stage[row], k) = value;
-  while ((row = s->stage[row].replica) != st);
+    *cost_field(&s->model->stage[row], k) = value;
+  while ((row = s->model->stage[row].replica) != st);
   has[k] = true;
 }
 
 static void set_stages(Layers *l, bool *has) {
   Sched *s = l->s;
   Layer *y = l->layer.at;
-  uint64_t(*sum)[4] = arena_zalloc(s->arena, s->nmodel, sizeof *sum); /* F, B, act, weight */
+  uint64_t(*sum)[4] = arena_zalloc(s->arena, s->model->nmodel, sizeof *sum); /* F, B, act, weight */
   uint64_t *cross = NEW_ARRAY(s->arena, uint64_t,
-                              (size_t)s->nmodel + 1); /* bytes, by differences */
+                              (size_t)s->model->nmodel + 1); /* bytes, by differences */
   const char *cuts = "";
   for (uint32_t k = 0; k < l->n; k++) {
     Layer *a = &y[l->sorted[k]];
@@ -360,15 +360,15 @@ static void set_stages(Layers *l, bool *has) {
                           y[l->sorted[k - 1]].number);
   }
   uint64_t bytes = 0;
-  for (uint32_t st = 0; st < s->nmodel; st++) {
+  for (uint32_t st = 0; st < s->model->nmodel; st++) {
     bytes += cross[st];
     set(s, st, KEY_F, sum[st][0], has), set(s, st, KEY_B, sum[st][1], has);
     set(s, st, KEY_ACT, sum[st][2], has), set(s, st, KEY_WEIGHT, sum[st][3], has);
     set(s, st, KEY_BOUNDARY, bytes, has);
   }
-  s->timed = true;
-  s->layers = arena_printf(s->arena, "%u in %u stages%s%s", l->n, s->nmodel,
-                           *cuts ? ", cut after " : "", cuts);
+  s->model->timed = true;
+  s->model->layers = arena_printf(s->arena, "%u in %u stages%s%s", l->n, s->model->nmodel,
+                                  *cuts ? ", cut after " : "", cuts);
 }
 
 bool is_layer_profile(const char *text, uint32_t len) {

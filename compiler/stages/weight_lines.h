@@ -5,7 +5,7 @@
 
 #include "pipec.h"
 
-/* The line of this word that holds for op, a row of s->op, or NULL: the first of those for its kind whose
+/* The line of this word that holds for op, a row of Orders.op, or NULL: the first of those for its kind whose
  * `when` is true. mb: the unit that stands for the microbatch in it; of a U that of the last gradient that
  * it applies. I without lines of its own has those of B, R those of the backward of its microbatch. False:
  * reported. */
@@ -20,9 +20,6 @@ bool weight_value(Sched *s, const WeightLine *l, uint32_t op, int64_t *value);
 bool weight_per(Sched *s, const WeightLine *l, uint32_t op, int64_t *value);
 /* Notes which line says what an op reads; NULL: none does. */
 void weight_note(Sched *s, const WeightLine *l);
-/* (formulas) The op that makes the estimate that op reads: itself, or the first that shares it. NONE: it reads its
- * version as it is, or is a U. */
-uint32_t estimate_maker(const Sched *s, uint32_t op);
 /* How many versions of its weights a row may keep, and where that stands; NULL: as many as are read. */
 bool weight_ring(Sched *s, uint32_t stage, const WeightLine **line, int64_t *n);
 

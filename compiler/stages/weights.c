@@ -40,10 +40,10 @@ bool find_weights(Ex *x) {
       clause = x->clauses.at[i].clause;
   if (!clause)
     return true;
-  if (s->forward) {
+  if (s->model->forward) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, clause->at,
                "'weights' in a schedule that only runs forward: there is no update");
-    diag_note(s->diag, s->pipe[0].clause->at, "its pipe says so");
+    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
     return false;
   }
   /* From the schedule itself to its last base, each in the order of the text. */
@@ -71,18 +71,18 @@ bool find_weights(Ex *x) {
     }
     hi = lo;
   }
-  s->wline = line.at;
-  s->nwline = line.n;
-  s->weighted = true;
+  s->model->wline = line.at;
+  s->model->nwline = line.n;
+  s->model->weighted = true;
   return true;
 }
 
 void weight_bind(Sched *s, const WeightLine *l, uint32_t stage, uint32_t mb) {
-  const PipeStage *st = &s->stage[stage];
+  const PipeStage *st = &s->model->stage[stage];
   if (l->clause->var)
-    s->env[l->clause->slot] = st->model;
+    s->eval.env[l->clause->slot] = st->model;
   if (l->clause->mb_var)
-    s->env[l->clause->mb_slot] = (mb - st->mb0) / s->slices;
+    s->eval.env[l->clause->mb_slot] = (mb - st->mb0) / s->model->slices;
 }
 
 static bool value_of(Sched *s, const WeightLine *l, const Expr *e, uint32_t stage, uint32_t mb,
@@ -92,8 +92,8 @@ static bool value_of(Sched *s, const WeightLine *l, const Expr *e, uint32_t stag
 }
 
 static bool has_lines(const Sched *s, WeightWord word, int kind) {
-  for (uint32_t i = 0; i < s->nwline; i++)
-    if (s->wline[i]->word == word && s->wline[i]->kind == kind)
+  for (uint32_t i = 0; i < s->model->nwline; i++)
+    if (s->model->wline[i]->word == word && s->model->wline[i]->kind == kind)
       return true;
   return false;
 }
@@ -102,8 +102,8 @@ static bool has_lines(const Sched *s, WeightWord word, int kind) {
 static bool find_line(Sched *s, WeightWord word, int kind, Name state, uint32_t stage, uint32_t mb,
                       const WeightLine **line) {
   *line = NULL;
-  for (uint32_t i = 0; i < s->nwline && !*line; i++) {
-    const WeightLine *l = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline && !*line; i++) {
+    const WeightLine *l = s->model->wline[i];
     int64_t holds = 1;
     if (l->word != word || l->kind != kind || l->state != state)
       continue;
@@ -116,12 +116,12 @@ static bool find_line(Sched *s, WeightWord word, int kind, Name state, uint32_t 
 }
 
 bool weight_line(Sched *s, WeightWord word, uint32_t op, uint32_t mb, const WeightLine **line) {
-  const Op *o = &s->op[op];
+  const Op *o = &s->orders->op[op];
   int kind = o->kind;
   if (word == WW_READS) { /* R makes a stash for the backward, so it reads what that reads */
-    size_t cell = (size_t)o->stage * s->nmb + o->mb;
+    size_t cell = (size_t)o->stage * s->model->nmb + o->mb;
     if (kind == PIPE_R && !has_lines(s, word, PIPE_R))
-      kind = s->op[s->at_b[cell] - 1].kind;
+      kind = s->orders->op[s->orders->at_b[cell] - 1].kind;
     if (kind == PIPE_I && !has_lines(s, word, PIPE_I))
       kind = PIPE_B;
   }
@@ -129,15 +129,15 @@ bool weight_line(Sched *s, WeightWord word, uint32_t op, uint32_t mb, const Weig
 }
 
 bool weight_then(Sched *s, const char *state, uint32_t u, uint32_t mb, const WeightLine **line) {
-  return find_line(s, WW_THEN, PIPE_U, state, s->op[u].stage, mb, line);
+  return find_line(s, WW_THEN, PIPE_U, state, s->orders->op[u].stage, mb, line);
 }
 
 bool weight_value(Sched *s, const WeightLine *l, uint32_t op, int64_t *value) {
-  return value_of(s, l, l->value, s->op[op].stage, s->op[op].mb, value);
+  return value_of(s, l, l->value, s->orders->op[op].stage, s->orders->op[op].mb, value);
 }
 
 bool weight_per(Sched *s, const WeightLine *l, uint32_t op, int64_t *value) {
-  return value_of(s, l, l->per, s->op[op].stage, s->op[op].mb, value);
+  return value_of(s, l, l->per, s->orders->op[op].stage, s->orders->op[op].mb, value);
 }
 
 void weight_note(Sched *s, const WeightLine *l) {
@@ -145,24 +145,19 @@ void weight_note(Sched *s, const WeightLine *l) {
     diag_note(s->diag, l->at, "this line says which version");
 }
 
-uint32_t estimate_maker(const Sched *s, uint32_t op) {
-  uint32_t maker = s->maker && s->maker[op] != NONE ? s->maker[op] : op;
-  return s->weights[maker].formula == NONE || s->op[maker].kind == PIPE_U ? NONE : maker;
-}
-
 bool weight_ring(Sched *s, uint32_t stage, const WeightLine **line, int64_t *n) {
   *line = NULL;
-  for (uint32_t i = 0; i < s->nwline && !*line; i++)
-    if (s->wline[i]->word == WW_VERSIONS)
-      *line = s->wline[i];
+  for (uint32_t i = 0; i < s->model->nwline && !*line; i++)
+    if (s->model->wline[i]->word == WW_VERSIONS)
+      *line = s->model->wline[i];
   if (!*line)
     return true;
-  if (!value_of(s, *line, (*line)->value, stage, s->stage[stage].mb0, n))
+  if (!value_of(s, *line, (*line)->value, stage, s->model->stage[stage].mb0, n))
     return false;
   if (*n >= 1)
     return true;
   diag_error(s->diag, DIAG_RANGE, (*line)->value->at, "stage %u has %lld versions of its weights",
-             s->stage[stage].model, (long long)*n);
+             s->model->stage[stage].model, (long long)*n);
   diag_help(s->diag, "1 is the newest alone");
   return false;
 }

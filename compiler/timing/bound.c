@@ -35,6 +35,7 @@
 
 #include "timing.h"
 #include "graph.h"
+#include "lower.h"
 #include "orders.h"
 
 typedef struct Cost {           /* of a row, of its units if these differ */
@@ -46,7 +47,7 @@ typedef struct Cost {           /* of a row, of its units if these differ */
 typedef struct Bounds {
   const Sched *s;
   Arena *arena;
-  Cost *cost;              /* [nstage], or as Sched.unit_time */
+  Cost *cost;              /* [nstage], or as Model.unit_time */
   uint64_t *head, *tail;   /* [nop] of F, B and I; tails first, then heads in their place */
   uint64_t *least_tail[2]; /* [nrank] of F, of B and I; UINT64_MAX: it has none */
   bool chain;              /* the ops of a microbatch are one chain */
@@ -65,25 +66,26 @@ static uint64_t times(uint64_t n, uint64_t v) {
 
 static const Cost *cost_at(const Bounds *x, const Op *o) {
   const Sched *s = x->s;
-  uint32_t n = s->nunit_time;
-  return &x->cost[n ? (size_t)o->stage * n + (o->mb - s->stage[o->stage].mb0) % n : o->stage];
+  uint32_t n = s->model->nunit_time;
+  return &x->cost[n ? (size_t)o->stage * n + (o->mb - s->model->stage[o->stage].mb0) % n
+                    : o->stage];
 }
 
 static void fill_costs(Sched *s, Bounds *x) {
   uint64_t joined = UINT64_MAX, most_b = 0;
-  uint32_t n = s->nunit_time ? s->nunit_time : 1;
+  uint32_t n = s->model->nunit_time ? s->model->nunit_time : 1;
   PipeTimes of = sched_times(s);
-  for (uint32_t i = 0; i < s->nstage * n; i++) {
-    const PipeStage *p = &s->stage[i / n];
-    const uint64_t *t = s->unit_time ? pipe_unit_times(of, i / n, p->mb0 + i % n) : p->time;
+  for (uint32_t i = 0; i < s->model->nstage * n; i++) {
+    const PipeStage *p = &s->model->stage[i / n];
+    const uint64_t *t = s->model->unit_time ? pipe_unit_times(of, i / n, p->mb0 + i % n) : p->time;
     uint64_t fb = pipe_fused_time(of, i / n, p->mb0 + i % n);
     joined = fb ? least(joined, fb) : joined;
     most_b = most(most_b, t[PIPE_B]);
   }
-  x->cost = NEW_ARRAY(x->arena, Cost, (size_t)s->nstage * n);
-  for (uint32_t i = 0; i < s->nstage * n; i++) {
-    const PipeStage *p = &s->stage[i / n];
-    const uint64_t *t = s->unit_time ? pipe_unit_times(of, i / n, p->mb0 + i % n) : p->time;
+  x->cost = NEW_ARRAY(x->arena, Cost, (size_t)s->model->nstage * n);
+  for (uint32_t i = 0; i < s->model->nstage * n; i++) {
+    const PipeStage *p = &s->model->stage[i / n];
+    const uint64_t *t = s->model->unit_time ? pipe_unit_times(of, i / n, p->mb0 + i % n) : p->time;
     uint64_t fb = pipe_fused_time(of, i / n, p->mb0 + i % n);
     Cost *c = &x->cost[i];
     fb = fb ? fb : UINT64_MAX;
@@ -92,26 +94,26 @@ static void fill_costs(Sched *s, Bounds *x) {
     c->f = least(t[PIPE_F], fb);
     c->d = least(least(t[PIPE_B], t[PIPE_I]), joined);
     c->b = least(c->sum_b, joined);
-    if (!s->forward)
+    if (!s->model->forward)
       c->after = p->time[PIPE_U] + (p->replica != i / n ? p->time[PIPE_REDUCE] : 0) +
-                 (s->tie_of && s->tie_of[i / n] != NONE ? p->time[PIPE_TIE] : 0);
+                 (s->model->tie_of && s->model->tie_of[i / n] != NONE ? p->time[PIPE_TIE] : 0);
   }
 }
 
 static uint64_t length(const Bounds *x, uint32_t op) {
-  const Op *o = &x->s->op[op];
+  const Op *o = &x->s->orders->op[op];
   return o->kind == PIPE_F ? cost_at(x, o)->f : cost_at(x, o)->d;
 }
 
 /* From the end of `from` to the start of `to`, which reads output k of it. */
 static uint64_t hop(const Sched *s, uint32_t from, uint32_t k, uint32_t to) {
-  return op_rank(s, from) == op_rank(s, to) ? 0 : output_time(s, &s->op[from], k);
+  return op_rank(s, from) == op_rank(s, to) ? 0 : output_time(s, &s->orders->op[from], k);
 }
 
 /* The F of a backward, the backward of an F; NONE. */
 static uint32_t own(const Sched *s, uint32_t op, bool forward) {
-  const Op *o = &s->op[op];
-  return s->forward ? NONE : *op_at(s, !forward, o->stage, o->mb) - 1;
+  const Op *o = &s->orders->op[op];
+  return s->model->forward ? NONE : *op_at(s, !forward, o->stage, o->mb) - 1;
 }
 
 /* Op i, when its head is there: those of the ops that need what it makes are not less. */
@@ -120,7 +122,7 @@ static void pass_head(Sched *s, Bounds *x, uint32_t i) {
   uint32_t users = 0;
   for (uint32_t u; (u = order_user(s, i, users)) != NONE; users++)
     x->head[u] = most(x->head[u], end + hop(s, i, users, u));
-  uint32_t d = s->op[i].kind == PIPE_F ? own(s, i, true) : NONE;
+  uint32_t d = s->orders->op[i].kind == PIPE_F ? own(s, i, true) : NONE;
   if (d != NONE)
     x->head[d] = most(x->head[d], end);
   x->chain &= users <= 1 && (order_dep(s, i, 0) == NONE || order_dep(s, i, 1) == NONE);
@@ -128,8 +130,8 @@ static void pass_head(Sched *s, Bounds *x, uint32_t i) {
 
 /* The tail of op i, when those of the ops that need what it makes are there. */
 static uint64_t tail_of(Sched *s, const Bounds *x, uint32_t i) {
-  const Cost *c = cost_at(x, &s->op[i]);
-  bool forward = s->op[i].kind == PIPE_F;
+  const Cost *c = cost_at(x, &s->orders->op[i]);
+  bool forward = s->orders->op[i].kind == PIPE_F;
   uint64_t tail = forward ? 0 : less(c->b, c->d) + c->after;
   for (uint32_t k = 0, u; (u = order_user(s, i, k)) != NONE; k++)
     tail = most(tail, hop(s, i, k, u) + length(x, u) + x->tail[u]);
@@ -145,22 +147,22 @@ typedef struct RowOps {
 } RowOps;
 
 static RowOps row_ops(const Sched *s, const Bounds *x, uint32_t row, bool forward) {
-  uint32_t to = forward ? s->stage[row].next : s->stage[row].prev;
+  uint32_t to = forward ? s->model->stage[row].next : s->model->stage[row].prev;
   const Op one = {.kind = forward ? PIPE_F : PIPE_B, .stage = row};
   RowOps o = {.op = op_at(s, forward, row, 0),
               .length = forward ? x->cost[row].f : x->cost[row].d,
-              .back = forward && !s->forward ? op_at(s, false, row, 0) : NULL};
+              .back = forward && !s->model->forward ? op_at(s, false, row, 0) : NULL};
   if (to == NONE)
     return o;
   o.user = op_at(s, forward, to, 0);
   o.user_length = forward ? x->cost[to].f : x->cost[to].d;
-  o.hop = s->stage[row].rank == s->stage[to].rank ? 0 : output_time(s, &one, 0);
+  o.hop = s->model->stage[row].rank == s->model->stage[to].rank ? 0 : output_time(s, &one, 0);
   return o;
 }
 
 /* As pass_head and tail_of. */
 static void row_heads(const Sched *s, Bounds *x, RowOps o) {
-  for (uint32_t mb = 0; mb < s->nmb; mb++) {
+  for (uint32_t mb = 0; mb < s->model->nmb; mb++) {
     if (!o.op[mb])
       continue;
     uint64_t end = x->head[o.op[mb] - 1] + o.length;
@@ -171,7 +173,7 @@ static void row_heads(const Sched *s, Bounds *x, RowOps o) {
   }
 }
 static void row_tails(const Sched *s, Bounds *x, RowOps o, uint64_t own, uint64_t back_length) {
-  for (uint32_t mb = 0; mb < s->nmb; mb++) {
+  for (uint32_t mb = 0; mb < s->model->nmb; mb++) {
     if (!o.op[mb])
       continue;
     uint64_t tail = own;
@@ -184,7 +186,7 @@ static void row_tails(const Sched *s, Bounds *x, RowOps o, uint64_t own, uint64_
 }
 
 static void fill_row(Sched *s, Bounds *x, uint32_t row, bool forward, bool heads) {
-  if (!s->graph && !s->unit_time) {
+  if (!s->model->graph && !s->model->unit_time) {
     const Cost *c = &x->cost[row];
     RowOps o = row_ops(s, x, row, forward);
     if (heads)
@@ -193,7 +195,7 @@ static void fill_row(Sched *s, Bounds *x, uint32_t row, bool forward, bool heads
       row_tails(s, x, o, forward ? 0 : less(c->b, c->d) + c->after, c->d);
     return;
   }
-  for (uint32_t mb = 0; mb < s->nmb; mb++) {
+  for (uint32_t mb = 0; mb < s->model->nmb; mb++) {
     uint32_t op = *op_at(s, forward, row, mb);
     if (op && heads)
       pass_head(s, x, op - 1);
@@ -204,36 +206,36 @@ static void fill_row(Sched *s, Bounds *x, uint32_t row, bool forward, bool heads
 
 /* Heads, or tails, of F, or of B and I: of the rows in the order of the model or against it. */
 static void fill_rows(Sched *s, Bounds *x, bool forward, bool heads) {
-  for (uint32_t j = 0; j < s->nmodel; j++) {
-    uint32_t m = forward == heads ? j : s->nmodel - 1 - j, row = m;
+  for (uint32_t j = 0; j < s->model->nmodel; j++) {
+    uint32_t m = forward == heads ? j : s->model->nmodel - 1 - j, row = m;
     do
       fill_row(s, x, row, forward, heads);
-    while ((row = s->stage[row].replica) != m);
+    while ((row = s->model->stage[row].replica) != m);
   }
 }
 
 /* Heads in an order that respects the data, tails in the reverse: F goes up the stages of the model, B and I down,
  * a B after its F. Of tails only the least of each rank is kept. */
 static void fill_chains(Sched *s, Bounds *x) {
-  uint64_t *time = x->head = x->tail = arena_alloc(x->arena, s->nop * sizeof *time);
+  uint64_t *time = x->head = x->tail = arena_alloc(x->arena, s->orders->nop * sizeof *time);
   x->chain = true;
-  if (!s->forward)
+  if (!s->model->forward)
     fill_rows(s, x, false, false);
   fill_rows(s, x, true, false);
   for (int back = 0; back < 2; back++) {
-    x->least_tail[back] = NEW_ARRAY(x->arena, uint64_t, s->nrank);
-    for (uint32_t r = 0; r < s->nrank; r++)
+    x->least_tail[back] = NEW_ARRAY(x->arena, uint64_t, s->model->nrank);
+    for (uint32_t r = 0; r < s->model->nrank; r++)
       x->least_tail[back][r] = UINT64_MAX;
   }
-  for (uint32_t r = 0; r < s->nrank; r++)
-    for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-      uint64_t *at = &x->least_tail[s->op[i].kind != PIPE_F][r];
-      if (has_tensors(s->op[i].kind))
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
+      uint64_t *at = &x->least_tail[s->orders->op[i].kind != PIPE_F][r];
+      if (has_tensors(s->orders->op[i].kind))
         *at = least(*at, x->tail[i]);
     }
-  memset(time, 0, s->nop * sizeof *time);
+  memset(time, 0, s->orders->nop * sizeof *time);
   fill_rows(s, x, true, true);
-  if (!s->forward)
+  if (!s->model->forward)
     fill_rows(s, x, false, true);
 }
 
@@ -255,12 +257,12 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
                 .tail_d = x->least_tail[1][r],
                 .into = UINT64_MAX,
                 .out = UINT64_MAX};
-  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-    const Op *o = &s->op[i];
+  for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
+    const Op *o = &s->orders->op[i];
     const Cost *c = o->kind == PIPE_U ? NULL : cost_at(x, o);
-    t.u += o->kind == PIPE_U ? s->stage[o->stage].time[PIPE_U] : 0;
+    t.u += o->kind == PIPE_U ? s->model->stage[o->stage].time[PIPE_U] : 0;
     t.again |= o->kind == PIPE_R;
-    t.work += o->kind == PIPE_R ? op_cost(s, s->stage, false, i) : 0;
+    t.work += o->kind == PIPE_R ? op_cost(s, s->model->stage, false, i) : 0;
     if (!has_tensors(o->kind))
       continue;
     bool seen = x->seen[o->mb] == r + 1;
@@ -282,8 +284,9 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
     }
   }
   t.work = less(t.work, t.saved) + t.u;
-  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1] && !s->forward; i++) {
-    const Op *o = &s->op[i];
+  for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1] && !s->model->forward;
+       i++) {
+    const Op *o = &s->orders->op[i];
     if (o->kind == PIPE_F)
       t.out = least(t.out, x->last[o->mb] - (x->head[i] + cost_at(x, o)->f));
     else if (has_tensors(o->kind))
@@ -303,25 +306,25 @@ Timing bound_of(Sched *s, Arena *a, const int64_t *room) {
   Bounds x = {.s = s, .arena = a};
   fill_costs(s, &x);
   fill_chains(s, &x);
-  x.first = NEW_ARRAY(a, uint64_t, s->nmb);
-  x.last = NEW_ARRAY(a, uint64_t, s->nmb);
-  x.seen = NEW_ARRAY(a, uint32_t, s->nmb);
+  x.first = NEW_ARRAY(a, uint64_t, s->model->nmb);
+  x.last = NEW_ARRAY(a, uint64_t, s->model->nmb);
+  x.seen = NEW_ARRAY(a, uint32_t, s->model->nmb);
   Timing bound = {0};
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     RankSums t = sum_rank(&x, r);
     if (t.nf == 0)
       continue;
     uint64_t window = t.work, all = t.head_f + t.work;
     all = most(all, t.head_f + t.f + t.tail_f);
-    if (!s->forward) {
+    if (!s->model->forward) {
       all = most(all, t.head_f + less(t.f + t.d, t.saved) + t.tail_d);
       all = most(all, t.head_d + t.b + t.u);
     }
-    if (!s->forward && x.chain) {
+    if (!s->model->forward && x.chain) {
       window = most(window, t.into + t.b + t.u);
       window = most(window, t.f + t.out);
     }
-    if (!s->forward && x.chain && !t.again && s->ncopy == 0) {
+    if (!s->model->forward && x.chain && !t.again && s->orders->ncopy == 0) {
       window = most(window, t.work + forced_idle(&t, t.into, t.out, (uint64_t)room[r]));
       window = most(window, (uint64_t)((t.lives + (uint64_t)room[r] - 1) / (uint64_t)room[r]));
       all = most(all, t.work + forced_idle(&t, t.head_d, t.tail_f, (uint64_t)room[r]));
@@ -333,11 +336,11 @@ Timing bound_of(Sched *s, Arena *a, const int64_t *room) {
 }
 
 void fill_bound(Sched *s) {
-  int64_t *room = NEW_ARRAY(s->arena, int64_t, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++)
-    room[r] = s->peak[r].inflight;
+  int64_t *room = NEW_ARRAY(s->arena, int64_t, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    room[r] = s->lowered->peak[r].inflight;
   Arena own = {.oom = s->arena->oom};
-  s->bound = bound_of(s, &own, room);
+  s->times->bound = bound_of(s, &own, room);
   arena_free(&own);
-  s->bound.busy = s->busy;
+  s->times->bound.busy = s->times->busy;
 }

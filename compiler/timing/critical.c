@@ -17,6 +17,8 @@
  * move stashes a slot counts as free that is so for a part of the gap. */
 #include "critical.h"
 #include "base.h"
+#include "lower.h"
+#include "orders.h"
 #include "timing.h"
 
 #include <inttypes.h>
@@ -100,11 +102,11 @@ static void walk_channels(Arena *a, Walk *w) {
 
 static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
-  Walk w = {.p = p, .next = s->send == SEND_NEXT || s->lists};
+  Walk w = {.p = p, .next = s->orders->send == SEND_NEXT || s->orders->lists};
   w.start = predict(s, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
-    a->oom(sizeof(uint32_t) * ((size_t)s->nop + 2 * (size_t)s->nxfer));
+    a->oom(sizeof(uint32_t) * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));
   w.nth = NEW_ARRAY(a, uint32_t *, p->nrank);
   for (int c = 0; c < PIPE_NSTREAMS; c++)
     w.at[c] = NEW_ARRAY(a, uint32_t *, p->nrank);
@@ -406,7 +408,7 @@ static void count_slot(Stashes *x, const PipeRank *k, uint32_t slot, int change)
 static void count_op(Stashes *x, const PipeRank *k, const PipeInstr *in) {
   if (in->op > PIPE_R)
     return;
-  bool again = x->s->at_r[(size_t)in->stage * x->s->nmb + in->mb] != 0;
+  bool again = x->s->orders->at_r[(size_t)in->stage * x->s->model->nmb + in->mb] != 0;
   count_slot(x, k, in->act, in->op == PIPE_F && again ? 0 : pipe_op_info[in->op].act);
   count_slot(x, k, in->keep, in->op == PIPE_F ? 1 : -(in->op == PIPE_R));
 }
@@ -527,7 +529,7 @@ static void find_idle(const Sched *s, Arena *a, const Walk *w, Critical *c) {
       free = w->end[r][i];
       c->busy[r] += w->end[r][i] - w->start[r][i];
     }
-    BUG_IF(c->busy[r] != s->rank_busy[r]);
+    BUG_IF(c->busy[r] != s->times->rank_busy[r]);
     idle[IDLE_FLUSH] = p->makespan - free;
     uint64_t sum = c->busy[r];
     for (int k = 0; k < IDLE_NCAUSES; k++)
@@ -552,7 +554,7 @@ const Critical *critical(Sched *s) {
 
 /* Columns for times up to `most`, which is less than 10000 s where times are in ns. */
 static int time_width(const Sched *s, uint64_t most, int least) {
-  int n = s->timed ? 10 : snprintf(NULL, 0, "%" PRIu64, most);
+  int n = s->model->timed ? 10 : snprintf(NULL, 0, "%" PRIu64, most);
   return n < least ? least : n;
 }
 
@@ -574,8 +576,8 @@ void emit_critical(Sched *s, FILE *f) {
       f,
       "\ncritical path: %s = %s computing + %s in transfers%s, %u step%s, each starting as the one above ends\n",
       time_text(s, p->makespan), time_text(s, p->makespan - moving - copying), time_text(s, moving),
-      s->ncopy ? arena_printf(s->arena, " + %s in copies", time_text(s, copying)) : "", c->npath,
-      c->npath == 1 ? "" : "s");
+      s->orders->ncopy ? arena_printf(s->arena, " + %s in copies", time_text(s, copying)) : "",
+      c->npath, c->npath == 1 ? "" : "s");
   int wide = time_width(s, p->makespan, 5);
   fprintf(f, "%*s  %*s  rank  %-10s  at\n", wide, "start", wide, "time", "op");
   for (uint32_t k = 0; k < c->npath; k++) {
@@ -593,9 +595,9 @@ void emit_critical(Sched *s, FILE *f) {
       "\nidle time by cause: before a rank's first op (warmup), for the op of a peer, for a transfer, for a\n"
       "slot that a transfer still holds, for a free slot for the stash of the next forward (memory),\n"
       "%safter its last op (flush)\n",
-      s->nside_use ? "for a copy to or from host memory or a side op, "
-      : s->ncopy   ? "for a copy to or from host memory, "
-                   : "");
+      s->sides->nuse     ? "for a copy to or from host memory or a side op, "
+      : s->orders->ncopy ? "for a copy to or from host memory, "
+                         : "");
   wide = time_width(s, p->makespan * p->nrank, 8);
   fprintf(f, "rank  %*s  %*s", wide, "busy", wide, "idle");
   for (int k = 0; k < IDLE_NCAUSES; k++)

@@ -4,10 +4,12 @@
 #include "equal_work.h"
 
 ModelWork model_work(const Sched *s) {
-  ModelWork w = {.mbs = s->nmb / s->slices, .forward_only = s->forward, .timed = s->timed};
-  for (uint32_t i = 0; i < s->nop; i++) {
-    uint8_t kind = s->op[i].kind;
-    double cost = (double)op_cost(s, s->stage, false, i);
+  ModelWork w = {.mbs = s->model->nmb / s->model->slices,
+                 .forward_only = s->model->forward,
+                 .timed = s->model->timed};
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    uint8_t kind = s->orders->op[i].kind;
+    double cost = (double)op_cost(s, s->model->stage, false, i);
     if (kind == PIPE_F)
       w.forward += cost;
     if (kind == PIPE_F || kind == PIPE_B || kind == PIPE_I || kind == PIPE_W)

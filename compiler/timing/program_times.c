@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * The times of a program: those of the machine that check_deadlock proved, played once more. */
 #include "timing.h"
+#include "orders.h"
 
 uint64_t **predict(Sched *s, uint64_t ***end) {
   uint64_t makespan = 0, **start = pipe_predict(s->prog, end, &makespan);
   if (!start)
-    s->arena->oom(sizeof(uint64_t) * 2 * ((size_t)s->nop + 2 * (size_t)s->nxfer));
+    s->arena->oom(sizeof(uint64_t) * 2 * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));
   BUG_IF(makespan != s->prog->makespan);
   return start;
 }

@@ -3,7 +3,7 @@
 #ifndef PIPEC_TIMING_H
 #define PIPEC_TIMING_H
 
-#include "pipec.h"
+#include "lower.h"
 
 void find_steady(Sched *s, uint64_t *const *end); /* steady.c; [nrank][n] of the compute streams */
 /* ---- bound.c: requires slots; ensures bound ---- */

@@ -19,6 +19,7 @@
 
 #include "evaluate.h"
 #include "weight_lines.h"
+#include "weights.h"
 
 /* What the names stand for at one op. */
 typedef struct At {
@@ -115,7 +116,7 @@ static bool make_name(Make *k, const Expr *e, Part *p) {
                                  [FO_V2] = PIPE_ELEM_V2};
   uint32_t first = k->n;
   switch (e->builtin) {
-  case FO_VALUE: return constant(k, e, first, (double)k->s->env[e->slot], p);
+  case FO_VALUE: return constant(k, e, first, (double)k->s->eval.env[e->slot], p);
   case FO_LR:
   case FO_K:
     *p = (Part){.first = first};
@@ -123,7 +124,7 @@ static bool make_name(Make *k, const Expr *e, Part *p) {
                 (PipeTerm){PIPE_TERM_REAL, e->builtin == FO_LR ? PIPE_REAL_LR : PIPE_REAL_K, 0});
   case FO_STATE: {
     uint32_t state = 0;
-    while (k->s->state[state] != e->name)
+    while (k->s->versions->state[state] != e->name)
       state++;
     *p = (Part){.first = first, .array = true};
     return push(k, e, (PipeTerm){PIPE_TERM_ELEM, PIPE_ELEM_STATE + state, 0});
@@ -226,7 +227,7 @@ static bool make_sum(Make *k, const Expr *e, Part *p) {
     return false;
   for (double i = a.value; i < b.value; i++) {
     Part sum = *p;
-    k->s->env[j->value->slot] = (int64_t)i;
+    k->s->eval.env[j->value->slot] = (int64_t)i;
     if (!make(k, hi->next->value, &next) || !make_binary(k, e, PIPE_TERM_ADD, &sum, &next, p))
       return false;
   }
@@ -367,7 +368,7 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
   const WeightLine *l = at->line;
   Last *last = &t->last[(size_t)at->stage * SORTS + sort];
   uint32_t index = 0;
-  while (s->wline[index] != l)
+  while (s->model->wline[index] != l)
     index++;
   if (last->line == l && !t->by_mb[index] &&
       memcmp(&last->number[FO_DELAY], &at->number[FO_DELAY],
@@ -402,23 +403,23 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
 
 /* How many microbatches, or slices of them, each update applies, over the replicas of its stage: [round]. */
 static uint32_t *count_gradients(const Sched *s) {
-  uint32_t *own = NEW_ARRAY(s->arena, uint32_t, s->round0[s->nstage] + 1), *all;
-  uint32_t *at = NEW_ARRAY(s->arena, uint32_t, s->nstage + 1);
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
-    uint32_t round = s->round0[o->stage] + at[o->stage];
+  uint32_t *own = NEW_ARRAY(s->arena, uint32_t, s->orders->round0[s->model->nstage] + 1), *all;
+  uint32_t *at = NEW_ARRAY(s->arena, uint32_t, s->model->nstage + 1);
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    const Op *o = &s->orders->op[i];
+    uint32_t round = s->orders->round0[o->stage] + at[o->stage];
     if (o->kind == PIPE_U)
       at[o->stage]++;
     else if (o->kind == PIPE_B || o->kind == PIPE_W)
       own[round]++;
   }
-  all = NEW_ARRAY(s->arena, uint32_t, s->round0[s->nstage] + 1);
-  for (uint32_t st = 0; st < s->nstage; st++)
-    for (uint32_t k = 0; k < s->round0[st + 1] - s->round0[st]; k++) {
+  all = NEW_ARRAY(s->arena, uint32_t, s->orders->round0[s->model->nstage] + 1);
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    for (uint32_t k = 0; k < s->orders->round0[st + 1] - s->orders->round0[st]; k++) {
       uint32_t row = st;
       do {
-        all[s->round0[st] + k] += own[s->round0[row] + k];
-        row = s->stage[row].replica;
+        all[s->orders->round0[st] + k] += own[s->orders->round0[row] + k];
+        row = s->model->stage[row].replica;
       } while (row != st);
     }
   return all;
@@ -426,14 +427,14 @@ static uint32_t *count_gradients(const Sched *s) {
 
 /* The numbers of an op and the microbatch of its lines. An update stands for that of its last gradient. */
 static At at_op(const Sched *s, uint32_t op, const uint32_t *n) {
-  const Op *o = &s->op[op];
+  const Op *o = &s->orders->op[op];
   At at = {.op = op, .stage = o->stage, .mb = o->mb};
-  at.number[FO_DELAY] = s->delay[at.stage];
-  at.number[FO_BEHIND] = s->weights[op].behind;
-  at.number[FO_AHEAD] = s->weights[op].ahead;
+  at.number[FO_DELAY] = s->versions->delay[at.stage];
+  at.number[FO_BEHIND] = s->versions->weights[op].behind;
+  at.number[FO_AHEAD] = s->versions->weights[op].ahead;
   if (o->kind == PIPE_U) {
     uint32_t round = round_of(s, op);
-    at.mb = s->op[s->round[round].grad].mb;
+    at.mb = s->orders->op[s->orders->round[round].grad].mb;
     at.number[FO_N] = n[round];
   }
   return at;
@@ -442,16 +443,17 @@ static At at_op(const Sched *s, uint32_t op, const uint32_t *n) {
 /* All lines but those of states. Of an update that has some, rule is what it does; row NONE: it has none. */
 static bool first_lines(Table *t, const uint32_t *n, PipeRule *rule, uint32_t *states) {
   Sched *s = t->s;
-  for (uint32_t op = 0; op < s->nop; op++) {
-    const Op *o = &s->op[op];
-    if (o->kind == PIPE_W || (s->maker && s->maker[op] != NONE && s->maker[op] != op))
+  for (uint32_t op = 0; op < s->orders->nop; op++) {
+    const Op *o = &s->orders->op[op];
+    if (o->kind == PIPE_W ||
+        (s->versions->maker && s->versions->maker[op] != NONE && s->versions->maker[op] != op))
       continue; /* it reads what another one has made */
     At at = at_op(s, op, n);
     uint32_t *named = &states[o->stage];
     if (o->kind != PIPE_U) {
       if (!weight_line(s, WW_READS, op, at.mb, &at.line) ||
           (at.line && at.line->formula &&
-           !line_row(t, &at, o->kind, &s->weights[op].formula, named)))
+           !line_row(t, &at, o->kind, &s->versions->weights[op].formula, named)))
         return false;
       continue;
     }
@@ -472,10 +474,10 @@ static bool then_lines(Table *t, const At *update, uint32_t *states, PipeThen th
   Sched *s = t->s;
   At at = *update;
   *n = 0;
-  for (uint32_t state = 0; state < s->nstate; state++) {
+  for (uint32_t state = 0; state < s->versions->nstate; state++) {
     if (!(*states >> state & 1))
       continue;
-    if (!weight_then(s, s->state[state], at.op, at.mb, &at.line))
+    if (!weight_then(s, s->versions->state[state], at.op, at.mb, &at.line))
       return false;
     if (!at.line)
       continue;
@@ -493,9 +495,9 @@ static bool find_states(Table *t, const uint32_t *n, uint32_t *states) {
   PipeThen then[32];
   for (bool more = true; more;) {
     more = false;
-    for (uint32_t op = 0; op < s->nop; op++) {
-      uint32_t *mine = &states[s->op[op].stage], before = *mine, count;
-      if (s->op[op].kind != PIPE_U || before == 0)
+    for (uint32_t op = 0; op < s->orders->nop; op++) {
+      uint32_t *mine = &states[s->orders->op[op].stage], before = *mine, count;
+      if (s->orders->op[op].kind != PIPE_U || before == 0)
         continue;
       At at = at_op(s, op, n);
       if (!then_lines(t, &at, mine, then, &count))
@@ -509,39 +511,39 @@ static bool find_states(Table *t, const uint32_t *n, uint32_t *states) {
 static bool all_rules(Table *t, const uint32_t *n, const PipeRule *rule, uint32_t *states) {
   Sched *s = t->s;
   PipeThen then[32];
-  for (uint32_t op = 0; op < s->nop; op++) {
-    if (s->op[op].kind != PIPE_U)
+  for (uint32_t op = 0; op < s->orders->nop; op++) {
+    if (s->orders->op[op].kind != PIPE_U)
       continue;
     At at = at_op(s, op, n);
     PipeRule r = rule[round_of(s, op)];
     if (!then_lines(t, &at, &states[at.stage], then, &r.nthen))
       return false;
     if (r.applies != PIPE_NONE || r.rate != PIPE_NONE || r.nthen > 0)
-      s->weights[op].formula = rule_row(t, r, then);
+      s->versions->weights[op].formula = rule_row(t, r, then);
   }
   return true;
 }
 
 /* The states of the lines that count; each must be set by one. */
 static bool name_states(Sched *s) {
-  s->state = NEW_ARRAY(s->arena, const char *, s->nwline + 1);
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    const WeightLine *l = s->wline[i];
+  s->versions->state = NEW_ARRAY(s->arena, const char *, s->model->nwline + 1);
+  for (uint32_t i = 0; i < s->model->nwline; i++) {
+    const WeightLine *l = s->model->wline[i];
     if (l->word != WW_STATE)
       continue;
     bool set = false;
-    for (uint32_t k = 0; k < s->nwline && !set; k++)
-      set = s->wline[k]->word == WW_THEN && s->wline[k]->state == l->state;
+    for (uint32_t k = 0; k < s->model->nwline && !set; k++)
+      set = s->model->wline[k]->word == WW_THEN && s->model->wline[k]->state == l->state;
     if (!set) {
       diag_error(s->diag, DIAG_FORMULA, l->at, "state '%s' is never set: it stays 0", l->state);
       diag_help(s->diag, "U then %s = ... sets it after each update", l->state);
       return false;
     }
-    if (s->nstate == 32) {
+    if (s->versions->nstate == 32) {
       diag_error(s->diag, DIAG_FORMULA, l->at, "more than 32 states");
       return false;
     }
-    s->state[s->nstate++] = l->state;
+    s->versions->state[s->versions->nstate++] = l->state;
   }
   return true;
 }
@@ -557,13 +559,13 @@ static bool mentions_mb(const Expr *e, uint32_t slot) {
 }
 
 bool formulas(Sched *s) {
-  if (!s->weighted)
+  if (!s->model->weighted)
     return true;
   Table t = {.s = s};
   bool some = false;
-  t.by_mb = NEW_ARRAY(s->arena, bool, s->nwline + 1);
-  for (uint32_t i = 0; i < s->nwline; i++) {
-    const WeightLine *l = s->wline[i];
+  t.by_mb = NEW_ARRAY(s->arena, bool, s->model->nwline + 1);
+  for (uint32_t i = 0; i < s->model->nwline; i++) {
+    const WeightLine *l = s->model->wline[i];
     some |= l->formula != NULL;
     t.by_mb[i] = l->clause->mb_var && mentions_mb(l->formula, l->clause->mb_slot);
   }
@@ -571,30 +573,30 @@ bool formulas(Sched *s) {
     return false;
   if (!some)
     return true;
-  t.last = NEW_ARRAY(s->arena, Last, (size_t)s->nstage * SORTS);
-  uint32_t *n = count_gradients(s), *states = NEW_ARRAY(s->arena, uint32_t, s->nstage + 1);
-  PipeRule *rule = NEW_ARRAY(s->arena, PipeRule, s->round0[s->nstage] + 1);
+  t.last = NEW_ARRAY(s->arena, Last, (size_t)s->model->nstage * SORTS);
+  uint32_t *n = count_gradients(s), *states = NEW_ARRAY(s->arena, uint32_t, s->model->nstage + 1);
+  PipeRule *rule = NEW_ARRAY(s->arena, PipeRule, s->orders->round0[s->model->nstage] + 1);
   if (!first_lines(&t, n, rule, states) || !find_states(&t, n, states) ||
       !all_rules(&t, n, rule, states))
     return false;
-  for (uint32_t st = 0; st < s->nstage; st++)
-    s->stage[st].states = states[st];
-  s->formula = t.formula.at;
-  s->nformula = t.formula.n;
-  s->rule = t.rule.at;
-  s->nrule = t.rule.n;
-  s->then = t.then.at;
-  s->nthen = t.then.n;
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    s->model->stage[st].states = states[st];
+  s->versions->formula = t.formula.at;
+  s->versions->nformula = t.formula.n;
+  s->versions->rule = t.rule.at;
+  s->versions->nrule = t.rule.n;
+  s->versions->then = t.then.at;
+  s->versions->nthen = t.then.n;
   return true;
 }
 
 bool formula_needs_old(const Sched *s, uint32_t u) {
-  uint32_t row = s->weights[u].formula;
+  uint32_t row = s->versions->weights[u].formula;
   if (row == PIPE_NONE)
     return false;
-  const PipeRule *r = &s->rule[row];
+  const PipeRule *r = &s->versions->rule[row];
   for (uint32_t i = 0; i < r->nthen; i++) {
-    const PipeFormula *f = &s->formula[s->then[r->then0 + i].formula];
+    const PipeFormula *f = &s->versions->formula[s->versions->then[r->then0 + i].formula];
     for (uint32_t k = 0; k < f->n; k++)
       if (f->term[k].op == PIPE_TERM_ELEM && f->term[k].arg == PIPE_ELEM_OLD)
         return true;

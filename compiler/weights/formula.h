@@ -6,7 +6,7 @@
 
 #include "formula_names.h"
 
-/* ---- formula.c: requires versions; ensures formula, rule, then of s, s->weights[].formula, and the states
+/* ---- formula.c: requires versions; ensures formula, rule, then of s, Versions.weights[].formula, and the states
  * that each stage keeps. False: reported ---- */
 bool formulas(Sched *s);
 /* Whether update u needs the weights from before it once it has run. */

@@ -29,35 +29,44 @@ typedef struct Slots {
   uint32_t lost;     /* (ring) first op whose version is overwritten; NONE */
 } Slots;
 
+uint32_t estimate_maker(const Sched *s, uint32_t op) {
+  uint32_t maker = s->versions->maker && s->versions->maker[op] != NONE ? s->versions->maker[op]
+                                                                        : op;
+  return s->versions->weights[maker].formula == NONE || s->orders->op[maker].kind == PIPE_U ? NONE
+                                                                                            : maker;
+}
+
 /* Versions 0 to the number of updates of a stage are rows of one table for all. */
-static size_t at0(const Sched *s, uint32_t stage) { return (size_t)s->round0[stage] + stage; }
+static size_t at0(const Sched *s, uint32_t stage) {
+  return (size_t)s->orders->round0[stage] + stage;
+}
 
 static uint32_t updates_of(const Sched *s, uint32_t stage) {
-  return s->round0[stage + 1] - s->round0[stage];
+  return s->orders->round0[stage + 1] - s->orders->round0[stage];
 }
 
 /* Does op, no U, read its version, and not an estimate that another op has made of it? */
 static bool reads_version(const Sched *s, uint32_t op) {
   uint32_t maker = estimate_maker(s, op);
-  return s->weights[op].version != NONE && (maker == NONE || maker == op);
+  return s->versions->weights[op].version != NONE && (maker == NONE || maker == op);
 }
 
 /* A version that a ring of the stage has lost, and what would keep all that are read. */
 static bool overwritten(Slots *v) {
   Sched *s = v->s;
-  uint32_t op = v->lost, stage = s->op[op].stage, r = op_rank(s, op);
+  uint32_t op = v->lost, stage = s->orders->op[op].stage, r = op_rank(s, op);
   const Stage *st = &v->stage[stage];
   const WeightLine *ring, *line;
   int64_t n;
-  uint32_t version = s->weights[op].version,
-           u = s->round[s->round0[stage] + version + st->ring - 1].u;
+  uint32_t version = s->versions->weights[op].version,
+           u = s->orders->round[s->orders->round0[stage] + version + st->ring - 1].u;
   diag_error(
-      s->diag, DIAG_VERSION, s->site[s->op[op].site],
+      s->diag, DIAG_VERSION, s->orders->site[s->orders->op[op].site],
       "rank %u runs %s with version %u of the weights of stage %u, which has been overwritten", r,
       op_text(s, op), version, stage);
-  diag_note(s->diag, s->site[s->op[u].site], "%s puts version %u in its place", op_text(s, u),
-            version + st->ring);
-  if (weight_line(s, WW_READS, op, s->op[op].mb, &line))
+  diag_note(s->diag, s->orders->site[s->orders->op[u].site], "%s puts version %u in its place",
+            op_text(s, u), version + st->ring);
+  if (weight_line(s, WW_READS, op, s->orders->op[op].mb, &line))
     weight_note(s, line);
   if (weight_ring(s, stage, &ring, &n) && ring)
     diag_note(s->diag, ring->at, "stage %u keeps %u version%s", stage, st->ring,
@@ -69,10 +78,10 @@ static bool overwritten(Slots *v) {
 /* Who reads which version last; false: a ring has lost one, reported. */
 static bool find_last(Slots *v) {
   Sched *s = v->s;
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    const Op *o = &s->orders->op[i];
     Stage *st = &v->stage[o->stage];
-    uint32_t version = s->weights[i].version;
+    uint32_t version = s->versions->weights[i].version;
     if (o->kind == PIPE_U) {
       v->last[at0(s, o->stage) + st->updates++] = i + 1;
       continue;
@@ -114,11 +123,11 @@ static uint32_t slot_for(Slots *v, uint32_t u, uint32_t stage, uint32_t k) {
 /* Walks a rank once more: slots. */
 static void find_slots(Slots *v, uint32_t r) {
   Sched *s = v->s;
-  for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1]; i++) {
-    const Op *o = &s->op[i];
+  for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
+    const Op *o = &s->orders->op[i];
     Stage *st = &v->stage[o->stage];
     size_t at = at0(s, o->stage);
-    PipeWeights *w = &s->weights[i];
+    PipeWeights *w = &s->versions->weights[i];
     if (o->kind == PIPE_U) {
       uint32_t k = st->updates++;
       w->slot = v->slot_of[at + k];
@@ -132,33 +141,34 @@ static void find_slots(Slots *v, uint32_t r) {
     if (version < st->updates && v->last[at + version] == i + 1)
       give(v, o->stage, w->slot);
   }
-  for (uint32_t k = s->rank_stage0[r]; k < s->rank_stage0[r + 1]; k++) {
-    uint32_t stage = s->rank_stage[k];
+  for (uint32_t k = s->model->rank_stage0[r]; k < s->model->rank_stage0[r + 1]; k++) {
+    uint32_t stage = s->model->rank_stage[k];
     const Stage *st = &v->stage[stage];
     BUG_IF(st->live != 1 || st->nslot != st->most || st->updates != updates_of(s, stage));
-    s->nversion[stage] = st->nslot;
+    s->versions->nversion[stage] = st->nslot;
   }
 }
 
 /* The last op that reads each estimate that is shared, at the op that makes it. */
 static void find_readers(Sched *s) {
-  s->last_reader = arena_alloc(s->arena, (size_t)s->nop * sizeof *s->last_reader + 1);
-  for (uint32_t i = 0; i < s->nop; i++)
-    if (s->maker[i] != NONE)
-      s->last_reader[s->maker[i]] = i;
+  s->versions->last_reader = arena_alloc(
+      s->arena, (size_t)s->orders->nop * sizeof *s->versions->last_reader + 1);
+  for (uint32_t i = 0; i < s->orders->nop; i++)
+    if (s->versions->maker[i] != NONE)
+      s->versions->last_reader[s->versions->maker[i]] = i;
 }
 
 bool version_slots(Sched *s) {
-  if (!s->weights)
+  if (!s->versions->weights)
     return true;
   Slots v = {.s = s, .lost = NONE};
-  size_t n = (size_t)s->round0[s->nstage] + s->nstage;
-  v.stage = NEW_ARRAY(s->arena, Stage, s->nstage);
+  size_t n = (size_t)s->orders->round0[s->model->nstage] + s->model->nstage;
+  v.stage = NEW_ARRAY(s->arena, Stage, s->model->nstage);
   v.last = NEW_ARRAY(s->arena, uint32_t, n);
   v.slot_of = NEW_ARRAY(s->arena, uint32_t, n);
   v.queue = NEW_ARRAY(s->arena, uint32_t, n);
-  s->nversion = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  for (uint32_t st = 0; st < s->nstage; st++) {
+  s->versions->nversion = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  for (uint32_t st = 0; st < s->model->nstage; st++) {
     const WeightLine *ring;
     int64_t kept;
     if (!weight_ring(s, st, &ring, &kept))
@@ -167,14 +177,14 @@ bool version_slots(Sched *s) {
   }
   if (!find_last(&v))
     return false;
-  for (uint32_t st = 0; st < s->nstage; st++) {
+  for (uint32_t st = 0; st < s->model->nstage; st++) {
     Stage *g = &v.stage[st];
     g->updates = 0;
     g->nslot = g->live = g->most = 1;
   }
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     find_slots(&v, r);
-  if (s->maker)
+  if (s->versions->maker)
     find_readers(s);
   return true;
 }

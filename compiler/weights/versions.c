@@ -9,6 +9,7 @@
 
 #include "weights.h"
 #include "base.h"
+#include "limit.h"
 #include "names.h"
 #include "plant.h"
 #include "weight_lines.h"
@@ -24,25 +25,26 @@ typedef struct Shared {   /* the first op of those of a row that read alike */
   int64_t value; /* of its `per` */
 } Shared;
 
-typedef struct Versions {
+typedef struct Reads {
   Sched *s;
   Stage *stage;   /* [nstage] */
   uint32_t *read; /* [nop] version; of a U and a W: NONE */
   Shared *shared; /* [cap] open addressing */
   uint32_t nshared, cap;
-} Versions;
+} Reads;
 
 static uint32_t updates_of(const Sched *s, uint32_t stage) {
-  return s->round0[stage + 1] - s->round0[stage];
+  return s->orders->round0[stage + 1] - s->orders->round0[stage];
 }
 
 /* The version is made by an update that stands below, or by none. */
-static bool unborn(Versions *v, uint32_t op, const WeightLine *line, int64_t version) {
+static bool unborn(Reads *v, uint32_t op, const WeightLine *line, int64_t version) {
   Sched *s = v->s;
-  uint32_t stage = s->op[op].stage, n = updates_of(s, stage), newest = v->stage[stage].updates;
+  uint32_t stage = s->orders->op[op].stage, n = updates_of(s, stage),
+           newest = v->stage[stage].updates;
   if (version < 0 || version > n) {
     diag_error(
-        s->diag, DIAG_VERSION, s->site[s->op[op].site],
+        s->diag, DIAG_VERSION, s->orders->site[s->orders->op[op].site],
         "rank %u runs %s with version %lld of the weights of stage %u, which are versions 0 to %u",
         op_rank(s, op), op_text(s, op), (long long)version, stage, n);
     weight_note(s, line);
@@ -50,19 +52,20 @@ static bool unborn(Versions *v, uint32_t op, const WeightLine *line, int64_t ver
                                    : "the k-th update, from 0, makes version k+1");
     return false;
   }
-  uint32_t u = s->round[s->round0[stage] + version - 1].u;
+  uint32_t u = s->orders->round[s->orders->round0[stage] + version - 1].u;
   diag_error(
-      s->diag, DIAG_VERSION, s->site[s->op[op].site],
+      s->diag, DIAG_VERSION, s->orders->site[s->orders->op[op].site],
       "rank %u runs %s with version %lld of the weights of stage %u, which does not exist yet",
       op_rank(s, op), op_text(s, op), (long long)version, stage);
-  diag_note(s->diag, s->site[s->op[u].site], "%s makes it, %u ops later", op_text(s, u), u - op);
+  diag_note(s->diag, s->orders->site[s->orders->op[u].site], "%s makes it, %u ops later",
+            op_text(s, u), u - op);
   weight_note(s, line);
   diag_help(s->diag, "version %u is the newest here: read an older one, or run %s after %s", newest,
             op_text(s, op), op_text(s, u));
   return false;
 }
 
-static uint32_t place_of(const Versions *v, const WeightLine *l, uint32_t stage, int64_t value) {
+static uint32_t place_of(const Reads *v, const WeightLine *l, uint32_t stage, int64_t value) {
   uint64_t h = ((uint64_t)value * 0x9e3779b97f4a7c15u) ^ ((uint64_t)stage << 20) ^ l->at.beg;
   uint32_t i = (uint32_t)((h * 0xff51afd7ed558ccdu) >> 32) & (v->cap - 1);
   while (v->shared[i].line &&
@@ -71,7 +74,7 @@ static uint32_t place_of(const Versions *v, const WeightLine *l, uint32_t stage,
   return i;
 }
 
-static void grow_shared(Versions *v) {
+static void grow_shared(Reads *v) {
   Shared *old = v->shared;
   uint32_t n = v->cap;
   v->cap = n ? 2 * n : 64;
@@ -82,43 +85,44 @@ static void grow_shared(Versions *v) {
 }
 
 /* The op whose reading op shares; op itself if it is the first. False: reported. */
-static bool find_maker(Versions *v, const WeightLine *l, uint32_t op, uint32_t *maker) {
+static bool find_maker(Reads *v, const WeightLine *l, uint32_t op, uint32_t *maker) {
   Sched *s = v->s;
   int64_t value;
   if (!weight_per(s, l, op, &value))
     return false;
   if (2 * (v->nshared + 1) > v->cap)
     grow_shared(v);
-  Shared *k = &v->shared[place_of(v, l, s->op[op].stage, value)];
+  Shared *k = &v->shared[place_of(v, l, s->orders->op[op].stage, value)];
   if (!k->line)
-    *k = (Shared){l, s->op[op].stage, op, value}, v->nshared++;
+    *k = (Shared){l, s->orders->op[op].stage, op, value}, v->nshared++;
   *maker = k->op;
   return true;
 }
 
 /* Which version op reads; false: reported. */
-static bool find_read(Versions *v, uint32_t op) {
+static bool find_read(Reads *v, uint32_t op) {
   Sched *s = v->s;
-  const Op *o = &s->op[op];
+  const Op *o = &s->orders->op[op];
   Stage *st = &v->stage[o->stage];
   const WeightLine *l = NULL;
   int64_t version = st->updates;
-  if (s->weighted && !weight_line(s, WW_READS, op, o->mb, &l))
+  if (s->model->weighted && !weight_line(s, WW_READS, op, o->mb, &l))
     return false;
   if (l && l->per) {
-    if (!s->maker) {
-      s->maker = arena_alloc(s->arena, (size_t)s->nop * sizeof *s->maker + 1);
-      memset(s->maker, 0xff, (size_t)s->nop * sizeof *s->maker);
+    if (!s->versions->maker) {
+      s->versions->maker = arena_alloc(s->arena,
+                                       (size_t)s->orders->nop * sizeof *s->versions->maker + 1);
+      memset(s->versions->maker, 0xff, (size_t)s->orders->nop * sizeof *s->versions->maker);
     }
-    if (!find_maker(v, l, op, &s->maker[op]))
+    if (!find_maker(v, l, op, &s->versions->maker[op]))
       return false;
-    if (s->maker[op] != op) {
-      v->read[op] = v->read[s->maker[op]];
+    if (s->versions->maker[op] != op) {
+      v->read[op] = v->read[s->versions->maker[op]];
       return true;
     }
   }
   if (l && l->source == WS_FORWARD && o->kind != PIPE_F)
-    version = v->read[s->at_f[(size_t)o->stage * s->nmb + o->mb] - 1];
+    version = v->read[s->orders->at_f[(size_t)o->stage * s->model->nmb + o->mb] - 1];
   else if (l && l->source == WS_VALUE && !weight_value(s, l, op, &version))
     return false;
   if (PLANTED(VERSION_MADE) && version > st->updates)
@@ -130,30 +134,31 @@ static bool find_read(Versions *v, uint32_t op) {
 }
 
 /* The gradient that op, a B or W, adds goes to the newest version: how old are the weights it is of? */
-static void find_distance(Versions *v, uint32_t op, uint32_t *worst, uint32_t *most) {
+static void find_distance(Reads *v, uint32_t op, uint32_t *worst, uint32_t *most) {
   Sched *s = v->s;
-  const Op *o = &s->op[op];
+  const Op *o = &s->orders->op[op];
   Stage *st = &v->stage[o->stage];
-  uint32_t r = s->stage[o->stage].rank;
-  size_t cell = (size_t)o->stage * s->nmb + o->mb;
-  uint32_t f = s->at_f[cell] - 1, b = s->at_b[cell] - 1, again = s->at_r[cell];
+  uint32_t r = s->model->stage[o->stage].rank;
+  size_t cell = (size_t)o->stage * s->model->nmb + o->mb;
+  uint32_t f = s->orders->at_f[cell] - 1, b = s->orders->at_b[cell] - 1,
+           again = s->orders->at_r[cell];
   uint32_t ahead = PLANTED(STALENESS) ? 0 : st->updates - v->read[f];
   uint32_t apart = v->read[b] > v->read[f] ? v->read[b] - v->read[f] : v->read[f] - v->read[b];
-  if (ahead > s->staleness[r])
-    s->staleness[r] = ahead;
-  if (apart > s->discrepancy[r])
-    s->discrepancy[r] = apart;
-  if (ahead > s->delay[o->stage])
-    s->delay[o->stage] = ahead;
+  if (ahead > s->versions->staleness[r])
+    s->versions->staleness[r] = ahead;
+  if (apart > s->versions->discrepancy[r])
+    s->versions->discrepancy[r] = apart;
+  if (ahead > s->versions->delay[o->stage])
+    s->versions->delay[o->stage] = ahead;
   if (ahead > *most)
     *most = ahead, *worst = op;
-  if (!s->weights)
+  if (!s->versions->weights)
     return;
   st->behind = ahead > st->behind ? ahead : st->behind;
   uint32_t reader[3] = {f, b, again - 1};
   for (int i = 0; i < (again ? 3 : 2); i++) {
-    s->weights[reader[i]].behind = (int32_t)(v->read[reader[i]] - v->read[f]);
-    s->weights[reader[i]].ahead = st->updates - v->read[reader[i]];
+    s->versions->weights[reader[i]].behind = (int32_t)(v->read[reader[i]] - v->read[f]);
+    s->versions->weights[reader[i]].ahead = st->updates - v->read[reader[i]];
   }
 }
 
@@ -169,39 +174,40 @@ static bool mentions(const Expr *e) {
 }
 
 /* A schedule whose weights are behind says so, in a check or by what its ops read, or is warned of. */
-static void warn_async(Versions *v, uint32_t b, uint32_t updates) {
+static void warn_async(Reads *v, uint32_t b, uint32_t updates) {
   Sched *s = v->s;
-  uint32_t f = s->at_f[(size_t)s->op[b].stage * s->nmb + s->op[b].mb] - 1;
-  for (uint32_t i = 0; i < s->ncheck; i++)
-    if (mentions(s->check[i]->value))
+  uint32_t f =
+      s->orders->at_f[(size_t)s->orders->op[b].stage * s->model->nmb + s->orders->op[b].mb] - 1;
+  for (uint32_t i = 0; i < s->claims->ncheck; i++)
+    if (mentions(s->claims->check[i]->value))
       return;
-  if (s->nwline > 0)
+  if (s->model->nwline > 0)
     return;
   diag_warn(
-      s->diag, DIAG_ASYNC, s->site[s->op[b].site],
+      s->diag, DIAG_ASYNC, s->orders->site[s->orders->op[b].site],
       "asynchronous: %u update%s of stage %u between %s and %s: the gradient is not that of the weights "
       "that it changes",
-      updates, updates == 1 ? "" : "s", s->op[f].stage, op_text(s, f), op_text(s, b));
-  diag_note(s->diag, s->site[s->op[f].site], "%s comes from here", op_text(s, f));
+      updates, updates == 1 ? "" : "s", s->orders->op[f].stage, op_text(s, f), op_text(s, b));
+  diag_note(s->diag, s->orders->site[s->orders->op[f].site], "%s comes from here", op_text(s, f));
   diag_help(
       s->diag,
       "if it is meant so, say what they read, weights { B reads F }, or how far: check staleness(r) <= %u "
       "for r in 0..%u",
-      updates, s->nrank);
+      updates, s->model->nrank);
 }
 
 /* Walks each rank with its updates counted. */
-static bool find_reads(Versions *v) {
+static bool find_reads(Reads *v) {
   Sched *s = v->s;
   uint32_t worst = NONE, most = 0;
-  for (uint32_t i = 0; i < s->nop; i++) {
-    const Op *o = &s->op[i];
+  for (uint32_t i = 0; i < s->orders->nop; i++) {
+    const Op *o = &s->orders->op[i];
     Stage *st = &v->stage[o->stage];
     v->read[i] = NONE;
     if (o->kind == PIPE_U) {
-      if (s->weights) {
-        s->weights[i].version = st->updates + 1;
-        s->weights[i].behind = (int32_t)st->behind;
+      if (s->versions->weights) {
+        s->versions->weights[i].version = st->updates + 1;
+        s->versions->weights[i].behind = (int32_t)st->behind;
       }
       st->behind = 0;
       st->updates++;
@@ -209,14 +215,14 @@ static bool find_reads(Versions *v) {
     }
     if (o->kind == PIPE_SIDE) { /* the newest, which is there anyway */
       v->read[i] = st->updates;
-      if (s->weights)
-        s->weights[i].version = st->updates;
+      if (s->versions->weights)
+        s->versions->weights[i].version = st->updates;
       continue;
     }
     if (o->kind != PIPE_W && !find_read(v, i))
       return false;
-    if (s->weights && o->kind != PIPE_W)
-      s->weights[i].version = v->read[i];
+    if (s->versions->weights && o->kind != PIPE_W)
+      s->versions->weights[i].version = v->read[i];
     if (o->kind == PIPE_B || o->kind == PIPE_W)
       find_distance(v, i, &worst, &most);
   }
@@ -226,19 +232,20 @@ static bool find_reads(Versions *v) {
 }
 
 bool versions(Sched *s) {
-  s->staleness = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  s->discrepancy = NEW_ARRAY(s->arena, uint32_t, s->nrank);
-  s->delay = NEW_ARRAY(s->arena, uint32_t, s->nstage);
-  bool several = s->weighted || s->round0[s->nstage] > s->nstage;
-  if (s->forward || !several)
+  s->versions->staleness = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  s->versions->discrepancy = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  s->versions->delay = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  bool several = s->model->weighted || s->orders->round0[s->model->nstage] > s->model->nstage;
+  if (s->model->forward || !several)
     return true;
-  Versions v = {.s = s};
-  v.stage = NEW_ARRAY(s->arena, Stage, s->nstage);
-  v.read = arena_alloc(s->arena, (size_t)s->nop * sizeof *v.read + 1);
-  if (s->weighted) {
-    s->weights = arena_alloc(s->arena, (size_t)s->nop * sizeof *s->weights + 1);
-    for (uint32_t i = 0; i < s->nop; i++)
-      s->weights[i] = pipe_no_weights();
+  Reads v = {.s = s};
+  v.stage = NEW_ARRAY(s->arena, Stage, s->model->nstage);
+  v.read = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *v.read + 1);
+  if (s->model->weighted) {
+    s->versions->weights = arena_alloc(s->arena,
+                                       (size_t)s->orders->nop * sizeof *s->versions->weights + 1);
+    for (uint32_t i = 0; i < s->orders->nop; i++)
+      s->versions->weights[i] = pipe_no_weights();
   }
   return find_reads(&v);
 }

@@ -23,6 +23,7 @@
 #include "pipe_run.h"
 #include "pipec.h"
 #include "study.h"
+#include "weights.h"
 
 enum { MOST_DEFINES = 16, CURVE = 100 }; /* CURVE: points of the curve that is printed */
 
@@ -207,11 +208,14 @@ static void print_ranks(const Sched *s) {
   for (int field = 0; field < 6; field++) {
     printf("\"%s\": [", names[field]);
     for (uint32_t r = 0; r < p->nrank; r++) {
-      const Peak *k = &s->peak[r];
+      const Peak *k = &s->lowered->peak[r];
       const uint64_t *b = k->bytes;
-      uint64_t v[] = {b[PEAK_total],   b[PEAK_weight] + b[PEAK_state] + b[PEAK_guess],
-                      b[PEAK_act],     k->versions,
-                      s->staleness[r], s->discrepancy[r]};
+      uint64_t v[] = {b[PEAK_total],
+                      b[PEAK_weight] + b[PEAK_state] + b[PEAK_guess],
+                      b[PEAK_act],
+                      k->versions,
+                      s->versions->staleness[r],
+                      s->versions->discrepancy[r]};
       printf("%s%" PRIu64, r ? ", " : "", v[field]);
     }
     printf("],\n");

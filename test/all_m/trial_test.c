@@ -25,7 +25,7 @@ static void held(const char *name, const char *text, uint64_t multiple, uint64_t
   if (!compile_only(&s))
     exit(1);
   s.all_m.proved = true, s.all_m.multiple = multiple, s.all_m.from = from;
-  try_proved(&s, s.def->params);
+  try_proved(&s, s.parsed->def->params);
   printf("%s: %s\n", name, s.all_m.proved ? "proved" : s.all_m.refuted ? s.all_m.text : "neither");
   arena_free(&arena);
 }

@@ -280,13 +280,13 @@ static Result carry_out(const Def *d, const Optimizer *o) {
 
 /* ---- the engine's model ---- */
 
-typedef struct Model {
+typedef struct Training {
   uint32_t nstage, n; /* n: microbatches that the loss is divided by */
   const Optimizer *opt;
-} Model;
+} Training;
 
 static PrSizes sizes(void *self, uint32_t stage) {
-  const Model *m = self;
+  const Training *m = self;
   return (PrSizes){.act = 3 * N * sizeof(float),
                    .boundary = stage + 1 < m->nstage ? N * sizeof(float) : 0,
                    .weight = NW * sizeof(float),
@@ -300,7 +300,7 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
 }
 /* act: x, y, and of the last stage dy */
 static int forward(void *self, const PrCall *c) {
-  const Model *m = self;
+  const Training *m = self;
   float *act = c->act;
   if (c->stage == 0)
     input(c->step, c->mb, act);
@@ -323,10 +323,10 @@ static int backward(void *self, const PrCall *c) {
 }
 static double learning_rate(void *self, uint32_t stage, uint64_t update) {
   (void)stage;
-  return rate_of(((const Model *)self)->opt, update) * (broken && update > 36 ? 1.01 : 1);
+  return rate_of(((const Training *)self)->opt, update) * (broken && update > 36 ? 1.01 : 1);
 }
 static int update_stage(void *self, const PrCall *c) {
-  const Model *m = self;
+  const Training *m = self;
   float *v = c->opt;
   if (c->rate < 0)
     return 1;
@@ -344,12 +344,12 @@ static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uin
   return 0;
 }
 static int64_t moment(void *self, uint32_t stage, int which) {
-  const Model *m = self;
+  const Training *m = self;
   (void)stage;
   return which < (int)pr_optim_moments(m->opt->o.kind) ? which * NW * (int64_t)sizeof(float) : -1;
 }
 
-static PrModel model_of(Model *m) {
+static PrModel model_of(Training *m) {
   return (PrModel){.self = m,
                    .nstage = m->nstage,
                    .sizes = sizes,
@@ -377,7 +377,7 @@ static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, cons
                     PrOptions po, const char *engine) {
   if (!engines_take(p, &po))
     return;
-  Model self = {d->P, d->N, o};
+  Training self = {d->P, d->N, o};
   PrModel model = model_of(&self);
   PrRun *run = NULL;
   char text[200];
@@ -424,7 +424,7 @@ static void write_profile(uint32_t nstage) {
   }
   fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
   for (uint32_t s = 0; s < nstage; s++) {
-    PrSizes z = sizes(&(Model){nstage, 1, NULL}, s);
+    PrSizes z = sizes(&(Training){nstage, 1, NULL}, s);
     fprintf(f, "%s{\"act\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d}",
             s ? ", " : "", (int)z.act, (int)z.boundary, (int)z.weight, (int)z.grad, (int)z.opt);
   }
@@ -523,7 +523,7 @@ static void replicated(uint32_t S, uint32_t A, uint32_t B, uint32_t Z, uint32_t 
 static void losses_of(const char *name, Define *define, uint32_t ndefine, uint32_t per_update,
                       uint32_t n, double *loss) {
   Program g;
-  Model self = {4, per_update, &momentum};
+  Training self = {4, per_update, &momentum};
   PrModel model = model_of(&self);
   PrRun *run = NULL;
   uint32_t got = 0;

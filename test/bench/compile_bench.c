@@ -31,6 +31,8 @@
 #include <unistd.h>
 
 #include "driver.h"
+#include "lower.h"
+#include "orders.h"
 
 static void oom(size_t n) {
   fprintf(stderr, "out of memory: %zu\n", n);
@@ -80,8 +82,8 @@ static Run tried(const char *dir, const char *name, uint32_t P, uint32_t M, cons
     exit(1);
   double w = seconds(), u = user_seconds();
   bool ok = compile(&s);
-  Run r = {seconds() - w, user_seconds() - u, (uint64_t)s.nop + 2 * (uint64_t)s.nxfer,
-           arena.total_bytes, ok};
+  Run r = {seconds() - w, user_seconds() - u,
+           (uint64_t)s.orders->nop + 2 * (uint64_t)s.ideal->nxfer, arena.total_bytes, ok};
   fclose(opt.dump_out);
   arena_free(&arena);
   return r;
@@ -130,14 +132,14 @@ static void simulated(const char *dir, const char *name, uint32_t P, uint32_t M)
   if (!compile_only(&s))
     exit(1);
   uint64_t n = 0, **end, makespan;
-  for (uint32_t r = 0; r < s.nrank; r++)
+  for (uint32_t r = 0; r < s.model->nrank; r++)
     n += s.prog->rank[r].ninstr;
   double best = 1e9;
   for (int i = 0; i < 5; i++) {
     double at = seconds();
     uint64_t **start = pipe_predict(s.prog, &end, &makespan);
     best = seconds() - at < best ? seconds() - at : best;
-    if (!start || makespan != s.makespan) {
+    if (!start || makespan != s.times->makespan) {
       fprintf(stderr, "compile_bench: %s: the simulation is not what the compiler says\n", name);
       exit(1);
     }

@@ -30,7 +30,7 @@ typedef struct Queue { /* a process */
   uint32_t n;   /* instructions */
 } Queue;
 
-typedef struct Model {
+typedef struct Writer {
   Sched *s;
   FILE *f;
   const MachineList *list;
@@ -39,7 +39,7 @@ typedef struct Model {
   uint64_t *tensor;    /* tagged: sorted */
   uint32_t ntensor;
   uint32_t *taken; /* [ntensor] tagged: queue of its RECV */
-} Model;
+} Writer;
 
 static int by_value(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -47,13 +47,13 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* Row of a tensor among those that are sent. */
-static uint32_t tag(const Model *m, uint64_t tensor) {
+static uint32_t tag(const Writer *m, uint64_t tensor) {
   const uint64_t *at = bsearch(&tensor, m->tensor, m->ntensor, sizeof *at, by_value);
   return (uint32_t)(at - m->tensor);
 }
 
-static uint64_t queue_key(const Model *m, const MachineInstr *in, uint32_t index) {
-  uint64_t nrank = m->s->nrank;
+static uint64_t queue_key(const Writer *m, const MachineInstr *in, uint32_t index) {
+  uint64_t nrank = m->s->model->nrank;
   if (in->kind == MACHINE_COMPUTE)
     return 0;
   if (in->kind == MACHINE_COPY)
@@ -70,11 +70,11 @@ static uint64_t queue_key(const Model *m, const MachineInstr *in, uint32_t index
 }
 
 /* Every queue of every rank; in a rank they are few, but under tagged, where each is new. */
-static bool find_queues(Model *m) {
+static bool find_queues(Writer *m) {
   Sched *s = m->s;
-  m->of = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
-  m->at = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
+  m->of = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
+  m->at = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
     const MachineList *l = &m->list[r];
     uint32_t first = m->queue.n;
     m->of[r] = NEW_ARRAY(s->arena, uint32_t, l->n);
@@ -95,10 +95,12 @@ static bool find_queues(Model *m) {
   return true;
 }
 
-static uint32_t pair(const Model *m, uint32_t from, uint32_t to) { return from * m->s->nrank + to; }
+static uint32_t pair(const Writer *m, uint32_t from, uint32_t to) {
+  return from * m->s->model->nrank + to;
+}
 
 /* The channel of a transfer of rank r, by name. */
-static const char *channel(const Model *m, uint32_t r, const MachineInstr *in) {
+static const char *channel(const Writer *m, uint32_t r, const MachineInstr *in) {
   if (m->s->opt->model.channels == CHANNELS_TAGGED)
     return arena_printf(m->s->arena, "t%u", tag(m, in->tensor));
   uint32_t from = in->kind == MACHINE_SEND ? r : in->peer,
@@ -107,26 +109,26 @@ static const char *channel(const Model *m, uint32_t r, const MachineInstr *in) {
 }
 
 /* With tags; sends: [nrank * nrank] of each pair. Ensures taken. */
-static void declare_buffers(Model *m, const uint32_t *sends) {
+static void declare_buffers(Writer *m, const uint32_t *sends) {
   Sched *s = m->s;
   m->taken = NEW_ARRAY(s->arena, uint32_t, m->ntensor);
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t i = 0; i < m->list[r].n; i++)
       if (m->list[r].instr[i].kind == MACHINE_RECV)
         m->taken[tag(m, m->list[r].instr[i].tensor)] = m->of[r][i];
   fprintf(m->f, "bit post[%u]; /* RECVs that have begun, by queue */\n", m->queue.n);
-  for (uint32_t a = 0; a < s->nrank; a++)
-    for (uint32_t b = 0; b < s->nrank; b++)
+  for (uint32_t a = 0; a < s->model->nrank; a++)
+    for (uint32_t b = 0; b < s->model->nrank; b++)
       if (sends[pair(m, a, b)])
         fprintf(m->f, "int used%u_%u; /* of the buffer */\n", a, b);
 }
 
-static void declare_channels(Model *m) {
+static void declare_channels(Writer *m) {
   Sched *s = m->s;
   const ChannelModel *model = &s->opt->model;
-  uint32_t *sends = NEW_ARRAY(s->arena, uint32_t, (size_t)s->nrank * s->nrank), total = 0,
-           ncoll = 0;
-  for (uint32_t r = 0; r < s->nrank; r++)
+  uint32_t *sends = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank * s->model->nrank),
+           total = 0, ncoll = 0;
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t i = 0; i < m->list[r].n; i++) {
       const MachineInstr *in = &m->list[r].instr[i];
       if (in->kind == MACHINE_SEND)
@@ -135,7 +137,7 @@ static void declare_channels(Model *m) {
         ncoll = in->peer + 1;
     }
   m->tensor = arena_alloc(s->arena, total * sizeof *m->tensor + 1);
-  for (uint32_t r = 0; r < s->nrank; r++)
+  for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t i = 0; i < m->list[r].n; i++)
       if (m->list[r].instr[i].kind == MACHINE_SEND)
         m->tensor[m->ntensor++] = m->list[r].instr[i].tensor;
@@ -146,8 +148,8 @@ static void declare_channels(Model *m) {
     if (model->buffer > 0)
       declare_buffers(m, sends);
   } else {
-    for (uint32_t a = 0; a < s->nrank; a++)
-      for (uint32_t b = 0; b < s->nrank; b++) {
+    for (uint32_t a = 0; a < s->model->nrank; a++)
+      for (uint32_t b = 0; b < s->model->nrank; b++) {
         uint64_t k = model->in_bytes ? sends[pair(m, a, b)] : model->buffer;
         if (sends[pair(m, a, b)] == 0)
           continue;
@@ -166,7 +168,7 @@ static void declare_channels(Model *m) {
         ncoll, ncoll);
 }
 
-static void needs(const Model *m, uint32_t r, uint32_t i) {
+static void needs(const Writer *m, uint32_t r, uint32_t i) {
   const MachineInstr *in = &m->list[r].instr[i];
   for (int e = 0; e < 2; e++)
     if (in->need[e] != MACHINE_NONE)
@@ -178,7 +180,7 @@ static void needs(const Model *m, uint32_t r, uint32_t i) {
             m->at[in->far_rank][in->far - 1]);
 }
 
-static uint32_t group_begin(const Model *m, uint32_t r, uint32_t i) {
+static uint32_t group_begin(const Writer *m, uint32_t r, uint32_t i) {
   while (i > 0 && m->list[r].instr[i - 1].group > 0)
     i--;
   return i;
@@ -186,7 +188,7 @@ static uint32_t group_begin(const Model *m, uint32_t r, uint32_t i) {
 
 /* Waits until the group of instruction i may begin: what its members need, and what stands above them in other queues, is
  * done; with tags and buffers, the RECV above each of its RECVs has begun. */
-static void begin(const Model *m, uint32_t r, uint32_t i) {
+static void begin(const Writer *m, uint32_t r, uint32_t i) {
   const MachineInstr *list = m->list[r].instr;
   const uint32_t first = group_begin(m, r, i), last = first + list[first].group;
   const bool ordered = m->s->opt->model.channels == CHANNELS_TAGGED && m->s->opt->model.buffer > 0;
@@ -206,7 +208,7 @@ static void begin(const Model *m, uint32_t r, uint32_t i) {
 }
 
 /* Is the group of instruction i in several queues? */
-static bool spans(const Model *m, uint32_t r, uint32_t i) {
+static bool spans(const Writer *m, uint32_t r, uint32_t i) {
   const uint32_t first = group_begin(m, r, i), last = first + m->list[r].instr[first].group;
   uint32_t k = first;
   while (k < last && m->of[r][k] == m->of[r][first])
@@ -216,7 +218,7 @@ static bool spans(const Model *m, uint32_t r, uint32_t i) {
 
 /* Queue q has carried out n instructions, up to i. They are done; if their group is in other queues,
  * too, once those have carried out their parts. */
-static void end(const Model *m, uint32_t r, uint32_t i, uint32_t q, uint32_t n) {
+static void end(const Writer *m, uint32_t r, uint32_t i, uint32_t q, uint32_t n) {
   const uint32_t first = group_begin(m, r, i), last = first + m->list[r].instr[first].group;
   if (spans(m, r, i))
     fprintf(m->f, "gone[%u] = %u; ", q, m->at[r][i] + 1);
@@ -234,7 +236,7 @@ static void end(const Model *m, uint32_t r, uint32_t i, uint32_t q, uint32_t n) 
 }
 
 /* Of a collective: it is there, and is the same as of those that were before it. */
-static void come(const Model *m, const MachineInstr *in, uint32_t nth, uint32_t members) {
+static void come(const Writer *m, const MachineInstr *in, uint32_t nth, uint32_t members) {
   unsigned long long what = UINT64_MAX - in->tensor;
   fprintf(
       m->f,
@@ -243,15 +245,15 @@ static void come(const Model *m, const MachineInstr *in, uint32_t nth, uint32_t 
 }
 
 /* Buffers are of bytes, and */
-static bool counts_bytes(const Model *m) { return m->s->opt->model.in_bytes; }
+static bool counts_bytes(const Writer *m) { return m->s->opt->model.in_bytes; }
 
 /* a message does not fit into one: then its SEND waits for its RECV. */
-static bool too_big(const Model *m, const MachineInstr *in) {
+static bool too_big(const Writer *m, const MachineInstr *in) {
   return counts_bytes(m) && in->bytes > m->s->opt->model.buffer;
 }
 
 /* The message that was received, of b bytes in the buffer, leaves it. */
-static void receive_bytes(const Model *m, uint32_t r, const MachineInstr *in) {
+static void receive_bytes(const Writer *m, uint32_t r, const MachineInstr *in) {
   const char *pair = channel(m, r, in) + 1;
   fprintf(m->f, "used%s = used%s - b; got%s++; ", pair, pair, pair);
 }
@@ -259,7 +261,7 @@ static void receive_bytes(const Model *m, uint32_t r, const MachineInstr *in) {
 /* With tags and buffers: the transfer at index i of a list, all that it needs is done. The order in which SENDs are posted
  * needs no word: what one waits for stands above it, as do all that those above it wait for. A SEND puts its
  * message into the buffer if that has room and those above it have gone on, or else meets its RECV. */
-static void tagged_transfer(const Model *m, uint32_t q, uint32_t r, uint32_t i) {
+static void tagged_transfer(const Writer *m, uint32_t q, uint32_t r, uint32_t i) {
   const MachineInstr *list = m->list[r].instr, *in = &list[i];
   const ChannelModel *model = &m->s->opt->model;
   const bool send = in->kind == MACHINE_SEND;
@@ -288,7 +290,7 @@ static void tagged_transfer(const Model *m, uint32_t q, uint32_t r, uint32_t i) 
 
 /* One instruction of queue q; nth: among the transfers of its pair, or the collectives of its
  * communicator, from 1. */
-static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint32_t nth,
+static void instruction(const Writer *m, uint32_t q, uint32_t r, uint32_t i, uint32_t nth,
                         uint32_t members) {
   Sched *s = m->s;
   const MachineInstr *in = &m->list[r].instr[i];
@@ -329,7 +331,7 @@ static void instruction(const Model *m, uint32_t q, uint32_t r, uint32_t i, uint
 }
 
 /* The member of a group on the same channel as member k that comes after it; n: none. */
-static uint32_t next_on(const Model *m, uint32_t r, const uint32_t *row, uint32_t n, uint32_t k) {
+static uint32_t next_on(const Writer *m, uint32_t r, const uint32_t *row, uint32_t n, uint32_t k) {
   const MachineInstr *in = &m->list[r].instr[row[k]];
   for (uint32_t i = k + 1; i < n; i++) {
     const MachineInstr *other = &m->list[r].instr[row[i]];
@@ -341,7 +343,7 @@ static uint32_t next_on(const Model *m, uint32_t r, const uint32_t *row, uint32_
 
 /* Member k of a group, a SEND, as an option that is open at its `left--`: once it is next on its channel, its bytes fit, and
  * those above it that do not have been received. */
-static void send_bytes(const Model *m, uint32_t r, const uint32_t *row, uint32_t k,
+static void send_bytes(const Writer *m, uint32_t r, const uint32_t *row, uint32_t k,
                        const uint32_t *nth) {
   const MachineInstr *in = &m->list[r].instr[row[k]];
   const char *pair = channel(m, r, in) + 1;
@@ -360,7 +362,7 @@ static void send_bytes(const Model *m, uint32_t r, const uint32_t *row, uint32_t
 }
 
 /* n instructions of queue q that are a group: all are posted once all may be, and done once all are. */
-static void together(const Model *m, uint32_t q, uint32_t r, const uint32_t *row, uint32_t n,
+static void together(const Writer *m, uint32_t q, uint32_t r, const uint32_t *row, uint32_t n,
                      const uint32_t *nth, const uint32_t *members) {
   Sched *s = m->s;
   uint32_t moves = 0;
@@ -415,7 +417,7 @@ static void together(const Model *m, uint32_t q, uint32_t r, const uint32_t *row
 }
 
 /* How many instructions of a queue, from the k-th on, are one group. */
-static uint32_t group_at(const Model *m, uint32_t r, const uint32_t *row, uint32_t n, uint32_t k) {
+static uint32_t group_at(const Writer *m, uint32_t r, const uint32_t *row, uint32_t n, uint32_t k) {
   const MachineInstr *in = &m->list[r].instr[row[k]];
   uint32_t last = row[k] + in->group, size = 1;
   if (in->kind == MACHINE_COMPUTE || in->kind == MACHINE_COPY)
@@ -427,7 +429,7 @@ static uint32_t group_at(const Model *m, uint32_t r, const uint32_t *row, uint32
 
 /* NULL: it is written; or why SPIN cannot take it. */
 static const char *write_model(Sched *s, FILE *f) {
-  Model m = {.s = s, .f = f, .list = s->machine_list};
+  Writer m = {.s = s, .f = f, .list = s->verdict->machine_list};
   const ChannelModel *model = &s->opt->model;
   if (model->buffer > MOST_MESSAGES && !model->in_bytes && model->channels != CHANNELS_TAGGED)
     return "a channel of SPIN holds at most 255 messages";
@@ -435,8 +437,8 @@ static const char *write_model(Sched *s, FILE *f) {
     return "an int of SPIN holds less than 2 GiB";
   if (!find_queues(&m))
     return "SPIN has room for 254 processes, one for each queue of each rank";
-  fprintf(f, "/* %s%s%s under the model: %s.\n", escaped(s, ESCAPE_C, s->name),
-          *s->params ? ", " : "", escaped(s, ESCAPE_C, s->params), model_text(s));
+  fprintf(f, "/* %s%s%s under the model: %s.\n", escaped(s, ESCAPE_C, s->model->name),
+          *s->model->params ? ", " : "", escaped(s, ESCAPE_C, s->model->params), model_text(s));
   fprintf(f, " * spin -a FILE && cc -O2 -DSAFETY -DVECTORSZ=%u pan.c -o pan && ./pan\n",
           4096 + 64 * m.queue.n);
   fprintf(f,
@@ -449,18 +451,19 @@ static const char *write_model(Sched *s, FILE *f) {
   uint32_t **row = NEW_ARRAY(s->arena, uint32_t *, m.queue.n);
   for (uint32_t q = 0; q < m.queue.n; q++)
     row[q] = NEW_ARRAY(s->arena, uint32_t, m.queue.at[q].n);
-  uint32_t ncoll = 2 * s->nmodel + s->ntie + s->nrank, /* side ops are alone in theirs */
+  uint32_t ncoll = 2 * s->model->nmodel + s->model->ntie +
+                   s->model->nrank, /* side ops are alone in theirs */
       *members = NEW_ARRAY(s->arena, uint32_t, ncoll);
-  uint32_t **nth = NEW_ARRAY(s->arena, uint32_t *, s->nrank);
-  for (uint32_t r = 0; r < s->nrank; r++) {
-    uint32_t *count = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->nrank + ncoll);
+  uint32_t **nth = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    uint32_t *count = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->model->nrank + ncoll);
     nth[r] = NEW_ARRAY(s->arena, uint32_t, m.list[r].n);
     for (uint32_t i = 0; i < m.list[r].n; i++) {
       const MachineInstr *in = &m.list[r].instr[i];
       row[m.of[r][i]][m.at[r][i]] = i;
       if (in->kind == MACHINE_COMPUTE || in->kind == MACHINE_COPY)
         continue;
-      uint32_t *c = in->kind == MACHINE_ALL ? &count[2 * s->nrank + in->peer]
+      uint32_t *c = in->kind == MACHINE_ALL ? &count[2 * s->model->nrank + in->peer]
                                             : &count[2 * in->peer + (in->kind == MACHINE_RECV)];
       if (in->kind == MACHINE_ALL)
         members[in->peer] += *c == 0;
@@ -540,7 +543,9 @@ static void read_option(Arena *a, Options *o, char *arg) {
 }
 
 /* Compiles as far as the lists are there and judged. False: refuted. */
-static bool judged(Sched *s) { return compile_only(s) && (s->machine_list || check_channels(s)); }
+static bool judged(Sched *s) {
+  return compile_only(s) && (s->verdict->machine_list || check_channels(s));
+}
 
 int main(int argc, char **argv) {
   Arena arena = {.oom = oom};
@@ -557,7 +562,7 @@ int main(int argc, char **argv) {
   if (!opt.input)
     return 2;
   bool proved = judged(&s);
-  const char *why = s.machine_list ? write_model(&s, stdout) : "there are no lists";
+  const char *why = s.verdict->machine_list ? write_model(&s, stdout) : "there are no lists";
   if (why)
     fprintf(stderr, "promela: %s\n", why);
   arena_free(&arena);

@@ -9,6 +9,7 @@
 
 #include "driver.h"
 #include "names.h"
+#include "orders.h"
 #include "verify.h"
 
 enum { MOST_OPS = 128, RANKS = 3, MBS = 3, STAGES = 3, TEXT = 4096 };
@@ -152,17 +153,17 @@ static bool one_sum(const Shape *shape, uint32_t a, uint32_t b) {
 static uint32_t updates(const Sched *s, uint32_t row, uint32_t end) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < end; i++)
-    n += s->op[i].kind == PIPE_U && s->op[i].stage == row;
+    n += s->orders->op[i].kind == PIPE_U && s->orders->op[i].stage == row;
   return n;
 }
 
 /* Is there anything that op i has to wait for? */
 static bool waits(const Sched *s, const Shape *shape, const bool *done, uint32_t i) {
-  const Op *a = &s->op[i];
-  uint32_t me = s->stage[a->stage].model;
-  for (uint32_t k = 0; k < s->nop; k++) {
-    const Op *b = &s->op[k];
-    uint32_t it = s->stage[b->stage].model;
+  const Op *a = &s->orders->op[i];
+  uint32_t me = s->model->stage[a->stage].model;
+  for (uint32_t k = 0; k < s->orders->nop; k++) {
+    const Op *b = &s->orders->op[k];
+    uint32_t it = s->model->stage[b->stage].model;
     bool back = (a->kind == PIPE_B || a->kind == PIPE_I) &&
                 (b->kind == PIPE_B || b->kind == PIPE_I);
     bool needed = a->kind == PIPE_F && b->kind == PIPE_F ? a->mb == b->mb && leads(shape, it, me)
@@ -178,12 +179,12 @@ static bool waits(const Sched *s, const Shape *shape, const bool *done, uint32_t
 
 /* Marks what runs, action by action. */
 static void play(const Sched *s, const Shape *shape, bool *done) {
-  memset(done, 0, s->nop);
+  memset(done, 0, s->orders->nop);
   for (bool moved = true; moved;) {
     moved = false;
-    for (uint32_t r = 0; r < s->nrank; r++)
-      for (uint32_t i = s->rank_op0[r]; i < s->rank_op0[r + 1];) {
-        uint32_t last = i + s->op[i].group;
+    for (uint32_t r = 0; r < s->model->nrank; r++)
+      for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1];) {
+        uint32_t last = i + s->orders->op[i].group;
         bool ready = true;
         for (uint32_t k = i; k <= last; k++)
           ready &= !waits(s, shape, done, k);
@@ -198,28 +199,33 @@ static void play(const Sched *s, const Shape *shape, bool *done) {
 
 /* ---- forged circles ---- */
 
-static uint32_t rank_of(const Sched *s, uint32_t op) { return s->stage[s->op[op].stage].rank; }
+static uint32_t rank_of(const Sched *s, uint32_t op) {
+  return s->model->stage[s->orders->op[op].stage].rank;
+}
 
 /* What is accepted stands where nobody comes to. */
 static bool judged(const Sched *s, const bool *done, const StallHop *hop, uint32_t n) {
   bool never = true;
   for (uint32_t i = 0; i < n; i++)
-    never &= hop[i].at < s->nop && !done[hop[i].at];
+    never &= hop[i].at < s->orders->nop && !done[hop[i].at];
   return never || !circle_holds(s, hop, n);
 }
 
 static bool forged(const Sched *s, const bool *done) {
-  uint32_t n = s->nop;
+  uint32_t n = s->orders->nop;
   StallHop hop[RANKS];
   for (uint32_t a = 0; a < n; a++)
     for (uint32_t b = 0; b < n; b++) { /* of one hop, and all of two that begin so */
       hop[0] = (StallHop){rank_of(s, a), a, b, NULL};
       if (!judged(s, done, hop, 1))
         return false;
-      for (uint32_t c = s->rank_op0[rank_of(s, b)]; c < s->rank_op0[rank_of(s, b) + 1]; c++) {
+      for (uint32_t c = s->orders->rank_op0[rank_of(s, b)];
+           c < s->orders->rank_op0[rank_of(s, b) + 1]; c++) {
         uint32_t r = rank_of(s, a);
         hop[1] = (StallHop){rank_of(s, c), c,
-                            s->rank_op0[r] + below(s->rank_op0[r + 1] - s->rank_op0[r]), NULL};
+                            s->orders->rank_op0[r] +
+                                below(s->orders->rank_op0[r + 1] - s->orders->rank_op0[r]),
+                            NULL};
         if (!judged(s, done, hop, 2))
           return false;
       }
@@ -229,10 +235,10 @@ static bool forged(const Sched *s, const bool *done) {
     uint32_t at = below(n), first = at;
     for (uint32_t k = 0; k < RANKS; k++) {
       uint32_t on = k + 1 < RANKS ? below(n) : first;
-      uint32_t r = rank_of(s, on), later = s->rank_op0[r + 1] - on;
+      uint32_t r = rank_of(s, on), later = s->orders->rank_op0[r + 1] - on;
       on += below(later);
       hop[k] = (StallHop){rank_of(s, at), at, on, NULL};
-      at = s->rank_op0[r] + below(s->rank_op0[r + 1] - s->rank_op0[r]);
+      at = s->orders->rank_op0[r] + below(s->orders->rank_op0[r + 1] - s->orders->rank_op0[r]);
     }
     if (!judged(s, done, hop, RANKS))
       return false;
@@ -243,22 +249,22 @@ static bool forged(const Sched *s, const bool *done) {
 /* And those that differ from a true one in one place, or are a part of it. */
 static bool near(const Sched *s, const bool *done) {
   StallHop hop[RANKS];
-  uint32_t n = s->ncircle;
-  memcpy(hop, s->circle, n * sizeof *hop);
+  uint32_t n = s->ideal->ncircle;
+  memcpy(hop, s->ideal->circle, n * sizeof *hop);
   for (uint32_t i = 0; i < n; i++) {
-    for (uint32_t v = 0; v < s->nop + 2; v++) {
+    for (uint32_t v = 0; v < s->orders->nop + 2; v++) {
       hop[i].at = v;
       if (!judged(s, done, hop, n))
         return false;
-      hop[i].at = s->circle[i].at, hop[i].on = v;
+      hop[i].at = s->ideal->circle[i].at, hop[i].on = v;
       if (!judged(s, done, hop, n))
         return false;
-      hop[i].on = s->circle[i].on;
+      hop[i].on = s->ideal->circle[i].on;
     }
     hop[i].rank = below(RANKS + 1);
-    if (hop[i].rank != s->circle[i].rank && circle_holds(s, hop, n))
+    if (hop[i].rank != s->ideal->circle[i].rank && circle_holds(s, hop, n))
       return false;
-    hop[i].rank = s->circle[i].rank;
+    hop[i].rank = s->ideal->circle[i].rank;
   }
   return judged(s, done, hop, n - 1);
 }
@@ -286,13 +292,13 @@ int main(int argc, char **argv) {
       exit(2);
     diag_init(&diag, &arena, quiet);
     bool ok = compile_only(&s);
-    if (ok || s.circle) {
+    if (ok || s.ideal->circle) {
       play(&s, shape, done);
-      for (uint32_t k = 0; k < s.nop; k++)
+      for (uint32_t k = 0; k < s.orders->nop; k++)
         all &= done[k];
       completes[i % NSHAPES] += ok, circles[i % NSHAPES] += !ok;
       const char *wrong = all != ok ? "the play says another thing"
-                          : !ok && !circle_holds(&s, s.circle, s.ncircle)
+                          : !ok && !circle_holds(&s, s.ideal->circle, s.ideal->ncircle)
                               ? "refuses what pipec says"
                           : !forged(&s, done) || (!ok && !near(&s, done))
                               ? "accepts a forged circle"

@@ -17,6 +17,7 @@
 
 #include "driver.h"
 #include "lower.h"
+#include "orders.h"
 #include "prove.h"
 
 static const char text[] = "schedule s(P = 3, M = 2) {\n"
@@ -72,7 +73,7 @@ static bool damage(Sched *s, const char *how) {
     nth(s, 1, PIPE_RECV_F, 1)->out = nth(s, 1, PIPE_RECV_F, 0)->out;
     nth(s, 1, PIPE_F, 1)->in = nth(s, 1, PIPE_F, 0)->in;
   } else if (strcmp(how, "inside") == 0) {
-    for (uint32_t r = 0; r < s->nrank; r++)
+    for (uint32_t r = 0; r < s->model->nrank; r++)
       for (uint32_t i = 0; i < s->prog->rank[r].nsync; i++) {
         PipeRank *k = (PipeRank *)&s->prog->rank[r];
         uint32_t row = k->sync[i].before;
@@ -95,9 +96,10 @@ static bool damage(Sched *s, const char *how) {
         y[n++] = k->sync[i];
     k->sync = y, k->nsync = n;
   } else if (strcmp(how, "order") == 0) {
-    Xfer last = s->xfer[s->nxfer - 1]; /* 1SEND_B1, which every other transfer leads to */
-    memmove(s->xfer + 1, s->xfer, (s->nxfer - 1) * sizeof *s->xfer);
-    s->xfer[0] = last;
+    Xfer last =
+        s->ideal->xfer[s->ideal->nxfer - 1]; /* 1SEND_B1, which every other transfer leads to */
+    memmove(s->ideal->xfer + 1, s->ideal->xfer, (s->ideal->nxfer - 1) * sizeof *s->ideal->xfer);
+    s->ideal->xfer[0] = last;
   } else if (strcmp(how, "event") == 0 || strcmp(how, "spare") == 0 || strcmp(how, "again") == 0) {
     PipeRank *k = (PipeRank *)&s->prog->rank[1];
     PipeSync *y = arena_alloc(s->arena, (k->nsync + (size_t)1) * sizeof *y);
@@ -130,7 +132,7 @@ static int lowering_for(const char *how) {
 
 /* comm begins anew: lower has merged its streams. */
 static bool completes_anew(Sched *s) {
-  s->channel = NULL;
+  s->lowered->channel = NULL;
   return comm(s) && check_deadlock(s);
 }
 

@@ -23,13 +23,13 @@ static bool runtime_takes(const PipeProgram *p, uint32_t r) {
 }
 
 /* What the two say: the proof, and the runtime. */
-typedef struct Verdict {
+typedef struct Seen {
   bool proof, runtime;
-} Verdict;
+} Seen;
 
-static Verdict look(Sched *s, uint32_t r, FILE *null) {
+static Seen look(Sched *s, uint32_t r, FILE *null) {
   Diag *diag = s->diag, quiet;
-  Verdict v;
+  Seen v;
   diag_init(&quiet, s->arena, null);
   quiet.source = diag->source, quiet.nsource = diag->nsource;
   s->diag = &quiet;
@@ -77,7 +77,7 @@ static void try_all(Sched *s, const char *name, FILE *null) {
     const PipeSync *whole = k->sync;
     uint32_t nsync = k->nsync;
     PipeSync *cut = arena_alloc(s->arena, (nsync + (size_t)1) * sizeof *cut);
-    Verdict v = look(s, r, null);
+    Seen v = look(s, r, null);
     expect(name, "as it is", r, 0, v.proof && v.runtime, true);
     nwait += nsync;
     k->sync = cut;

@@ -265,7 +265,8 @@ static bool is_fine(const Sched *s, const Change *c) {
   if (c->table->field == pool_field) { /* any stage is as good that has this size */
     const PipePool *q = (const PipePool *)base;
     bool one = q->cls == PIPE_OUT || q->cls == PIPE_IN || q->cls == PIPE_WEIGHT;
-    return c->field->at == offsetof(PipePool, stage) && c->is < s->nstage && !one && s->sized;
+    return c->field->at == offsetof(PipePool, stage) && c->is < s->model->nstage && !one &&
+           s->model->sized;
   }
   if (c->table->field == stage_field) /* in no circle */
     return c->field->at == offsetof(PipeStage, tie) && ((const PipeStage *)base)->tied == NONE;
@@ -310,7 +311,7 @@ int main(int argc, char **argv) {
     static Tables t;
     find_tables(s->prog, &t);
     if (outcome(s, NULL) != 'o')
-      printf("%s: verify aborts on the good program\n", s->name), missed++;
+      printf("%s: verify aborts on the good program\n", s->model->name), missed++;
     for (uint32_t k = 0; k < times; k++) {
       Change c = a_change(&t);
       if (is_fine(s, &c))
@@ -325,8 +326,8 @@ int main(int argc, char **argv) {
           c.field < instr_field + sizeof instr_field / sizeof *instr_field)
         pipe_instr_text(text, pipe_graph(s->prog), (const PipeInstr *)c.table->row + c.row);
       printf("%s %s: %s.%s, row %u %sof rank %d, is %lld, not %lld\n",
-             o == 'o' ? "not seen" : "crashed", s->name, c.field->table, c.field->name, c.row, text,
-             (int)c.table->rank, (long long)c.is, (long long)c.was);
+             o == 'o' ? "not seen" : "crashed", s->model->name, c.field->table, c.field->name,
+             c.row, text, (int)c.table->rank, (long long)c.is, (long long)c.was);
     }
     arena_free(&arena);
   }

@@ -11,15 +11,15 @@
 
 enum { N = 5 }; /* floats of a tensor: not a whole line */
 
-typedef struct Model {
+typedef struct Training {
   uint32_t nstage;
   const char *mistake;
-} Model;
+} Training;
 
-static bool makes(const Model *m, const char *mistake) { return !strcmp(m->mistake, mistake); }
+static bool makes(const Training *m, const char *mistake) { return !strcmp(m->mistake, mistake); }
 
 static PrSizes sizes(void *self, uint32_t stage) {
-  const Model *m = self;
+  const Training *m = self;
   return (PrSizes){
       .act = 4 * N,
       .gout = 4 * N,
@@ -37,7 +37,7 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
 }
 
 static int forward(void *self, const PrCall *c) {
-  const Model *m = self;
+  const Training *m = self;
   memset(c->act, c->op == PIPE_R && c->stage == 1 && c->mb == 2 && makes(m, "act"), 4 * N - 8);
   if (c->stage == 2 && c->mb == 1 && makes(m, "work"))
     ((char *)c->work)[70] = 1;
@@ -77,7 +77,7 @@ int main(int argc, char **argv) {
   diag_init(&diag, &arena, stderr);
   if (!compile_only(&s))
     return 1;
-  Model self = {s.prog->nmodel, argv[2]};
+  Training self = {s.prog->nmodel, argv[2]};
   PrModel m = {.self = &self,
                .nstage = s.prog->nmodel,
                .sizes = sizes,

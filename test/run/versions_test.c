@@ -265,7 +265,7 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
     differ++;
   } else {
     bool old = false; /* the backward that --break changes does not read the newest */
-    for (uint32_t r = 0; r < s.nrank; r++)
+    for (uint32_t r = 0; r < s.model->nrank; r++)
       for (uint32_t i = 0; i < s.prog->rank[r].ninstr; i++) {
         const PipeInstr *in = &s.prog->rank[r].instr[i];
         const PipeWeights *w = &s.prog->rank[r].weights[i];
