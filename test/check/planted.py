@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Builds pipec with each planted mistake of compiler/base/plant.h and says which tests' answers it changes.
+"""Builds pipec with the planted mistakes of compiler/base/plant.h and says which tests' answers each changes.
 
 usage: planted.py ROOT PIPEC LIBDIR CC PROOFS_TEST DIRECTORY
 
@@ -55,15 +55,20 @@ def questions(files):
             out.append((" ".join([os.path.basename(f)] + more), given + more + [f]))
     for how in ("swap", "peer", "lost", "last", "edge", "order", "event", "channel", "need", "spare", "again", "slot", "inside"):
         out.append((how, None))
-    return out
+    return sorted(out, key=lambda q: q[1] is not None and "--for-all=M" in q[1])  # what takes long is last
 
 
-def answer(pipec, proofs, question):
+def answer(pipec, proofs, question, plant=None):
     name, arguments = question
-    env = dict(os.environ, PIPE_STDLIB=os.environ["PLANTED_STDLIB"])
     command = [pipec] + arguments if arguments else [proofs, name]
-    r = subprocess.run(command, capture_output=True, text=True, env=env, errors="replace")
+    r = subprocess.run(command, capture_output=True, text=True, env=environment(plant), errors="replace")
     return name, r.returncode, r.stdout, r.stderr
+
+
+def environment(plant):
+    """For one of the programs with all mistakes: which of them is made."""
+    env = dict(os.environ, PIPE_STDLIB=os.environ["PLANTED_STDLIB"])
+    return env if plant is None else dict(env, PIPE_PLANT=str(plant))
 
 
 # Mistakes that let through what the code behind the proof cannot be given: on which text pipec dies, and what it says:
@@ -94,15 +99,24 @@ def verdict(answer):
     return code, said
 
 
+PLANT_C = """#include <stdlib.h>
+int pipe_plant = -1;
+__attribute__((constructor)) static void choose(void) {
+  const char *plant = getenv("PIPE_PLANT");
+  pipe_plant = plant ? atoi(plant) : -1;
+}
+"""
+
+
 def main():
     root, pipec, libdir, cc, proofs, where = sys.argv[1:]
     os.makedirs(where)
-    flags = ["-O0", "-DNDEBUG", "-D_POSIX_C_SOURCE=200809L"] + tree.include_flags(root)
+    flags = ["-O1", "-DNDEBUG", "-DPIPE_PLANT", "-D_POSIX_C_SOURCE=200809L"] + tree.include_flags(root)
     libs = subprocess.run(["pkg-config", "--libs", "jansson"], check=True, capture_output=True, text=True).stdout.split()
 
-    def build(source, name, extra):
-        target = os.path.join(where, name)
-        subprocess.run(cc.split() + flags + extra + ["-c", source, "-o", target], check=True)
+    def build(source):
+        target = os.path.join(where, os.path.basename(source) + ".o")
+        subprocess.run(cc.split() + flags + ["-c", source, "-o", target], check=True)
         return target
 
     def link(objects, name):
@@ -111,42 +125,46 @@ def main():
                        check=True)
         return target
 
-    main_o = build(tree.source(root, "main.c"), "main.o", [])
-    proofs_o = build(os.path.join(root, "test", "check", "proofs_test.c"), "proofs.o", [])
-    files = texts(root, where)
-    asked = [(q, verdict(answer(pipec, proofs, q))) for q in questions(files)]
-    assert None not in [right for _, right in asked], "pipec crashes without a mistake"
     with open(tree.source(root, "plant.h")) as f:
         plants = re.findall(r"^  PLANT_(\w+)", f.read(), re.M)
+    sources = {n: set(re.findall(r"PLANTED\((\w+)\)", open(n).read())) for n in tree.files(root, ".c")}
+    with open(os.path.join(where, "plant.c"), "w") as f:
+        f.write(PLANT_C)
+    objects = [build(n) for n in [f.name] + sorted(n for n in sources if sources[n])]
+    planted = (link(objects + [build(tree.source(root, "main.c"))], "pipec"),
+               link(objects + [build(os.path.join(root, "test", "check", "proofs_test.c"))], "proofs"))
+    asked = [(q, verdict(answer(pipec, proofs, q))) for q in questions(texts(root, where))]
+    assert None not in [right for _, right in asked], "pipec crashes without a mistake"
     missed = 0
-    for plant in plants:
-        sources = [n for n in tree.files(root, ".c") if f"PLANTED({plant})" in open(n).read()]
-        objects = [build(n, plant + os.path.basename(n) + ".o", ["-DPIPE_PLANT=PLANT_" + plant]) for n in sources]
-        planted = link(objects + [main_o], plant), link(objects + [proofs_o], plant + ".proofs")
-        changed = []
+    for number, plant in enumerate(plants):
+        changed = None
         dies, said = DIES.get(plant, (None, None))
         for q, right in asked:  # up to the first that notices
-            got = answer(*planted, q)
+            got = answer(*planted, q, number)
             if verdict(got) not in (None, right) or (q[0] == dies and got[1] < 0 and said in got[3]):
-                changed = [q[0]]
+                changed = q[0]
                 asked.remove((q, right))  # is asked first from now on: the same notices mistakes that are neighbours
                 asked.insert(0, (q, right))
                 break
-        if plant == "OVER_LIMIT":  # the program that comes of it is verified by code that does not share this
-            text = os.path.join(root, "test", "check", "bad-limit.pipe")
-            r = subprocess.run([os.path.join(where, plant), "--check", "--verify", text], capture_output=True, text=True)
-            if r.returncode >= 0 or "verify_stashes.c" not in r.stderr:
-                changed = []
+
+        def verifier_stops(name, source):
+            """Is a text accepted, and its program refused by code that does not share the mistake?"""
+            text = os.path.join(root, "test", "check", name)
+            _, code, _, err = answer(*planted, (name, ["--check", "--verify", text]), number)
+            return code < 0 and source in err
+
+        if plant == "OVER_LIMIT" and not verifier_stops("bad-limit.pipe", "verify_stashes.c"):
+            changed = None
         if plant == "ORDER_CIRCLE":  # who is named in words is not what it is about
-            text = os.path.join(root, "test", "check", "bad-deadlock-circle.pipe")
-            r = subprocess.run([os.path.join(where, plant), "--check", "--verify", text], capture_output=True, text=True)
-            changed = ["bad-deadlock-circle.pipe"] if r.returncode < 0 and "verify_circle.c" in r.stderr else []
+            changed = "bad-deadlock-circle.pipe" if verifier_stops("bad-deadlock-circle.pipe", "verify_circle.c") else None
         if not changed and plant.startswith("LISTS"):  # seldom enough to be asked only then
-            random = [sys.executable, os.path.join(root, "test", "channels", "by_hand.py")]
-            if subprocess.run(random + [os.path.join(where, plant), where, "1", "400"], capture_output=True).returncode:
-                changed = ["by_hand.py"]
-        missed += not changed or not sources
-        print(f"{plant}: {'noticed by ' + changed[0] if changed else 'NOT NOTICED'}")
+            random = [sys.executable, os.path.join(root, "test", "channels", "by_hand.py"), planted[0], where, "1", "400"]
+            if subprocess.run(random, capture_output=True, env=environment(number)).returncode:
+                changed = "by_hand.py"
+        if not any(plant in of for of in sources.values()):
+            changed = None
+        missed += not changed
+        print(f"{plant}: {'noticed by ' + changed if changed else 'NOT NOTICED'}")
     print(f"{len(plants)} planted, {missed} not noticed")
 
 
