@@ -284,9 +284,8 @@ static void *host_thread(void *arg) {
   return NULL;
 }
 
-/* One host goes on at a time, so all on one processor: a turn that goes to another one costs several times as much.
- * Which, is chosen for each run, so that tests that go on at once come apart. Not under a deadline: it may have other
- * work. */
+/* One host goes on at a time, so all on one processor: a turn that goes to another one costs several
+ * times as much. Which, is chosen for each run, so that tests that go on at once come apart. */
 static void on_one_processor(bool one) {
   static cpu_set_t all;
   cpu_set_t here;
@@ -301,7 +300,7 @@ static void on_one_processor(bool one) {
 void job_run(Job *j) {
   TestHost host[MOST_RANKS];
   pthread_t thread[MOST_RANKS];
-  on_one_processor(j->deadline_s == 0);
+  on_one_processor(true);
   j->nhost = j->processes ? j->p->nrank : 1;
   j->opened = j->damaged = j->through = 0;
   j->board = calloc(1, sizeof *j->board);
@@ -338,7 +337,6 @@ void job_run(Job *j) {
   j->hung = shim_hung();
   j->aborts = shim_aborts();
   EXPECT(j->hung == 0, "%s: %s\n", j->p->name, shim_hung_text());
-  j->slow = j->board->late && j->board->there[j->kill] >= 0;
   j->most_ahead = shim_most_queued();
   j->broken = word_broken;
   uint64_t left = shim_leaks();
@@ -357,22 +355,17 @@ void job_run(Job *j) {
 }
 
 bool job_blames(const PipeProgram *p, const char *fault, const char *want, uint64_t seed) {
-  bool is = false;
-  Job j;
+  Job j = {.p = p,
+           .processes = true,
+           .checks = true,
+           .seed = seed,
+           .deadline_s = JOB_DEADLINE_S,
+           .kill = 1,
+           .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
   setenv("PIPE_FAULT", fault, 1);
-  for (double limit = 0.3; limit < 20 && !is;
-       limit *= 4) { /* where there is other work, a step before takes long */
-    j = (Job){.p = p,
-              .processes = true,
-              .checks = true,
-              .seed = seed,
-              .deadline_s = limit,
-              .kill = 1,
-              .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
-    job_run(&j);
-    is = strstr(j.error[0], want) != NULL;
-  }
+  job_run(&j);
   unsetenv("PIPE_FAULT");
+  bool is = strstr(j.error[0], want) != NULL;
   EXPECT(is, "%s: %s\n", fault, j.error[0]);
   return is;
 }

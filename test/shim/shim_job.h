@@ -11,6 +11,7 @@
 #include "word_model.h"
 
 enum { STEPS = 4, MOST_RANKS = 8, MOST_MBS = 48, MOST_ROWS = 32 };
+#define JOB_DEADLINE_S 0.5 /* of shim_clock.c, for a step that does not end */
 
 extern int job_bad; /* expectations that failed */
 
@@ -63,7 +64,6 @@ typedef struct Job {
   char text[512];
   bool stalled;
   uint32_t hung, aborts;  /* communicators whose abort never ends; that were aborted */
-  bool slow; /* a step took too long before a rank was killed */
   uint64_t most_ahead;
   uint32_t taken; /* allocations of host 1 in pr_open */
   /* Inside. */
@@ -78,8 +78,8 @@ Compiled *compiled(const char *stdlib, const Sample *s); /* the caller's, with i
 void job_run(Job *j);
 bool job_whole(const Job *j);                     /* no error, no broken rule */
 bool job_same(const Job *j, const Result *want);  /* losses, of the steps that ended a call, and weights */
-/* With headers, and PIPE_FAULT=fault: does the report have `want` in it, under a deadline
- * that is long enough? If not, that is an expectation that failed. */
+/* With headers, and PIPE_FAULT=fault: does the report have `want` in it? If not, that is an
+ * expectation that failed. */
 bool job_blames(const PipeProgram *p, const char *fault, const char *want, uint64_t seed);
 /* What the CPU engine makes of the program; floats: as in Job. */
 void job_reference(const PipeProgram *p, bool floats, Result *r);

@@ -28,7 +28,6 @@
 #include "shim_plan.h"
 
 static uint64_t seed0 = 1;
-static double short_s = 0.6; /* deadline of a step that does not end; SHIM_DEADLINE */
 
 /* ---- parity ---- */
 
@@ -328,7 +327,7 @@ static void faults_of_channels(const char *stdlib) {
              .seed = seed0,
              .processes = !here,
              .checks = i % 3 == 1,
-             .deadline_s = here ? 600 : short_s,
+             .deadline_s = here ? 600 : JOB_DEADLINE_S,
              .kill = 1,
              .kill_at = here ? 0
                              : 1u << 30}; /* never: but a run that stalls goes on to its deadline */
@@ -351,18 +350,13 @@ static void faults_of_channels(const char *stdlib) {
 static void deadlines(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
   Compiled *c = compiled(stdlib, &onef1b);
-  bool closed = false;
-  for (double limit = 0.3; limit < 10 && !closed;
-       limit *= 5) { /* on a machine that has much to do */
-    Job j = {.p = c->s.prog,
-             .processes = true,
-             .deadline_s = limit,
-             .idle_ms = (uint32_t)(limit * 1100),
-             .seed = seed0};
-    job_run(&j);
-    closed = job_whole(&j) && j.aborts == 0;
-  }
-  EXPECT(closed, "a run that is closed late is aborted\n");
+  Job idle = {.p = c->s.prog,
+              .processes = true,
+              .deadline_s = JOB_DEADLINE_S,
+              .idle_ms = (uint32_t)(JOB_DEADLINE_S * 1100),
+              .seed = seed0};
+  job_run(&idle);
+  EXPECT(job_whole(&idle) && idle.aborts == 0, "a run that is closed late is aborted\n");
   for (uint32_t i = 0; i < 8; i++) {
     Job j = {.p = c->s.prog,
              .processes = true,
@@ -424,7 +418,7 @@ static void hung_device(const char *stdlib) {
              .damage = hang_kernel,
              .arg = &all,
              .seed = seed0,
-             .deadline_s = short_s,
+             .deadline_s = JOB_DEADLINE_S,
              .kill = 1,
              .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
     job_run(&j);
@@ -503,7 +497,7 @@ static void faults(const char *stdlib) {
       j = (Job){.p = l->s.prog,
                 .seed = seed0,
                 .processes = true,
-                .deadline_s = short_s,
+                .deadline_s = JOB_DEADLINE_S,
                 .kill = 1,
                 .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
       job_run(&j);
@@ -547,7 +541,7 @@ static void faults(const char *stdlib) {
               .seed = seed0,
               .processes = true,
               .checks = i % 2,
-              .deadline_s = short_s,
+              .deadline_s = JOB_DEADLINE_S,
               .kill = 1,
               .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
     setenv("PIPE_FAULT", one, 1);
@@ -615,7 +609,7 @@ static void headers(const char *stdlib) {
              .kill = 1,
              .kill_at = 1u << 30, /* never: but a run that stalls goes on to its deadline */
              .seed = seed0 + i,
-             .deadline_s = short_s};
+             .deadline_s = JOB_DEADLINE_S};
     if (tries[i].fault)
       setenv("PIPE_FAULT", tries[i].fault, 1);
     job_run(&j);
@@ -674,8 +668,6 @@ int main(int argc, char **argv) {
   }
   if (argc != 3)
     return 2;
-  if (getenv("SHIM_DEADLINE"))
-    short_s = strtod(getenv("SHIM_DEADLINE"), NULL);
   if (getenv("PIPE_SEED"))
     seed0 = strtoull(getenv("PIPE_SEED"), NULL, 10);
   printf("seed %llu\n", (unsigned long long)seed0);
