@@ -153,6 +153,7 @@ typedef struct Eval {
   /* The value of a builtin. It is that of `check` (prove/), or while they run that of rules and limits. */
   bool (*quantity)(Sched *, const Expr *call, int64_t *value);
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
+  struct Played *played; /* (check_user) sets of uniform costs that `check` has named, played */
   const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
 } Eval;
 
@@ -222,7 +223,7 @@ typedef struct Orders {
   PipeLowering lowering;
   Span lowering_at;
   List *lists;           /* [nrank] of a compute_comms file (read_csv), or of the lowering (transfers); NULL */
-  bool only_lists;       /* proved as they stand, and no more: there will be no program */
+  bool only_lists;       /* (read_csv) proved as they stand, and no more: there will be no program */
   struct RulePlay *play; /* with opt->keep_play what `rules` went through (rules_of_m.h), if there are rules */
 } Orders;
 
@@ -238,15 +239,15 @@ typedef struct Sides {
   SideBuffers **buffers; uint32_t *nbuffers; /* [nrank] */
 } Sides;
 
-/* What the proofs find. Made by order (stall) and by the check_* passes. */
+/* What the proofs find. Made by prove_transfers and the check_* passes. */
 typedef struct Verdict {
-  const Stall *stall;    /* what was refuted, by order or check_channels; NULL: nothing was */
+  const Stall *stall;    /* (check_channels) what was refuted; NULL: nothing was */
+  bool only_lists;       /* (prove_transfers) Orders.lists complete under the model that was asked for,
+                            and not under that of the engines: there will be no program */
   const MachineList *machine_list; /* [nrank] (check_channels) what was proved */
   uint64_t least_buffer; /* (check_channels) least --sends=buffered with which it completes; 0: rendezvous is enough */
   uint32_t over;         /* (check_memory) 1 + the rank over the memory limit that needs the most; 0: none */
   bool limits_hold;      /* (check_user) they are proved, and have their peaks */
-  struct Played *played; /* (check_user) sets of uniform costs already played */
-  uint64_t *play_end; uint32_t *play_head; /* room for it */
 } Verdict;
 
 /* What is proved for every value of a parameter. Made by check_all_m. */
@@ -281,16 +282,20 @@ struct Sched {
   Sides *sides;
   struct Claims *claims;     /* orders/limit.h */
   struct Tuning *tuning;     /* orders/orders.h */
-  struct Ideal *ideal;       /* orders/orders.h */
+  const struct Ideal *ideal;       /* orders/orders.h */
   struct Versions *versions; /* weights/weights.h */
-  struct Lowered *lowered;   /* lower/lower.h */
-  struct Times *times;       /* lower/lower.h */
-  Verdict *verdict;
+  const struct Lowered *lowered;   /* lower/lower.h */
+  const struct Times *times;       /* lower/lower.h */
+  const Verdict *verdict;
   PipeProgram *prog;         /* the result; its tables are what emit prints. NULL before lower */
   ForAll all_m;
   struct Looped *looped;     /* the program for every M, if one was asked for (forall/looped.h); NULL */
 };
 
+/* Are lists proved, and no more? Then there will be no program. */
+static inline bool only_lists(const Sched *s) {
+  return s->orders->only_lists || s->verdict->only_lists;
+}
 /* The number of the pipe that a row is of: of Model.pipe, which a file that was read does not have. (place.c) */
 uint32_t pipe_of(const Sched *s, uint32_t row);
 

@@ -74,10 +74,10 @@ static void fill(Compare *c, uint32_t which, Row *row) {
     arena_free(&arena);
     return;
   }
-  fill_bound(&s);
+  const Timing bound = program_bound(&s);
   row->sized = s.model->sized, row->model = model_work(&s), row->transfers = s.ideal->nxfer;
   row->makespan = s.times->makespan, row->span = s.times->span;
-  row->bound = s.times->bound.makespan, row->span_bound = s.times->bound.span;
+  row->bound = bound.makespan, row->span_bound = bound.span;
   row->bubble = bubble_percent(&s, s.times->makespan);
   row->work = row->model.all > 0 ? (double)s.times->makespan * s.model->nrank / row->model.all : 1;
   const uint32_t *late = s.versions->staleness;
@@ -89,7 +89,7 @@ static void fill(Compare *c, uint32_t which, Row *row) {
     row->bytes = p->bytes[PEAK_total] > row->bytes ? p->bytes[PEAK_total] : row->bytes;
   }
   for (uint32_t i = 0; i < s.ideal->nxfer; i++)
-    row->volume += message_bytes(&s, &s.ideal->xfer[i]);
+    row->volume += message_bytes(&s, &s.lowered->xfer[i]);
   arena_free(&arena);
 }
 

@@ -136,9 +136,25 @@ static void time_line(Sched *s, const char *name, double ms) {
     fprintf(stderr, "%-16s %10.3f ms\n", name, ms);
 }
 
+/* The products of a compile, as the passes that make them see them. */
+typedef struct Products {
+  Parsed parsed;
+  Model model;
+  Orders orders;
+  Sides sides;
+  Claims claims;
+  Tuning tuning;
+  Ideal ideal;
+  Versions versions;
+  Lowered lowered;
+  Times times;
+  Verdict verdict;
+} Products;
+
 /* One way through the passes. */
 typedef struct Run {
   Sched *s;
+  Products *made;
   const char *dump; /* --dump-after */
   bool output;      /* of compile, not of compile_only */
   bool complete;    /* check_deps passes: the ops can be verified */
@@ -204,6 +220,7 @@ static bool for_all(Sched *s) {
 /* THE list. Each pass requires what those above it ensure. */
 static bool passes(Run *x) {
   Sched *s = x->s;
+  Products *p = x->made;
   const Options *o = s->opt;
   const bool text = !is_csv(o) && !is_json(o);
   const bool asked = o->for_all && x->output; /* for every M, and not only by leaving it open */
@@ -222,29 +239,28 @@ static bool passes(Run *x) {
   PASS("versions", versions(s));
   PASS("formulas", formulas(s));
   PASS("version_slots", version_slots(s));
-  PASS("order", order(s));
+  PASS("order", order(s, &p->ideal));
   if (!s->orders->only_lists) { /* the file has no transfers of its own */
     PASS("offload", offload(s));
-    PASS("transfers", list_transfers(s) && prove_transfers(s));
+    PASS("transfers", list_transfers(s) && prove_transfers(s, &p->verdict));
   }
-  if (s->orders
-          ->only_lists) { /* of the file, or for other channels than the engines have: no program */
-    PASS("check_channels", check_channels(s));
+  if (only_lists(s)) { /* of the file, or for other channels than the engines have: no program */
+    PASS("check_channels", check_channels(s, &p->verdict));
     return true;
   }
   PASS("links", links(s));
-  PASS("comm", comm(s));
+  PASS("comm", comm(s, &p->lowered));
   /* runs comm again while too few channel slots close a wait cycle */
-  PASS("check_deadlock", check_deadlock(s));
-  PASS("slots", slots(s));
-  PASS("check_memory", check_memory(s));
-  PASS("lower", lower(s));
+  PASS("check_deadlock", check_deadlock(s, &p->lowered, &p->times));
+  PASS("slots", slots(s, &p->lowered));
+  PASS("check_memory", check_memory(s, &p->verdict));
+  PASS("lower", lower(s, &p->lowered));
   PASS("check_streams", check_streams(s));
   PASS("check_match", check_match(s));
   if (other_channels(s))
-    PASS("check_channels", check_channels(s));
+    PASS("check_channels", check_channels(s, &p->verdict));
   if (!s->verdict->over) /* else it is only drawn */
-    PASS("check_user", check_user(s));
+    PASS("check_user", check_user(s, &p->verdict));
   if (text && for_all(s))
     PASS("check_all_m", check_all_m(s));
   if (text && (o->looped || (asked && !s->all_m.proved)))
@@ -260,15 +276,14 @@ static bool holds_for_all(const Sched *s, bool asked) {
   return !o->for_all || is_proved_for_all(s) || (!s->all_m.refuted && !error);
 }
 
-static void begin(Sched *s);
+static Products *begin(Sched *s);
 
 static bool run(Sched *s, bool output) {
   const Options *o = s->opt;
   const char *dump = o->dump_after;
   const bool asked = o->for_all && output, all = dump && strcmp(dump, "all") == 0;
   const double t_begin = now_ms();
-  Run x = {.s = s, .dump = dump, .output = output};
-  begin(s);
+  Run x = {.s = s, .made = begin(s), .dump = dump, .output = output};
   if (!passes(&x))
     return x.stopped || (draw_stall(s), false);
   if (dump && !all) {
@@ -297,13 +312,13 @@ static bool run(Sched *s, bool output) {
 bool compile(Sched *s) { return run(s, true); }
 
 static bool compile_orders(Sched *s, bool prove) {
-  begin(s);
+  Products *p = begin(s);
   return pass_parse(s) && resolve(s) && expand_best(s) &&
          work_take(s->work, (prove ? 2 : 1) * WORK_ORDER * (uint64_t)s->orders->nop,
                    s->parsed->def->name_at) &&
          (!prove || (check_deps(s) && versions(s) &&
-                     (!s->model->weighted || (formulas(s) && version_slots(s))) && order(s) &&
-                     (s->orders->ncopy == 0 || offload(s)))) &&
+                     (!s->model->weighted || (formulas(s) && version_slots(s))) &&
+                     order(s, &p->ideal) && (s->orders->ncopy == 0 || offload(s)))) &&
          s->diag->errors == 0 && !work_spent(s->work);
 }
 
@@ -313,21 +328,23 @@ static bool again(Sched *s, Until until) {
   return until == UNTIL_END ? compile_only(s) : compile_orders(s, until == UNTIL_ORDERS);
 }
 
-/* A new compile: the hooks, and empty products. */
-static void begin(Sched *s) {
+/* A new compile: the hooks, and empty products, which s sees and only the passes that make them write. */
+static Products *begin(Sched *s) {
+  Products *p = NEW(s->arena, Products);
   s->again = again;
   s->eval = (Eval){.quantity = quantity};
-  s->parsed = NEW(s->arena, Parsed);
-  s->model = NEW(s->arena, Model);
-  s->orders = NEW(s->arena, Orders);
-  s->sides = NEW(s->arena, Sides);
-  s->claims = NEW(s->arena, Claims);
-  s->tuning = NEW(s->arena, Tuning);
-  s->ideal = NEW(s->arena, Ideal);
-  s->versions = NEW(s->arena, Versions);
-  s->lowered = NEW(s->arena, Lowered);
-  s->times = NEW(s->arena, Times);
-  s->verdict = NEW(s->arena, Verdict);
+  s->parsed = &p->parsed;
+  s->model = &p->model;
+  s->orders = &p->orders;
+  s->sides = &p->sides;
+  s->claims = &p->claims;
+  s->tuning = &p->tuning;
+  s->ideal = &p->ideal;
+  s->versions = &p->versions;
+  s->lowered = &p->lowered;
+  s->times = &p->times;
+  s->verdict = &p->verdict;
+  return p;
 }
 
 bool is_pass(const char *name) {

@@ -19,6 +19,7 @@
 
 #include "emit.h"
 #include "names.h"
+#include "lower.h"
 #include "orders.h"
 #include "text.h"
 
@@ -202,7 +203,7 @@ static void action(Row *w, uint32_t stage, const char *kind, uint32_t mb) {
 static void transfers(Row *w, uint32_t done) {
   const Sched *s = w->s;
   for (; w->at < w->nxfer; w->at++) {
-    const Xfer *x = &s->ideal->xfer[w->xfer[w->at]];
+    const Xfer *x = &s->lowered->xfer[w->xfer[w->at]];
     const Op *from = &s->orders->op[x->from], *to = &s->orders->op[x->to];
     bool forward = from->kind == PIPE_F;
     if (s->model->stage[to->stage].rank == w->rank)
@@ -319,7 +320,7 @@ static void write_row(Row *w, uint32_t r) {
   sides_at(w, s->orders->rank_op0[r + 1]);
   BUG_IF(w->at < w->nxfer);
   for (uint32_t k = 0; k < w->nxfer && s->opt->torch_waits; k++) { /* gradients, in their order */
-    const Op *from = &s->orders->op[s->ideal->xfer[w->xfer[k]].from];
+    const Op *from = &s->orders->op[s->lowered->xfer[w->xfer[k]].from];
     if (from->kind != PIPE_F && s->model->stage[from->stage].rank == r)
       action(w, from->stage, "WAIT_SEND_B", from->mb);
   }
@@ -337,9 +338,9 @@ void emit_comms_csv(Sched *s, FILE *f) {
            *fill = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
-      if (!xfer_moves(&s->ideal->xfer[i]))
+      if (!xfer_moves(&s->lowered->xfer[i]))
         continue;
-      uint32_t end[2] = {op_rank(s, s->ideal->xfer[i].from), op_rank(s, s->ideal->xfer[i].to)};
+      uint32_t end[2] = {op_rank(s, s->lowered->xfer[i].from), op_rank(s, s->lowered->xfer[i].to)};
       for (int e = 0; e < 2; e++)
         if (pass == 0)
           first[end[e] + 1]++;

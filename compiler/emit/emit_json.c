@@ -369,9 +369,9 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   number(t, "rank", r, ',');
   number(t, "busy", busy, ',');
   share(s, t, "utilisation", (double)busy, (double)s->times->makespan, ',');
-  number(t, "messages", s->times->sent[r], ',');
+  number(t, "messages", s->lowered->sent[r], ',');
   if (s->model->sized)
-    number(t, "volume", s->times->sent_bytes[r], ',');
+    number(t, "volume", s->lowered->sent_bytes[r], ',');
   if (k->group)
     number(t, "group_of_copies", k->group - 1, ',');
   number(t, "inflight", pk->inflight, ',');
@@ -511,17 +511,16 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "ideal", p->ideal, ',');
   number(t, "busy", p->busy, ',');
   share(s, t, "utilisation", (double)p->busy, (double)p->makespan * p->nrank, ',');
-  count_sends(s);
-  number(t, "messages", s->times->sent[s->model->nrank], ',');
+  number(t, "messages", s->lowered->sent[s->model->nrank], ',');
   if (s->model->sized)
-    number(t, "volume", s->times->sent_bytes[s->model->nrank], ',');
+    number(t, "volume", s->lowered->sent_bytes[s->model->nrank], ',');
   sums_json(s, t, c);
-  fill_bound(s);
+  const Timing bound = program_bound(s);
   key(t, "bound"), text_char(t, '{');
-  number(t, "makespan", s->times->bound.makespan, ',');
-  number(t, "span", s->times->bound.span, '}'), text_char(t, ',');
+  number(t, "makespan", bound.makespan, ',');
+  number(t, "span", bound.span, '}'), text_char(t, ',');
   key(t, "gap"), text_char(t, '{');
-  const Timing *least = &s->times->bound;
+  const Timing *least = &bound;
   share(s, t, "makespan", (double)(s->times->makespan - least->makespan), (double)least->makespan,
         ',');
   share(s, t, "span", (double)(s->times->span - least->span), (double)least->span, '}');
@@ -603,17 +602,17 @@ void emit_json(Sched *s, FILE *f) {
   for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
     text_room(t);
     text_lit(t, "{");
-    if (s->ideal->xfer[i].to == XFER_SIDE) {
-      const SideUse *u = &s->sides->use[s->ideal->xfer[i].from];
+    if (s->lowered->xfer[i].to == XFER_SIDE) {
+      const SideUse *u = &s->sides->use[s->lowered->xfer[i].from];
       key(t, "side"), text_quoted(t, ESCAPE_JSON, side_text(s, u)), text_char(t, ',');
       number(t, "on", s->model->stage[u->stage].rank, '}');
       text_lit(t, i + 1 < s->ideal->nxfer ? ",\n" : "\n");
       continue;
     }
-    const Op *a = &s->orders->op[s->ideal->xfer[i].from],
-             *b = xfer_is_sum(&s->ideal->xfer[i]) ? NULL : &s->orders->op[s->ideal->xfer[i].to];
+    const Op *a = &s->orders->op[s->lowered->xfer[i].from],
+             *b = xfer_is_sum(&s->lowered->xfer[i]) ? NULL : &s->orders->op[s->lowered->xfer[i].to];
     if (!b) {
-      bool tie = s->ideal->xfer[i].to == XFER_TIE;
+      bool tie = s->lowered->xfer[i].to == XFER_TIE;
       number(t, tie ? "tie" : "reduce",
              s->model
                  ->stage[tie ? s->model->tie_row[s->model->tie_row0[s->model->tie_of[a->stage]]]

@@ -51,14 +51,11 @@ static Members members_of(Sched *s, uint32_t sum, const uint32_t *row, uint32_t 
   return m;
 }
 
-/* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have one. */
-void find_communicators(Sched *s) {
-  if (s->lowered->comm_of) /* for the channels, already */
-    return;
+uint32_t *find_communicators(Sched *s) {
   uint32_t n = 0, nsum = s->model->nmodel + s->model->ntie,
            *row = arena_alloc(s->arena, s->model->nstage * sizeof *row + 1);
   Members *m = arena_alloc(s->arena, nsum * sizeof *m + 1);
-  s->lowered->comm_of = arena_alloc(s->arena, nsum * sizeof *s->lowered->comm_of + 1);
+  uint32_t *comm_of = arena_alloc(s->arena, nsum * sizeof *comm_of + 1);
   for (uint32_t i = 0; i < s->model->nmodel; i++) {
     uint32_t k = 0, q = i;
     do
@@ -73,8 +70,9 @@ void find_communicators(Sched *s) {
   for (uint32_t i = 0, c = 0; i < n; i++) {
     c += i > 0 &&
          (m[i].n != m[i - 1].n || memcmp(m[i].rank, m[i - 1].rank, m[i].n * sizeof *m->rank));
-    s->lowered->comm_of[m[i].sum] = PLANTED(COMMUNICATOR) ? i : c;
+    comm_of[m[i].sum] = PLANTED(COMMUNICATOR) ? i : c;
   }
+  return comm_of;
 }
 
 /* ---- which channel ---- */
@@ -112,27 +110,27 @@ static uint32_t root_of(uint32_t *parent, uint32_t c) {
   return c;
 }
 
-static void join_sums(Sched *s, uint32_t *parent) {
+static void join_sums(const Sched *s, const uint32_t *comm_of, uint32_t *parent) {
   for (uint32_t t = 0; t < s->model->ntie; t++)
     for (uint32_t j = s->model->tie_row0[t]; j < s->model->tie_row0[t + 1]; j++) {
       uint32_t row = s->model->tie_row[j];
       if (s->model->stage[row].replica != row)
-        parent[root_of(parent, s->lowered->comm_of[s->model->stage[row].model])] = root_of(
-            parent, s->lowered->comm_of[s->model->nmodel + t]);
+        parent[root_of(parent, comm_of[s->model->stage[row].model])] = root_of(
+            parent, comm_of[s->model->nmodel + t]);
     }
 }
 
-void find_channels(Sched *s) {
+void find_channels(Sched *s, Lowered *lowered) {
   uint32_t nlink = nlinks(s), nsum = s->model->nmodel + s->model->ntie, n = 0;
   uint32_t *pipe_at = count_pipes(s);
-  find_communicators(s);
+  const uint32_t *comm_of = find_communicators(s);
   uint32_t *parent = NEW_ARRAY(s->arena, uint32_t, nsum + (size_t)1);
   for (uint32_t i = 0; i < nsum; i++)
     parent[i] = i;
-  join_sums(s, parent);
+  join_sums(s, comm_of, parent);
   size_t most = 2 * (size_t)nlink + nsum + s->model->nrank;
   Named *name = arena_alloc(s->arena, most * sizeof *name + 1);
-  s->lowered->channel_of = arena_alloc(s->arena, most * sizeof *s->lowered->channel_of + 1);
+  lowered->channel_of = arena_alloc(s->arena, most * sizeof *lowered->channel_of + 1);
   for (uint32_t i = 0; i < nlink; i++) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
@@ -153,7 +151,7 @@ void find_channels(Sched *s) {
                            : st->model;
         if (tie ? st->tied == NONE : st->replica == row)
           continue;
-        uint32_t c = root_of(parent, s->lowered->comm_of[sum]);
+        uint32_t c = root_of(parent, comm_of[sum]);
         if (!pass)
           low[c] = st->rank < low[c] ? st->rank : low[c];
         else if (tie ? s->model->tie_row[s->model->tie_row0[s->model->tie_of[row]]] == row
@@ -164,15 +162,15 @@ void find_channels(Sched *s) {
   for (uint32_t r = 0; s->sides->ncomm > 0 && r < s->model->nrank; r++)
     name[n++] = (Named){{PIPE_SIDE_COMM, r, NONE, NONE}, 2 * nlink + nsum + r};
   qsort(name, n, sizeof *name, by_name);
-  s->lowered->pipe_channel = arena_alloc(s->arena, n * sizeof *s->lowered->pipe_channel + 1);
+  lowered->pipe_channel = arena_alloc(s->arena, n * sizeof *lowered->pipe_channel + 1);
   for (uint32_t i = 0; i < n; i++) {
     if (i == 0 || memcmp(&name[i].is, &name[i - 1].is, sizeof name->is) != 0)
-      s->lowered->pipe_channel[s->lowered->npipe_channel++] = name[i].is;
-    s->lowered->channel_of[name[i].at] = s->lowered->npipe_channel - 1;
+      lowered->pipe_channel[lowered->npipe_channel++] = name[i].is;
+    lowered->channel_of[name[i].at] = lowered->npipe_channel - 1;
   }
-  for (uint32_t i = 0; i < s->lowered->npipe_channel; i++)
-    if (s->lowered->pipe_channel[i].op == PIPE_REDUCE)
-      s->lowered->pipe_channel[i].pipe = NONE;
+  for (uint32_t i = 0; i < lowered->npipe_channel; i++)
+    if (lowered->pipe_channel[i].op == PIPE_REDUCE)
+      lowered->pipe_channel[i].pipe = NONE;
 }
 
 uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward) {
@@ -234,10 +232,10 @@ static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
     of[t->comm[t->need[k].on].channel] = 0;
 }
 
-void channel_needs(Sched *s) {
-  s->lowered->needs = NEW_ARRAY(s->arena, PipeNeeds, s->model->nrank);
-  uint32_t *of = NEW_ARRAY(s->arena, uint32_t, s->lowered->npipe_channel),
-           *kept = NEW_ARRAY(s->arena, uint32_t, s->lowered->npipe_channel);
+void channel_needs(Sched *s, Lowered *lowered) {
+  lowered->needs = NEW_ARRAY(s->arena, PipeNeeds, s->model->nrank);
+  uint32_t *of = NEW_ARRAY(s->arena, uint32_t, lowered->npipe_channel),
+           *kept = NEW_ARRAY(s->arena, uint32_t, lowered->npipe_channel);
   for (uint32_t r = 0; r < s->model->nrank; r++)
     take_needs(s, r, of, kept);
 }
@@ -297,12 +295,12 @@ static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uin
 }
 
 /* Ideal.xfer in the same order: each stands on the ranks that take part at the next place of their streams. */
-static void sort_xfers(Sched *s, uint32_t *const *turn) {
+static void sort_xfers(Sched *s, Lowered *lowered, uint32_t *const *turn) {
   uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   Turn *key = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *key + 1);
   Xfer *to = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *to + 1);
   for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
-    const Xfer *x = &s->ideal->xfer[i];
+    const Xfer *x = &lowered->xfer[i];
     bool side = x->to == XFER_SIDE;
     uint32_t row = side ? s->sides->use[x->from].stage : s->orders->op[x->from].stage;
     row = x->to == XFER_TIE ? s->model->stage[row].tied : row;
@@ -320,42 +318,42 @@ static void sort_xfers(Sched *s, uint32_t *const *turn) {
   if (s->ideal->nxfer > 1)
     qsort(key, s->ideal->nxfer, sizeof *key, by_turn);
   for (uint32_t i = 0; i < s->ideal->nxfer; i++)
-    to[i] = s->ideal->xfer[key[i].at];
-  s->ideal->xfer = to;
+    to[i] = lowered->xfer[key[i].at];
+  lowered->xfer = to;
 }
 
 /* The channels in the order of their first instruction. */
-static void number_channels(Sched *s, uint32_t *const *turn) {
-  Turn *key = arena_alloc(s->arena, s->lowered->npipe_channel * sizeof *key + 1);
-  uint32_t *number = arena_alloc(s->arena, s->lowered->npipe_channel * sizeof *number + 1), n = 0;
-  for (uint32_t c = 0; c < s->lowered->npipe_channel; c++)
+static void number_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
+  Turn *key = arena_alloc(s->arena, lowered->npipe_channel * sizeof *key + 1);
+  uint32_t *number = arena_alloc(s->arena, lowered->npipe_channel * sizeof *number + 1), n = 0;
+  for (uint32_t c = 0; c < lowered->npipe_channel; c++)
     key[c] = (Turn){UINT64_MAX, NONE, c};
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    for (uint32_t i = 0; i < s->lowered->stream[r].ncomm; i++) {
-      uint32_t c = s->lowered->stream[r].comm[i].channel;
+    for (uint32_t i = 0; i < lowered->stream[r].ncomm; i++) {
+      uint32_t c = lowered->stream[r].comm[i].channel;
       Turn t = {s->times->comm_start[r][i], turn[r][i], c};
       if (by_turn(&t, &key[c]) < 0)
         key[c] = t;
     }
-  qsort(key, s->lowered->npipe_channel, sizeof *key, by_turn);
-  PipeChannel *table = arena_alloc(s->arena, s->lowered->npipe_channel * sizeof *table + 1);
-  for (; n < s->lowered->npipe_channel && key[n].turn != NONE; n++) { /* the others are of no use */
+  qsort(key, lowered->npipe_channel, sizeof *key, by_turn);
+  PipeChannel *table = arena_alloc(s->arena, lowered->npipe_channel * sizeof *table + 1);
+  for (; n < lowered->npipe_channel && key[n].turn != NONE; n++) { /* the others are of no use */
     number[key[n].at] = n;
-    table[n] = s->lowered->pipe_channel[key[n].at];
+    table[n] = lowered->pipe_channel[key[n].at];
   }
-  s->lowered->pipe_channel = table, s->lowered->npipe_channel = n;
+  lowered->pipe_channel = table, lowered->npipe_channel = n;
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    for (uint32_t i = 0; i < s->lowered->stream[r].ncomm; i++)
-      s->lowered->stream[r].comm[i].channel = number[s->lowered->stream[r].comm[i].channel];
+    for (uint32_t i = 0; i < lowered->stream[r].ncomm; i++)
+      lowered->stream[r].comm[i].channel = number[lowered->stream[r].comm[i].channel];
 }
 
-void sort_channels(Sched *s, uint32_t *const *turn) {
+void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
   uint32_t most = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    most = s->lowered->stream[r].ncomm > most ? s->lowered->stream[r].ncomm : most;
-  if (s->lowered->npipe_channel > 0)
-    number_channels(s, turn);
-  sort_xfers(s, turn);
+    most = lowered->stream[r].ncomm > most ? lowered->stream[r].ncomm : most;
+  if (lowered->npipe_channel > 0)
+    number_channels(s, lowered, turn);
+  sort_xfers(s, lowered, turn);
   Turn *key = arena_alloc(s->arena, most * sizeof *key + 1);
   uint32_t *to = arena_alloc(s->arena, most * sizeof *to + 1);
   for (uint32_t r = 0; r < s->model->nrank; r++)

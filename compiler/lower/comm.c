@@ -36,9 +36,9 @@ static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
 /* The channel of transfer i. Transfers go back and forth between the ranks: their ops are fetched ahead. */
 static inline size_t channel_at(const Sched *s, uint32_t i) {
   enum { AHEAD = 16 };
-  if (i + AHEAD < s->ideal->nxfer && xfer_moves(&s->ideal->xfer[i + AHEAD]))
-    __builtin_prefetch(&s->orders->op[s->ideal->xfer[i + AHEAD].from]);
-  const Xfer *x = &s->ideal->xfer[i];
+  if (i + AHEAD < s->ideal->nxfer && xfer_moves(&s->lowered->xfer[i + AHEAD]))
+    __builtin_prefetch(&s->orders->op[s->lowered->xfer[i + AHEAD].from]);
+  const Xfer *x = &s->lowered->xfer[i];
   return 2 * (size_t)xfer_link(s, x) + (s->orders->op[x->from].kind != PIPE_F);
 }
 
@@ -50,11 +50,11 @@ static bool more_slots(Sched *s, bool skips) {
   Xfer *list = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *list); /* by channel */
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
-      if (!xfer_moves(&s->ideal->xfer[i]))
+      if (!xfer_moves(&s->lowered->xfer[i]))
         continue;
       size_t c = channel_at(s, i);
       if (pass)
-        list[first[c] + fill[c]++] = s->ideal->xfer[i];
+        list[first[c] + fill[c]++] = s->lowered->xfer[i];
       else
         first[c + 1]++;
     }
@@ -110,16 +110,16 @@ static void number_slots(Sched *s) {
 }
 
 /* Room for the slots of ops with several tensors on one side. */
-static void room_for_lists(Sched *s) {
-  s->lowered->slot_list = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
-  s->lowered->nslot_list = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+static void room_for_lists(Sched *s, Lowered *lowered) {
+  lowered->slot_list = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
+  lowered->nslot_list = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     size_t n = 0;
     for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
       uint32_t nin = op_inputs(s, &s->orders->op[i]), nout = op_written(s, &s->orders->op[i]);
       n += (nin > 1 ? nin : 0) + (nout > 1 ? nout : 0);
     }
-    s->lowered->slot_list[r] = arena_alloc(s->arena, n * sizeof **s->lowered->slot_list + 1);
+    lowered->slot_list[r] = arena_alloc(s->arena, n * sizeof **lowered->slot_list + 1);
   }
 }
 
@@ -174,11 +174,12 @@ static void room_for_streams(Sched *s) {
   }
 }
 
-static void first_time(Sched *s) {
+static void first_time(Sched *s, Lowered *lowered) {
   size_t nlink = nlinks(s);
-  s->lowered->channel = NEW_ARRAY(s->arena, Channel, 2 * nlink);
-  s->lowered->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
-  s->lowered->stream = NEW_ARRAY(s->arena, Streams, s->model->nrank);
+  lowered->xfer = s->ideal->xfer;
+  lowered->channel = NEW_ARRAY(s->arena, Channel, 2 * nlink);
+  lowered->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  lowered->stream = NEW_ARRAY(s->arena, Streams, s->model->nrank);
   bool skips = false;
   uint32_t *nmb_of = link_nmb(s);
   for (uint32_t i = 0; i < nlink; i++) {
@@ -190,9 +191,8 @@ static void first_time(Sched *s) {
         k = least < nmb ? least : nmb;
     for (int back = 0; back < (s->model->forward ? 1 : 2); back++) {
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
-      s->lowered->stream[s->model->stage[l.from].rank].ncomm +=
-          nmb; /* each of them is a transfer */
-      s->lowered->stream[s->model->stage[l.to].rank].ncomm += nmb;
+      lowered->stream[s->model->stage[l.from].rank].ncomm += nmb; /* each of them is a transfer */
+      lowered->stream[s->model->stage[l.to].rank].ncomm += nmb;
     }
     skips |= link_skips(s, l);
   }
@@ -202,12 +202,12 @@ static void first_time(Sched *s) {
   if (skips)
     more_slots(s, true);
   if (s->model->graph)
-    room_for_lists(s);
+    room_for_lists(s, lowered);
   for (uint32_t i = 0; i < s->sides->nuse; i++)
     if (s->sides->use[i].kind == PIPE_SIDE_COMM)
-      s->lowered->stream[s->model->stage[s->sides->use[i].stage].rank].ncomm++;
+      lowered->stream[s->model->stage[s->sides->use[i].stage].rank].ncomm++;
   for (uint32_t st = 0; st < s->model->nstage; st++)
-    s->lowered->stream[s->model->stage[st].rank].ncomm +=
+    lowered->stream[s->model->stage[st].rank].ncomm +=
         ((s->model->stage[st].replica != st) + (s->model->stage[st].tied == st)) *
         (s->orders->round0[st + 1] - s->orders->round0[st]);
   room_for_streams(s);
@@ -291,13 +291,13 @@ static void lay_xfers(Sched *s) {
                s->model->nmodel), /* so far, of each stage of the model, of each tie */
                *ties = NEW_ARRAY(s->arena, uint32_t, s->model->ntie);
   for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
-    uint32_t from = s->ideal->xfer[i].from, to = s->ideal->xfer[i].to;
+    uint32_t from = s->lowered->xfer[i].from, to = s->lowered->xfer[i].to;
     if (to == XFER_SIDE) {
       add_side(s, &s->sides->use[from], ncomm);
       continue;
     }
     uint32_t st = s->orders->op[from].stage;
-    if (xfer_is_sum(&s->ideal->xfer[i])) {
+    if (xfer_is_sum(&s->lowered->xfer[i])) {
       if (to == XFER_REDUCE)
         add_reduce(s, st, sums[s->model->stage[st].model]++, ncomm);
       else
@@ -306,7 +306,7 @@ static void lay_xfers(Sched *s) {
     }
     bool forward = s->orders->op[from].kind == PIPE_F;
     uint32_t a = op_rank(s, from), b = op_rank(s, to), edge = NONE;
-    uint32_t link = s->model->graph ? xfer_link(s, &s->ideal->xfer[i])
+    uint32_t link = s->model->graph ? xfer_link(s, &s->lowered->xfer[i])
                                     : s->orders->op[forward ? from : to].stage;
     size_t c = 2 * (size_t)link + !forward;
     const Channel *ch = &s->lowered->channel[c];
@@ -387,11 +387,11 @@ static void join_waits(const Streams *t) {
   }
 }
 
-bool comm(Sched *s) {
-  if (!s->lowered->channel)
-    first_time(s);
-  if (s->orders->lowering == PIPE_CHANNELS && !s->lowered->channel_of)
-    find_channels(s);
+bool comm(Sched *s, Lowered *lowered) {
+  if (!lowered->channel)
+    first_time(s, lowered);
+  if (s->orders->lowering == PIPE_CHANNELS && !lowered->channel_of)
+    find_channels(s, lowered);
   number_slots(s);
   bool joined = restart(s);
   if (s->orders->lists) {
@@ -405,9 +405,9 @@ bool comm(Sched *s) {
   offload_streams(s);
   side_waits(s);
   for (uint32_t r = 0; joined && r < s->model->nrank; r++)
-    join_waits(&s->lowered->stream[r]);
+    join_waits(&lowered->stream[r]);
   if (s->orders->lowering == PIPE_CHANNELS)
-    channel_needs(s);
+    channel_needs(s, lowered);
   return true;
 }
 

@@ -86,7 +86,7 @@ static void take(Net *net, uint32_t what) { *vec_push(net->a, &net->took) = what
 /* Transfer i, number n of its channel; at: the transfers of that channel. */
 static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const Channel *ch) {
   const Sched *s = net->s;
-  const Xfer *x = &s->ideal->xfer[i];
+  const Xfer *x = &s->lowered->xfer[i];
   uint32_t node = s->orders->nop + i, from = lead(s, x->from),
            next = from + s->orders->op[from].group + 1;
   uint32_t a = op_rank(s, x->from), b = op_rank(s, x->to);
@@ -99,7 +99,7 @@ static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const
   if (n >= ch->out_slots)
     add_arc(net, s->orders->nop + at[n - ch->out_slots], from);
   if (n >= ch->in_slots)
-    add_arc(net, lead(s, s->ideal->xfer[at[n - ch->in_slots]].to), node);
+    add_arc(net, lead(s, s->lowered->xfer[at[n - ch->in_slots]].to), node);
   take(net, a), take(net, b);
   const PipeShare *share = s->model->nshare ? pipe_shares(s->model->share, s->model->nshare, a, b)
                                             : NULL;
@@ -123,8 +123,8 @@ static bool next_row(const Sched *s, bool tie, uint32_t first, uint32_t *j, uint
  * stage of the model, or 0. */
 static void add_sum(Net *net, uint32_t i, uint32_t *sums, uint32_t *reduced) {
   const Sched *s = net->s;
-  const bool tie = s->ideal->xfer[i].to == XFER_TIE;
-  uint32_t node = s->orders->nop + i, first = s->orders->op[s->ideal->xfer[i].from].stage;
+  const bool tie = s->lowered->xfer[i].to == XFER_TIE;
+  uint32_t node = s->orders->nop + i, first = s->orders->op[s->lowered->xfer[i].from].stage;
   uint32_t k =
       sums[tie ? s->model->nmodel + s->model->tie_of[first] : s->model->stage[first].model]++;
   for (uint32_t j = 0, row = 0; next_row(s, tie, first, &j, &row);) {
@@ -156,10 +156,10 @@ static uint32_t *by_channel(Net *net, uint32_t *first) {
            *fill = NEW_ARRAY(net->a, uint32_t, nchannel);
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < net->nx; i++) {
-      if (!xfer_moves(&s->ideal->xfer[i]))
+      if (!xfer_moves(&s->lowered->xfer[i]))
         continue;
-      uint32_t c = 2 * xfer_link(s, &s->ideal->xfer[i]) +
-                   (s->orders->op[s->ideal->xfer[i].from].kind != PIPE_F);
+      uint32_t c = 2 * xfer_link(s, &s->lowered->xfer[i]) +
+                   (s->orders->op[s->lowered->xfer[i].from].kind != PIPE_F);
       if (pass)
         list[first[c] + fill[c]++] = i;
       else
@@ -343,7 +343,7 @@ static Net *net_of(Sched *s, Arena *a) {
   net->own = arena_alloc(a, nx * sizeof *net->own);
   const uint32_t *list = by_channel(net, first);
   for (uint32_t i = 0; i < net->nx; i++) {
-    const Xfer *x = &s->ideal->xfer[i];
+    const Xfer *x = &s->lowered->xfer[i];
     net->took0[i] = net->took.n;
     net->own[i] = transfer_time(s, x);
     if (xfer_is_sum(x)) {
@@ -407,7 +407,7 @@ Xfer *list_schedule(Sched *s, uint64_t makespan) {
   if (find_order(net, makespan, order)) {
     x = arena_alloc(s->arena, net->nx * sizeof *x + 1);
     for (uint32_t i = 0; i < net->nx; i++)
-      x[i] = s->ideal->xfer[order[i]];
+      x[i] = s->lowered->xfer[order[i]];
   }
   arena_free(&own);
   return x;

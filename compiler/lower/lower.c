@@ -126,12 +126,36 @@ static PipeRank lower_rank(Sched *s, uint32_t r, PipeInstr *compute) {
                     .weights = weights};
 }
 
-bool lower(Sched *s) {
+/* n messages of so many bytes each, to a row of `sent`. */
+static void add_sends(Lowered *lowered, uint32_t row, uint32_t n, uint64_t bytes) {
+  uint64_t all, *sum = &lowered->sent_bytes[row];
+  lowered->sent[row] += n;
+  if (__builtin_mul_overflow(bytes, (uint64_t)n, &all) || __builtin_add_overflow(*sum, all, sum))
+    *sum = UINT64_MAX;
+}
+
+static void count_sends(Sched *s, Lowered *lowered) {
+  lowered->sent = NEW_ARRAY(s->arena, uint64_t, (size_t)s->model->nrank + 1);
+  lowered->sent_bytes = NEW_ARRAY(s->arena, uint64_t, (size_t)s->model->nrank + 1);
+  uint32_t *nmb = link_nmb(s);
+  for (uint32_t i = 0; i < nlinks(s); i++) { /* every tensor that crosses ranks is a transfer */
+    Link l = link_at(s, i);
+    if (!link_crosses(s, l))
+      continue;
+    for (int back = 0; back < (s->model->forward ? 1 : 2); back++) {
+      add_sends(lowered, s->model->stage[back ? l.to : l.from].rank, nmb[i], link_bytes(s, l));
+      add_sends(lowered, s->model->nrank, nmb[i], link_bytes(s, l));
+    }
+  }
+}
+
+bool lower(Sched *s, Lowered *lowered) {
+  count_sends(s, lowered);
   PipeProgram *p = begin(s);
   PipeRank *rank = NEW_ARRAY(s->arena, PipeRank, s->model->nrank);
   uint32_t most = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    most = s->lowered->stream[r].ncompute > most ? s->lowered->stream[r].ncompute : most;
+    most = lowered->stream[r].ncompute > most ? lowered->stream[r].ncompute : most;
   PipeInstr *compute = arena_alloc(s->arena, most * sizeof *compute);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     rank[r] = lower_rank(s, r, compute);

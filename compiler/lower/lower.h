@@ -47,6 +47,8 @@ typedef struct Peak {
 /* The instructions of each rank, before they are a program. Made by comm, slots and lower. check_deadlock runs comm again
  * with more channel slots where too few close a wait cycle. */
 typedef struct Lowered {
+  Xfer *xfer;            /* [Ideal.nxfer] transfers in the one global order in which they are laid: at
+                            first Ideal.xfer; check_deadlock looks for a better one */
   Channel *channel;      /* [2 * links] */
   uint32_t channel_slots; /* (check_deadlock) most that any channel needed */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
@@ -54,22 +56,23 @@ typedef struct Lowered {
   PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
   uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
   PipeNeeds *needs;      /* [nrank] */
-  uint32_t *comm_of;     /* [nmodel + ntie] number of the communicator of each REDUCE, of each TIE */
   PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] (slots) */
   uint32_t *weight_first; /* [nstage] (slots) the first slot of its versions */
   Peak *peak;            /* [nrank] (slots); (check_memory) with bytes */
+  uint64_t *sent_bytes, *sent; /* (lower) [nrank + 1] what each rank sends in a step, then all */
 } Lowered;
 
-/* The predicted times of the program. Made by check_deadlock, and on demand by timing/. */
+/* A steady state: the time that `per` microbatches take in the middle of the step. Both are 0 where
+ * there are fewer than 4. */
+typedef struct Steady { uint64_t time; uint32_t per; } Steady;
+
+/* The predicted times of the program. Made by check_deadlock. */
 typedef struct Times {
   uint64_t **compute_start, **comm_start; /* [nrank][n] */
   uint64_t **copy_start; /* NULL: there are no copies */
   uint64_t makespan, busy, span; /* busy: of all ranks; span: longest window of a single rank */
   uint64_t *rank_busy, *link_busy, link_wait; /* of PipeSimOut */
-  struct Steady { uint64_t time; uint32_t per; } steady; /* of `per` microbatches in the middle of the step; 0: there are
-                             fewer than 4 */
-  Timing bound;          /* (fill_bound) no order at these places and costs, with these stashes, is shorter */
-  uint64_t *sent_bytes, *sent; /* (count_sends) [nrank + 1] of each rank in a step, then of all; NULL: not counted yet */
+  Steady steady;
 } Times;
 
 /* The instruction of an op of `rank` in its COMPUTE stream. */
@@ -92,7 +95,7 @@ void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute 
  * under the model of the engines ---- */
 bool list_transfers(Sched *s);
 /* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
-bool comm(Sched *s);
+bool comm(Sched *s, Lowered *lowered);
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
 /* list_schedule.c: the transfers in another order, with which the program is predicted to take less than `makespan`;
  * NULL: none was found. Requires comm, lowering GLOBAL, no side ops in COMM streams; the caller plays it. */
@@ -101,9 +104,9 @@ Xfer *list_schedule(Sched *s, uint64_t makespan);
 void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);
 /* ---- channels.c: lowering CHANNELS ---- */
-void find_channels(Sched *s); /* ensures channel_of, comm_of; for comm, the first time */
+void find_channels(Sched *s, Lowered *lowered); /* ensures channel_of; for comm, the first time */
 uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward); /* NONE of another lowering */
-uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* as in comm_of */
+uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* as in find_communicators */
 uint32_t channel_of_sides(const Sched *s, uint32_t rank);
 /* c, of COMPUTE or COPY on rank r, starts when instruction number `count` of COMM, from 1, has ended. Of any lowering. */
 void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count); /* its part with channels; of: of Need */
@@ -115,16 +118,18 @@ static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count)
   if (s->orders->lowering == PIPE_CHANNELS && count > 0)
     keep_need(s, r, copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count);
 }
-void channel_needs(Sched *s); /* for comm, once all waits are there: ensures needs */
+void channel_needs(Sched *s, Lowered *lowered); /* for comm, once all waits are there: ensures needs */
 /* Puts COMM streams and xfer into the order in which the machine has started them; turn: PipeSimOut.comm_turn. */
-void sort_channels(Sched *s, uint32_t *const *turn);
+void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn);
 /* A slot of instruction c of COMPUTE: input k, or output k (slots.c). */
 uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);
 /* ---- slots.c: requires comm. Ensures slot numbers, pools, peak counts (interval colouring: the
  * count of each pool equals its peak) ---- */
-bool slots(Sched *s);
+bool slots(Sched *s, Lowered *lowered);
 /* ---- lower.c: requires slots and predicted times; ensures prog ---- */
-bool lower(Sched *s);
-void find_communicators(Sched *s); /* ensures comm_of */
+bool lower(Sched *s, Lowered *lowered);
+/* The communicator of each sum, by stage of the model, then by tie: sums of the same ranks have
+ * one. [nmodel + ntie], the arena's. */
+uint32_t *find_communicators(Sched *s);
 
 #endif

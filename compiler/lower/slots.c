@@ -504,9 +504,9 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
 }
 
 /* Room for the pools of each rank. Returns the most stages that one has. */
-static uint32_t room_for_pools(Sched *s) {
-  s->lowered->pool = NEW_ARRAY(s->arena, PipePool *, s->model->nrank);
-  s->lowered->npool = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+static uint32_t room_for_pools(Sched *s, Lowered *lowered) {
+  lowered->pool = NEW_ARRAY(s->arena, PipePool *, s->model->nrank);
+  lowered->npool = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   uint32_t widest = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t n = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
@@ -515,25 +515,25 @@ static uint32_t room_for_pools(Sched *s) {
       most += 2 * ((size_t)row_links(s, s->model->rank_stage[i], true) +
                    row_links(s, s->model->rank_stage[i], false));
     most += s->sides->nuse ? s->sides->nbuffers[r] : 0;
-    s->lowered->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
+    lowered->pool[r] = NEW_ARRAY(s->arena, PipePool, most);
     widest = n > widest ? n : widest;
   }
   return widest;
 }
 
-bool slots(Sched *s) {
+bool slots(Sched *s, Lowered *lowered) {
   Classes cls[PIPE_NCLASSES];
   static const PipeClass coloured[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
                                        PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
-  uint32_t widest = room_for_pools(s), *noff = NEW_ARRAY(s->arena, uint32_t, widest);
+  uint32_t widest = room_for_pools(s, lowered), *noff = NEW_ARRAY(s->arena, uint32_t, widest);
   Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
   for (int k = 0; k < 6; k++) {
     cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
     cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->model->nstage);
   }
-  s->lowered->peak = NEW_ARRAY(s->arena, Peak, s->model->nrank);
-  s->lowered->weight_first = s->versions->weights ? NEW_ARRAY(s->arena, uint32_t, s->model->nstage)
-                                                  : NULL;
+  lowered->peak = NEW_ARRAY(s->arena, Peak, s->model->nrank);
+  lowered->weight_first = s->versions->weights ? NEW_ARRAY(s->arena, uint32_t, s->model->nstage)
+                                               : NULL;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     channel_pools(s, r);
     colour_rank(s, r, cls, key, noff);

@@ -501,12 +501,12 @@ static void report(Sched *s, const Walk *w) {
                   : "let the op run later here, or the B or W that ends a stash earlier");
 }
 
-bool check_limits(Sched *s) {
+bool check_limits(Sched *s, Verdict *verdict) {
   Walk w = {.s = s};
   for (uint32_t r = 0; r < s->model->nrank && !w.broken; r++)
     walk_rank(&w, r, true);
-  s->verdict->limits_hold = !w.broken || PLANTED(OVER_LIMIT);
-  if (!s->verdict->limits_hold)
+  verdict->limits_hold = !w.broken || PLANTED(OVER_LIMIT);
+  if (!verdict->limits_hold)
     report(s, &w);
-  return s->verdict->limits_hold;
+  return verdict->limits_hold;
 }

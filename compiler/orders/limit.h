@@ -49,7 +49,7 @@ bool limits_kept(Sched *s);
 /* No more stashes than these are ever alive on rank r, by its limits alone; INT64_MAX. */
 int64_t limits_room(const Sched *s, uint32_t r);
 /* Requires prog. Proves all limits; ensures their peaks and limits_hold. */
-bool check_limits(Sched *s);
+bool check_limits(Sched *s, Verdict *verdict);
 /* Of a builtin while a message is made: at the moment Eval.moment. */
 bool limit_quantity(Sched *s, const Expr *call, int64_t *value);
 

@@ -340,7 +340,7 @@ static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r, uint32
 }
 
 /* Follows who waits for whom from each rank and reports the shortest cycle. */
-static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
+static void report_cycle(Sched *s, Ideal *ideal, const uint64_t *end, const uint32_t *head) {
   uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
            *at = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   uint32_t best = NONE, best_len = NONE, h;
@@ -362,8 +362,8 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
   BUG_IF(best == NONE);
   uint32_t r = best, dep, q, norder = 0;
   const char *change = "";
-  StallHop *hop = s->ideal->circle = NEW_ARRAY(s->arena, StallHop, best_len);
-  s->ideal->ncircle = best_len;
+  StallHop *hop = ideal->circle = NEW_ARRAY(s->arena, StallHop, best_len);
+  ideal->ncircle = best_len;
   for (uint32_t i = 0; i < best_len; i++, r = q) {
     dep = blocker(s, head, r, &h), q = op_rank(s, dep);
     hop[i] = (StallHop){r, h, PLANTED(ORDER_CIRCLE) ? head[q] : dep, NULL};
@@ -407,7 +407,7 @@ static void report_cycle(Sched *s, const uint64_t *end, const uint32_t *head) {
     diag_help(s->diag, "%s", change);
   Stall *stall = NEW(s->arena, Stall);
   *stall = (Stall){"deadlock", hop, best_len, NULL, end, head};
-  s->verdict->stall = stall;
+  ideal->stall = stall;
 }
 
 /* Do ops of no time pass on what they get? Then transfers at one time may need each other. */
@@ -541,12 +541,12 @@ static int by_time(const void *a, const void *b) {
 
 /* Sorts the transfers as they were made with the side ops of the COMM streams: each of these when the op
  * before it ends, ties in the order of the play (side.c, note [sides cannot stall]). */
-static void sort_with_sides(Sched *s, const OrderRun *run) {
+static void sort_with_sides(Sched *s, Ideal *ideal, const OrderRun *run) {
   uint32_t n = 0;
-  Placed *all = arena_alloc(s->arena, (s->ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *all);
-  Xfer *to = arena_alloc(s->arena, (s->ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *to);
-  for (; n < s->ideal->nxfer; n++)
-    all[n] = (Placed){run->end[s->ideal->xfer[n].from], n, 1, 0, 0, n, s->ideal->xfer[n]};
+  Placed *all = arena_alloc(s->arena, (ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *all);
+  Xfer *to = arena_alloc(s->arena, (ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *to);
+  for (; n < ideal->nxfer; n++)
+    all[n] = (Placed){run->end[ideal->xfer[n].from], n, 1, 0, 0, n, ideal->xfer[n]};
   for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
       SideUse *u = &s->sides->use[i];
@@ -560,30 +560,30 @@ static void sort_with_sides(Sched *s, const OrderRun *run) {
   qsort(all, n, sizeof *all, by_time);
   for (uint32_t i = 0; i < n; i++)
     to[i] = all[i].x;
-  s->ideal->xfer = to, s->ideal->nxfer = n;
+  ideal->xfer = to, ideal->nxfer = n;
 }
 
-bool order(Sched *s) {
+bool order(Sched *s, Ideal *ideal) {
   OrderRun run = {.stage = s->model->stage};
   if (s->sides->ncomm > 0 || s->model->group)
-    run.made = s->ideal->made = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.made);
+    run.made = ideal->made = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.made);
   run.end = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.end);
   run.head = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   size_t most = (size_t)s->orders->nop + 2 * (size_t)s->model->nedge * s->model->nmb +
                 (s->model->ntie ? s->orders->nop : 0);
   run.xfer = arena_alloc(s->arena, most * sizeof *run.xfer);
   if (!order_run(s, &run)) {
-    report_cycle(s, run.end, run.head);
+    report_cycle(s, ideal, run.end, run.head);
     return false;
   }
-  s->ideal->time = run.t;
-  s->ideal->done = true;
-  s->ideal->end = run.end;
-  s->ideal->nxfer = run.nxfer;
-  s->ideal->xfer = run.xfer;
+  ideal->time = run.t;
+  ideal->done = true;
+  ideal->end = run.end;
+  ideal->nxfer = run.nxfer;
+  ideal->xfer = run.xfer;
   if (s->sides->ncomm > 0)
-    sort_with_sides(s, &run);
+    sort_with_sides(s, ideal, &run);
   else
-    sort_by_time(s, s->ideal->xfer, s->ideal->nxfer, run.end, run.t.makespan);
+    sort_by_time(s, ideal->xfer, ideal->nxfer, run.end, run.t.makespan);
   return true;
 }

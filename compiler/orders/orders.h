@@ -16,6 +16,7 @@ typedef struct Tuning {
 /* The orders played on an idle network, with the schedule's own costs. Made by order. */
 typedef struct Ideal {
   bool done;             /* the orders agree with the data */
+  const Stall *stall;    /* what was refuted; NULL: nothing was */
   StallHop *circle; uint32_t ncircle; /* or ranks that wait for each other, by rows of op; else NULL */
   Timing time;
   uint64_t *end;         /* [nop] when what each op made could leave then */
@@ -71,7 +72,7 @@ void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]);
 int64_t order_makes(const Sched *s, const Op *f);
 /* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
  * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
-bool order(Sched *s);
+bool order(Sched *s, Ideal *ideal);
 bool sides(Sched *s);
 const char *side_text(Sched *s, const SideUse *u); /* "2UNSHARD3" */
 uint64_t side_start(const Sched *s, uint32_t rank, const SideUse *u); /* the end of the op before it, on an idle network */

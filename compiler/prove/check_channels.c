@@ -56,14 +56,15 @@ static uint64_t message_bytes(const Sched *s, const PipeInstr *in) {
   return s->model->stage[is_forward(in) ? from : s->model->stage[from].prev].boundary_bytes;
 }
 
-static void keep_stall(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop,
-                       const char *what) {
+static void keep_stall(Sched *s, Verdict *verdict, const MachineList *list, const StallHop *hop,
+                       uint32_t nhop, const char *what) {
   Stall *stall = NEW(s->arena, Stall);
   *stall = (Stall){what, hop, nhop, list, NULL, NULL};
-  s->verdict->stall = stall;
+  verdict->stall = stall;
 }
 
-static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
+/* comm_of: of find_communicators. */
+static MachineInstr machine_instr(const Sched *s, const uint32_t *comm_of, const PipeInstr *in) {
   MachineInstr m = {.kind = MACHINE_COMPUTE, .need = {NONE, NONE}};
   if (is_wait_send(s, in))
     return m;
@@ -75,7 +76,7 @@ static MachineInstr machine_instr(const Sched *s, const PipeInstr *in) {
     uint32_t sum = in->op == PIPE_REDUCE ? s->model->stage[in->stage].model
                                          : s->model->nmodel + s->model->tie_of[in->stage];
     m.kind = MACHINE_ALL;
-    m.peer = s->lowered->comm_of[sum];
+    m.peer = comm_of[sum];
     m.tensor = UINT64_MAX - sum;
   } else if (in->op == PIPE_SIDE_COMM) { /* alone in its communicator */
     m.kind = MACHINE_ALL;
@@ -112,6 +113,7 @@ static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more
 }
 
 static MachineList *lists_of_program(Sched *s) {
+  const uint32_t *comm_of = find_communicators(s);
   MachineList *list = NEW_ARRAY(s->arena, MachineList, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     const PipeRank *k = &s->prog->rank[r];
@@ -129,7 +131,7 @@ static MachineList *lists_of_program(Sched *s) {
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
       const uint32_t done = i + in->group + 1; /* with its action */
-      out[i] = machine_instr(s, in);
+      out[i] = machine_instr(s, comm_of, in);
       out[i].more = more;
       bool starts = !pipe_op_info[in->op].comm && (i == 0 || in[-1].group == 0);
       if (starts && s->orders->send == SEND_NEXT && above != NONE)
@@ -306,6 +308,7 @@ static void take_turn(const Sched *s, const Stands *p, uint32_t copy, MachineIns
 }
 
 static MachineList *lists_of_text(Sched *s, const Places *where) {
+  const uint32_t *comm_of = find_communicators(s);
   MachineList *list = NEW_ARRAY(s->arena, MachineList, s->model->nrank);
   uint32_t *updated = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
   bool beside = s->sides->ncomm > 0 || s->model->ngroup > 0;
@@ -321,7 +324,7 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
     uint32_t nheld = 0;                /* so do the transfers below and the next computation */
     for (uint32_t i = 0; i < l->n; i++) {
       const PipeInstr *in = &l->instr[i];
-      out[i] = machine_instr(s, in);
+      out[i] = machine_instr(s, comm_of, in);
       out[i].more = more;
       if (is_wait_send(s, in)) {
         out[i].need[0] = where->send[tensor_of(s, in)] - 1;
@@ -368,7 +371,8 @@ static bool is_joint(const MachineList *l, uint32_t a, uint32_t b) {
   return a < b ? l->instr[a].group >= b - a : l->instr[b].group >= a - b;
 }
 
-static void report_cycle(Sched *s, const MachineList *list, const MachineResult *got) {
+static void report_cycle(Sched *s, Verdict *verdict, const MachineList *list,
+                         const MachineResult *got) {
   uint32_t nrank = 0, first = got->hop[0].at.rank, second = first;
   enum { SHOWN = 8 };
   for (uint32_t k = 0; k < got->nhop; k++) {
@@ -421,7 +425,7 @@ static void report_cycle(Sched *s, const MachineList *list, const MachineResult 
   }
   if (!got->shortest)
     diag_note(s->diag, NO_SPAN, "there may be a shorter circle: the search for it was cut short");
-  keep_stall(s, list, hop, got->nhop, "deadlock");
+  keep_stall(s, verdict, list, hop, got->nhop, "deadlock");
 }
 
 /* Position among the transfers of its directed pair, from 1. */
@@ -433,7 +437,8 @@ static uint32_t number_of(const MachineList *list, MachineAt at) {
   return n;
 }
 
-static void report_mispaired(Sched *s, const MachineList *list, const MachineHop *h) {
+static void report_mispaired(Sched *s, Verdict *verdict, const MachineList *list,
+                             const MachineHop *h) {
   const PipeInstr *at = instr_at(s, h->at), *on = instr_at(s, h->on);
   uint32_t from = is_send(at) ? h->at.rank : h->on.rank, to = is_send(at) ? h->on.rank : h->at.rank;
   diag_error(s->diag, DIAG_MATCHING, s->orders->site[at->site],
@@ -454,7 +459,7 @@ static void report_mispaired(Sched *s, const MachineList *list, const MachineHop
     hop[k].text = arena_printf(s->arena, "%s on rank %u meets %s on rank %u",
                                list_op_text(s, k ? on : at), hop[k].rank,
                                list_op_text(s, k ? at : on), hop[!k].rank);
-  keep_stall(s, list, hop, 2, "what meets is not one tensor");
+  keep_stall(s, verdict, list, hop, 2, "what meets is not one tensor");
 }
 
 /* With opt->verify what the machine says is verified. */
@@ -476,16 +481,16 @@ bool lists_complete(Sched *s, const MachineList *list, ChannelModel model) {
 
 /* The least buffer with which the lists complete; false: with none. With opt->verify so is one less, with which they do
  * not. */
-static bool find_least(Sched *s, const MachineList *list) {
+static bool find_least(Sched *s, Verdict *verdict, const MachineList *list) {
   ChannelModel m = s->opt->model;
   const bool found = machine_least_buffer(s->arena->oom, list, s->model->nrank, m,
-                                          &s->verdict->least_buffer);
+                                          &verdict->least_buffer);
   if (!s->opt->verify)
     return found;
-  m.buffer = found ? s->verdict->least_buffer : UINT64_MAX;
+  m.buffer = found ? verdict->least_buffer : UINT64_MAX;
   BUG_IF(lists_complete(s, list, m) != found);
   m.buffer--;
-  BUG_IF(found && s->verdict->least_buffer > 0 && lists_complete(s, list, m));
+  BUG_IF(found && verdict->least_buffer > 0 && lists_complete(s, list, m));
   return found;
 }
 
@@ -541,32 +546,32 @@ static void offer_help(Sched *s, const MachineList *list) {
     diag_help(s->diag, "it completes with the transfers that pipec derives: --lowering=global");
 }
 
-static bool judge(Sched *s, const MachineList *list) {
+static bool judge(Sched *s, Verdict *verdict, const MachineList *list) {
   ChannelModel model = s->opt->model;
-  s->verdict->machine_list = list;
+  verdict->machine_list = list;
   Arena scratch = {.oom = s->arena->oom};
   MachineResult got = run_machine(s, &scratch, list, model);
   if (got.status == MACHINE_DONE) {
     arena_free(&scratch);
     if (model.buffer > 0)
-      find_least(s, list);
+      find_least(s, verdict, list);
     return true;
   }
   if (got.status == MACHINE_MISPAIRED) {
-    report_mispaired(s, list, &got.hop[0]);
+    report_mispaired(s, verdict, list, &got.hop[0]);
   } else {
     BUG_IF(got.nhop == 0 || got.hop[0].why == WAIT_NOBODY); /* every transfer has both ends */
-    report_cycle(s, list, &got);
-    const bool has_least = find_least(s, list);
-    if (has_least && !model.in_bytes && s->verdict->least_buffer == model.buffer + 1)
+    report_cycle(s, verdict, list, &got);
+    const bool has_least = find_least(s, verdict, list);
+    if (has_least && !model.in_bytes && verdict->least_buffer == model.buffer + 1)
       diag_help(
           s->diag,
           "one more message in the buffer of each directed rank pair cures it: --sends=buffered:%llu%s",
-          (unsigned long long)s->verdict->least_buffer,
+          (unsigned long long)verdict->least_buffer,
           s->orders->only_lists ? "" : "; what the engines carry out has none");
     else if (has_least)
       diag_note(s->diag, NO_SPAN, "it completes if each directed rank pair buffers %s",
-                buffer_text(s, s->verdict->least_buffer));
+                buffer_text(s, verdict->least_buffer));
     else
       diag_note(s->diag, NO_SPAN, "no buffer cures it");
   }
@@ -584,36 +589,34 @@ static bool has_sizes(Sched *s) {
   return false;
 }
 
-bool prove_lists(Sched *s) {
+bool prove_lists(Sched *s, Verdict *verdict) {
   Places where;
-  if (s->verdict->machine_list)
-    return judge(s, s->verdict->machine_list);
-  find_communicators(s);
-  return has_sizes(s) && find_places(s, &where) && judge(s, lists_of_text(s, &where));
+  if (verdict->machine_list)
+    return judge(s, verdict, verdict->machine_list);
+  return has_sizes(s) && find_places(s, &where) && judge(s, verdict, lists_of_text(s, &where));
 }
 
-bool prove_transfers(Sched *s) {
+bool prove_transfers(Sched *s, Verdict *verdict) {
   ChannelModel model = s->opt->model;
   if (!s->orders->lists)
     return true;
-  if (!prove_lists(s))
+  if (!prove_lists(s, verdict))
     return false;
   if (is_default_model(&model))
     return true;
   /* What the engines carry out is proved for the weakest model, or there is no program. */
   s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
-  bool ok = lists_complete(s, s->verdict->machine_list, s->opt->model);
+  bool ok = lists_complete(s, verdict->machine_list, s->opt->model);
   if (!ok && !s->opt->check_only)
-    return prove_lists(s);
+    return prove_lists(s, verdict);
   s->opt->model = model;
-  s->orders->only_lists = !ok;
+  verdict->only_lists = !ok;
   return true;
 }
 
-bool check_channels(Sched *s) {
+bool check_channels(Sched *s, Verdict *verdict) {
   if (s->orders->lists)
-    return s->verdict->machine_list != NULL ||
-           prove_lists(s); /* transfers has, if they are of a lowering */
-  find_communicators(s);
-  return has_sizes(s) && judge(s, lists_of_program(s));
+    return verdict->machine_list != NULL ||
+           prove_lists(s, verdict); /* transfers has, if they are of a lowering */
+  return has_sizes(s) && judge(s, verdict, lists_of_program(s));
 }

@@ -116,11 +116,11 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
 }
 
 /* Runs the machine, with more slots where too few close a cycle. False: reported. */
-static bool complete(Sched *s, PipeSimIn *in, PipeSimOut *out) {
+static bool complete(Sched *s, Lowered *lowered, PipeSimIn *in, PipeSimOut *out) {
   for (;;) {
     uint32_t rank;
-    in->needs = s->orders->lowering == PIPE_CHANNELS ? s->lowered->needs : NULL;
-    in->nchannel = s->lowered->npipe_channel;
+    in->needs = s->orders->lowering == PIPE_CHANNELS ? lowered->needs : NULL;
+    in->nchannel = lowered->npipe_channel;
     PipeSimStatus st = pipe_sim(in, out, &rank);
     if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
       return true;
@@ -131,26 +131,26 @@ static bool complete(Sched *s, PipeSimIn *in, PipeSimOut *out) {
       report(s, out, find_cycle(s, out));
       return false;
     }
-    comm(s);
+    comm(s, lowered);
   }
 }
 
 /* Channels are there to be fast: where transfers wait for slots, those that the ideal timing needs, if it is shorter
  * then. */
-static void try_more_slots(Sched *s, PipeSimIn *in, PipeSimOut *out) {
+static void try_more_slots(Sched *s, Lowered *lowered, PipeSimIn *in, PipeSimOut *out) {
   size_t n = 2 * (size_t)nlinks(s);
   Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
-  memcpy(few, s->lowered->channel, n * sizeof *few);
+  memcpy(few, lowered->channel, n * sizeof *few);
   uint64_t makespan = out->makespan;
   if (!comm_more_slots(s))
     return;
-  comm(s);
-  complete(s, in, out);
+  comm(s, lowered);
+  complete(s, lowered, in, out);
   if (out->makespan < makespan)
     return;
-  memcpy(s->lowered->channel, few, n * sizeof *few);
-  comm(s);
-  complete(s, in, out);
+  memcpy(lowered->channel, few, n * sizeof *few);
+  comm(s, lowered);
+  complete(s, lowered, in, out);
 }
 
 static bool transfers_take_time(const Sched *s) {
@@ -164,21 +164,21 @@ static bool transfers_take_time(const Sched *s) {
 }
 
 /* Where transfers take time: the order of a list schedule, if the program is shorter with it. */
-static void try_list_schedule(Sched *s, PipeSimIn *in, PipeSimOut *out) {
+static void try_list_schedule(Sched *s, Lowered *lowered, PipeSimIn *in, PipeSimOut *out) {
   const uint64_t makespan = out->makespan;
-  Xfer *const before = s->ideal->xfer, *const other = list_schedule(s, makespan);
+  Xfer *const before = lowered->xfer, *const other = list_schedule(s, makespan);
   if (!other)
     return;
-  s->ideal->xfer = other;
-  comm(s);
-  if (complete(s, in, out) && out->makespan < makespan)
+  lowered->xfer = other;
+  comm(s, lowered);
+  if (complete(s, lowered, in, out) && out->makespan < makespan)
     return;
-  s->ideal->xfer = before;
-  comm(s);
-  complete(s, in, out);
+  lowered->xfer = before;
+  comm(s, lowered);
+  complete(s, lowered, in, out);
 }
 
-bool check_deadlock(Sched *s) {
+bool check_deadlock(Sched *s, Lowered *lowered, Times *times) {
   PipeGraph g = sched_graph(s);
   PipeSimIn in = {.nrank = s->model->nrank,
                   .stage = s->model->stage,
@@ -196,51 +196,51 @@ bool check_deadlock(Sched *s) {
                   .groups = s->orders->lists};
   PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
                     .comm_done = NEW_ARRAY(s->arena, uint32_t, s->model->nrank)};
-  out.link_busy = s->times->link_busy = s->model->nshare
-                                            ? NEW_ARRAY(s->arena, uint64_t, s->model->nlink)
-                                            : NULL;
-  out.rank_busy = s->times->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->model->nrank);
+  out.link_busy = times->link_busy = s->model->nshare
+                                         ? NEW_ARRAY(s->arena, uint64_t, s->model->nlink)
+                                         : NULL;
+  out.rank_busy = times->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->model->nrank);
   out.rank_window = NEW_ARRAY(s->arena, uint64_t, s->model->nrank);
   in.compute = stream_views(s, false);
   in.comm = stream_views(s, true);
-  out.compute_start = s->times->compute_start = time_rows(s, false);
-  out.comm_start = s->times->comm_start = time_rows(s, true);
+  out.compute_start = times->compute_start = time_rows(s, false);
+  out.comm_start = times->comm_start = time_rows(s, true);
   out.compute_end = time_rows(s, false);
   if (s->orders->ncopy) {
     PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, s->model->nrank);
     uint64_t *cell = arena_alloc(s->arena, s->orders->ncopy * sizeof *cell);
-    s->times->copy_start = NEW_ARRAY(s->arena, uint64_t *, s->model->nrank);
+    times->copy_start = NEW_ARRAY(s->arena, uint64_t *, s->model->nrank);
     for (uint32_t r = 0; r < s->model->nrank; r++) {
-      copy[r] = (PipeStream){s->lowered->stream[r].copy, NULL, s->lowered->stream[r].ncopy};
-      s->times->copy_start[r] = cell + s->orders->rank_copy0[r];
+      copy[r] = (PipeStream){lowered->stream[r].copy, NULL, lowered->stream[r].ncopy};
+      times->copy_start[r] = cell + s->orders->rank_copy0[r];
     }
     in.copy = copy;
-    out.copy_start = s->times->copy_start;
+    out.copy_start = times->copy_start;
   }
   if (s->orders->lowering == PIPE_CHANNELS) {
     out.comm_turn = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
     for (uint32_t r = 0; r < s->model->nrank; r++)
       out.comm_turn[r] = arena_alloc(s->arena,
-                                     s->lowered->stream[r].ncomm * sizeof **out.comm_turn + 1);
+                                     lowered->stream[r].ncomm * sizeof **out.comm_turn + 1);
   }
-  if (!complete(s, &in, &out))
+  if (!complete(s, lowered, &in, &out))
     return false;
   if (s->orders->lowering == PIPE_GLOBAL && out.makespan > s->ideal->time.makespan &&
       s->sides->ncomm == 0 && transfers_take_time(s))
-    try_list_schedule(s, &in, &out);
+    try_list_schedule(s, lowered, &in, &out);
   if (out.comm_turn && out.makespan > s->ideal->time.makespan)
-    try_more_slots(s, &in, &out);
-  find_steady(s, out.compute_end);
+    try_more_slots(s, lowered, &in, &out);
+  times->steady = find_steady(s, times, out.compute_end);
   if (out.comm_turn)
-    sort_channels(s, out.comm_turn);
-  s->times->makespan = out.makespan;
-  s->times->link_wait = out.link_wait;
-  s->times->span = 0;
+    sort_channels(s, lowered, out.comm_turn);
+  times->makespan = out.makespan;
+  times->link_wait = out.link_wait;
+  times->span = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    s->times->span = out.rank_window[r] > s->times->span ? out.rank_window[r] : s->times->span;
-  s->times->busy = out.busy;
+    times->span = out.rank_window[r] > times->span ? out.rank_window[r] : times->span;
+  times->busy = out.busy;
   for (size_t c = 0; c < 2 * (size_t)nlinks(s); c++)
-    if (s->lowered->channel[c].in_slots > s->lowered->channel_slots)
-      s->lowered->channel_slots = s->lowered->channel[c].in_slots;
+    if (lowered->channel[c].in_slots > lowered->channel_slots)
+      lowered->channel_slots = lowered->channel[c].in_slots;
   return true;
 }

@@ -76,7 +76,7 @@ const char *memory_sum(Sched *s, uint32_t r) {
   return arena_printf(s->arena, "%s: %s", p->op == NONE ? "its start" : op_text(s, p->op), sum);
 }
 
-static void report(Sched *s, uint32_t r, uint32_t more) {
+static void report(Sched *s, Verdict *verdict, uint32_t r, uint32_t more) {
   uint64_t limit = s->opt->memory_limit_bytes;
   const Peak *p = &s->lowered->peak[r];
   const char *text[2];
@@ -84,7 +84,7 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
   Span at = p->op == NONE ? s->orders->order_at[r] : s->orders->site[s->orders->op[p->op].site];
   diag_error(s->diag, DIAG_MEMORY, at, "rank %u needs %s of %s at %s", r, text[0], text[1],
              memory_sum(s, r));
-  s->verdict->over = 1 + r;
+  verdict->over = 1 + r;
   if (more > 0)
     diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit; this one needs the most", more,
               more == 1 ? " is" : "s are");
@@ -98,7 +98,7 @@ static void report(Sched *s, uint32_t r, uint32_t more) {
     diag_help(s->diag, "the limit is in bytes: a larger one has a unit, such as 40GiB");
 }
 
-bool check_memory(Sched *s) {
+bool check_memory(Sched *s, Verdict *verdict) {
   uint64_t limit = s->opt->memory_limit_bytes;
   if (limit && !s->model->sized) {
     diag_error(s->diag, DIAG_NO_SIZES, s->parsed->def ? s->parsed->def->name_at : NO_SPAN,
@@ -114,6 +114,6 @@ bool check_memory(Sched *s) {
       worst = r;
   }
   if (over > 0)
-    report(s, worst, over - 1);
+    report(s, verdict, worst, over - 1);
   return over == 0 || draws(s->opt);
 }

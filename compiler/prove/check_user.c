@@ -49,34 +49,31 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
     *cost_field(&uniform, (CostKey)k) = (uint64_t)v;
   }
   cost_defaults(&uniform, has);
-  for (Played *p = s->verdict->played; p; p = p->next)
+  for (Played *p = s->eval.played; p; p = p->next)
     if (p->fb == uniform.time_fb && memcmp(p->time, uniform.time, sizeof p->time) == 0)
       return *t = p->t, true;
   if (s->ideal->done && own_costs(s, &uniform))
     return *t = s->ideal->time, true;
-  OrderRun run = {.stage = &uniform, .uniform = true};
-  if (!s->verdict->play_end) {
-    s->verdict->play_end = arena_alloc(s->arena,
-                                       (size_t)s->orders->nop * sizeof *s->verdict->play_end + 1);
-    s->verdict->play_head = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
-  }
-  run.end = s->verdict->play_end;
-  run.head = s->verdict->play_head;
+  Arena scratch = {.oom = s->arena->oom};
+  OrderRun run = {.stage = &uniform,
+                  .uniform = true,
+                  .end = arena_alloc(&scratch, (size_t)s->orders->nop * sizeof *run.end + 1),
+                  .head = NEW_ARRAY(&scratch, uint32_t, s->model->nrank)};
   BUG_IF(!order_run(s, &run)); /* costs cannot make a deadlock */
+  arena_free(&scratch);
   Played *p = NEW(s->arena, Played);
   memcpy(p->time, uniform.time, sizeof p->time);
   p->fb = uniform.time_fb;
   p->t = run.t;
-  p->next = s->verdict->played;
-  s->verdict->played = p;
+  p->next = s->eval.played;
+  s->eval.played = p;
   *t = run.t;
   return true;
 }
 
 /* Of rank r, or of all (r = nrank). */
 static bool sent_quantity(Sched *s, const Expr *call, uint32_t r, int64_t *value) {
-  count_sends(s);
-  uint64_t v = (call->builtin == BI_VOLUME ? s->times->sent_bytes : s->times->sent)[r];
+  uint64_t v = (call->builtin == BI_VOLUME ? s->lowered->sent_bytes : s->lowered->sent)[r];
   *value = (int64_t)v;
   if (v <= INT64_MAX)
     return true;
@@ -221,8 +218,8 @@ static void report(Sched *s, const Expr *whole) {
   help_unchecked(s, e->at);
 }
 
-bool check_user(Sched *s) {
-  bool ok = check_limits(s);
+bool check_user(Sched *s, Verdict *verdict) {
+  bool ok = check_limits(s, verdict);
   for (uint32_t i = 0; i < s->claims->ncheck; i++) {
     const Clause *c = s->claims->check[i];
     int64_t lo = 0, hi = 1, step = 1, v;

@@ -114,10 +114,10 @@ static const char *above_text(Sched *s, uint64_t value, uint64_t bound) {
 }
 
 const char *bound_text(Sched *s) {
-  fill_bound(s);
+  const Timing bound = program_bound(s);
   return arena_printf(s->arena, "makespan %s; span %s",
-                      above_text(s, s->times->makespan, s->times->bound.makespan),
-                      above_text(s, s->times->span, s->times->bound.span));
+                      above_text(s, s->times->makespan, bound.makespan),
+                      above_text(s, s->times->span, bound.span));
 }
 
 /* Unless --for-all says it for good. */
@@ -240,7 +240,7 @@ static void report_all(Sched *s, FILE *f) {
 }
 
 void emit_report(Sched *s, FILE *f) {
-  if (s->orders->only_lists) {
+  if (only_lists(s)) {
     report_lists(s, f);
     return;
   }
@@ -278,15 +278,14 @@ void emit_report(Sched *s, FILE *f) {
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s),
           s->lowered->channel_slots);
   report_buffer(s, f);
-  fill_bound(s);
-  fprintf(f, "makespan  %s; bubble %.2f %%%s\n",
-          above_text(s, s->times->makespan, s->times->bound.makespan),
+  const Timing bound = program_bound(s);
+  fprintf(f, "makespan  %s; bubble %.2f %%%s\n", above_text(s, s->times->makespan, bound.makespan),
           bubble_percent(s, s->times->makespan),
           s->times->makespan == s->ideal->time.makespan
               ? ""
               : arena_printf(s->arena, "; %s on an idle network",
                              time_text(s, s->ideal->time.makespan)));
-  fprintf(f, "span      %s\n", above_text(s, s->times->span, s->times->bound.span));
+  fprintf(f, "span      %s\n", above_text(s, s->times->span, bound.span));
   report_steady(s, f);
   report_links(s, f);
   report_updates(s, f);

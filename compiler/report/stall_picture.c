@@ -506,7 +506,7 @@ static bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, u
 }
 
 bool draw_stall(Sched *s) {
-  const Stall *l = s->verdict->stall;
+  const Stall *l = s->ideal->stall ? s->ideal->stall : s->verdict->stall;
   if (!l || (!s->opt->counterexample && !wants_html(s->opt)))
     return true;
   return l->list ? draw_lists(s, l->list, l->hop, l->nhop, l->what)

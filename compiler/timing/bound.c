@@ -335,12 +335,13 @@ Timing bound_of(Sched *s, Arena *a, const int64_t *room) {
   return bound;
 }
 
-void fill_bound(Sched *s) {
+Timing program_bound(Sched *s) {
   int64_t *room = NEW_ARRAY(s->arena, int64_t, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++)
     room[r] = s->lowered->peak[r].inflight;
   Arena own = {.oom = s->arena->oom};
-  s->times->bound = bound_of(s, &own, room);
+  Timing bound = bound_of(s, &own, room);
   arena_free(&own);
-  s->times->bound.busy = s->times->busy;
+  bound.busy = s->times->busy;
+  return bound;
 }

@@ -14,32 +14,31 @@ static int by_value(const void *a, const void *b) {
 /* A microbatch enters with its first forward and completes with its last backward, or forward. Between the
  * completions of the middle half of them so many go through; where all enter before any of them
  * completes, in phases, the time in which they enter counts, too. And no rank is faster than its work. */
-void find_steady(Sched *s, uint64_t *const *end) {
+Steady find_steady(Sched *s, const Times *times, uint64_t *const *end) {
   uint32_t n = s->model->nmb / s->model->slices, lo = n / 4, hi = lo + n / 2;
   uint64_t *done = NEW_ARRAY(s->arena, uint64_t, n), *begun = NEW_ARRAY(s->arena, uint64_t, n),
            most = 0;
-  s->times->steady = (struct Steady){0, 0};
   if (n < 4)
-    return;
+    return (Steady){0, 0};
   for (uint32_t m = 0; m < n; m++)
     begun[m] = UINT64_MAX;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    most = s->times->rank_busy[r] > most ? s->times->rank_busy[r] : most;
+    most = times->rank_busy[r] > most ? times->rank_busy[r] : most;
     const Op *op = &s->orders->op[s->orders->rank_op0[r]];
     for (uint32_t i = 0; i < s->lowered->stream[r].ncompute; i++) {
       uint32_t m = op[i].mb / s->model->slices;
       if (op[i].kind > PIPE_W) /* F B I W have a microbatch */
         continue;
-      uint64_t start = s->times->compute_start[r][i];
+      uint64_t start = times->compute_start[r][i];
       begun[m] = start < begun[m] ? start : begun[m];
       done[m] = end[r][i] > done[m] ? end[r][i] : done[m];
     }
   }
   qsort(done, n, sizeof *done, by_value);
   qsort(begun, n, sizeof *begun, by_value);
-  s->times->steady.per = hi - lo;
-  s->times->steady.time = done[hi] - done[lo] +
-                          (begun[n - 1] <= done[0] ? begun[hi] - begun[lo] : 0);
-  if ((double)most * s->times->steady.per > (double)s->times->steady.time * n)
-    s->times->steady = (struct Steady){most, n};
+  Steady middle = {.per = hi - lo, .time = done[hi] - done[lo]};
+  if (begun[n - 1] <= done[0])
+    middle.time += begun[hi] - begun[lo];
+  const bool full = (double)most * middle.per > (double)middle.time * n;
+  return full ? (Steady){most, n} : middle;
 }

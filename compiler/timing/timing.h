@@ -5,13 +5,14 @@
 
 #include "lower.h"
 
-void find_steady(Sched *s, uint64_t *const *end); /* steady.c; [nrank][n] of the compute streams */
-/* ---- bound.c: requires slots; ensures bound ---- */
-void fill_bound(Sched *s);
+/* steady.c. end: [nrank][n] of the compute streams. Requires compute_start and rank_busy of times. */
+Steady find_steady(Sched *s, const Times *times, uint64_t *const *end);
+/* ---- bound.c: no order at these places and costs, with these stashes, is shorter. Requires the
+ * stashes of slots ---- */
+Timing program_bound(Sched *s);
 /* The least makespan and span with room[r] stashes on rank r; requires check_deps only. */
 Timing bound_of(Sched *s, Arena *a, const int64_t *room);
 void emit_critical(Sched *s, FILE *f); /* critical.c */
-void count_sends(Sched *s);            /* rank_costs.c: ensures sent, sent_bytes */
 extern const char *const peak_class_name[PEAK_NCLASSES];
 void peak_sums(const Sched *s, uint64_t v[PEAK_NREPORTED]); /* of all ranks; UINT64_MAX: more than that */
 void emit_rank_costs(Sched *s, FILE *f);
