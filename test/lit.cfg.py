@@ -94,7 +94,7 @@ instrumented = "sanitizer" in features
 much = 2 if instrumented else 3 if "PIPE_SOAK" in os.environ else 1
 config.substitutions.append((r"%much\{([^|}]*)\|([^|}]*)\|([^|}]*)\}", r"\%d" % much))
 config.substitutions.append((r"%much\{([^|}]*)\|([^|}]*)\}", r"\%d" % (2 if instrumented else 1)))
-config.substitutions.append((r"%patient\b", "for D in 1 6 60; do"))
+config.substitutions.append((r"%patient\b", "for D in 0.5 6 60; do"))
 config.substitutions.append((r"%enough\b", "&& break; [ $D != 60 ] || exit 1; done"))
 for name, value in [
     ("pipec", config.build + "/bin/pipec"),

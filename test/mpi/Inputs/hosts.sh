@@ -24,11 +24,11 @@ tun() {
   [ -n "$DELAY_LINK" ] || exit 1
   "$DELAY_LINK" ${id}a ${id}b "$delay" > "$work/link" &
   link=$!
-  for i in 1 2 3 4 5 6 7 8 9 10; do
-    grep -q ready "$work/link" && echo delay_link >&2 && return
-    sleep 0.1
+  until grep -q ready "$work/link"; do
+    kill -0 "$link" || exit 1
+    sleep 0.02
   done
-  exit 1
+  echo delay_link >&2
 }
 wire() {
   ip link add veth0 netns ${id}a type veth peer name veth0 netns ${id}b || exit 1
