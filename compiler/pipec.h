@@ -276,14 +276,14 @@ struct Sched {
   bool (*again)(Sched *, Until until); /* compiles the same text once more, with options of the caller's */
   Work *work;            /* what it may take, for a question about every M (work.h); NULL: as much as it takes */
   Eval eval;
-  Parsed *parsed;
-  Model *model;
-  Orders *orders;
-  Sides *sides;
-  struct Claims *claims;     /* orders/limit.h */
-  struct Tuning *tuning;     /* orders/orders.h */
+  const Parsed *parsed;
+  const Model *model;
+  const Orders *orders;
+  const Sides *sides;
+  const struct Claims *claims;     /* orders/limit.h */
+  const struct Tuning *tuning;     /* orders/orders.h */
   const struct Ideal *ideal;       /* orders/orders.h */
-  struct Versions *versions; /* weights/weights.h */
+  const struct Versions *versions; /* weights/weights.h */
   const struct Lowered *lowered;   /* lower/lower.h */
   const struct Times *times;       /* lower/lower.h */
   const Verdict *verdict;

@@ -44,6 +44,9 @@ const char *printable(Sched *s, const char *text);             /* for a report *
 /* A name or path, for the terminal or in an emitted text; arena. */
 const char *escaped(Sched *s, EscapeFor to, const char *text);
 static inline const char *shown(Sched *s, const char *text) { return escaped(s, ESCAPE_TERMINAL, text); }
+/* Add a row; Orders.ncopy then counts it. */
+uint32_t add_site(Sched *s, Orders *orders, Span at);
+void add_copy(Sched *s, Orders *orders, Copy copy);
 /* The row of Orders.at_f, at_b (B or I), at_w or at_r for a kind and a cell stage * nmb + mb. */
 uint32_t *op_row(Sched *s, uint8_t kind, size_t cell);
 

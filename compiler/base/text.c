@@ -127,3 +127,16 @@ uint32_t *op_row(Sched *s, uint8_t kind, size_t cell) {
          : kind == PIPE_R ? &s->orders->at_r[cell]
                           : &s->orders->at_b[cell];
 }
+
+uint32_t add_site(Sched *s, Orders *orders, Span at) {
+  if (orders->nsite == orders->capsite)
+    vec_grow(s->arena, (void **)&orders->site, &orders->capsite, sizeof *orders->site);
+  orders->site[orders->nsite] = at;
+  return orders->nsite++;
+}
+
+void add_copy(Sched *s, Orders *orders, Copy copy) {
+  if (orders->ncopy == orders->capcopy)
+    vec_grow(s->arena, (void **)&orders->copy, &orders->capcopy, sizeof *orders->copy);
+  orders->copy[orders->ncopy++] = copy;
+}

@@ -29,14 +29,14 @@ static double now_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static bool pass_parse(Sched *s) {
+static bool pass_parse(Sched *s, Parsed *parsed) {
   uint32_t len = (uint32_t)s->opt->text_len;
   const char *text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
   if (!text)
     return false;
-  s->parsed->names = intern_new(s->arena);
-  s->parsed->tree = parse(s->arena, s->parsed->names, s->diag,
-                          diag_source(s->diag, s->opt->input, text, len));
+  parsed->names = intern_new(s->arena);
+  parsed->tree = parse(s->arena, s->parsed->names, s->diag,
+                       diag_source(s->diag, s->opt->input, text, len));
   return s->diag->errors == 0;
 }
 
@@ -139,11 +139,7 @@ static void time_line(Sched *s, const char *name, double ms) {
 /* The products of a compile, as the passes that make them see them. */
 typedef struct Products {
   Parsed parsed;
-  Model model;
-  Orders orders;
-  Sides sides;
-  Claims claims;
-  Tuning tuning;
+  Expanded expanded;
   Ideal ideal;
   Versions versions;
   Lowered lowered;
@@ -225,30 +221,30 @@ static bool passes(Run *x) {
   const bool text = !is_csv(o) && !is_json(o);
   const bool asked = o->for_all && x->output; /* for every M, and not only by leaving it open */
   if (is_csv(o)) {
-    PASS("read_csv", read_csv(s));
+    PASS("read_csv", read_csv(s, &p->expanded));
   } else if (is_json(o)) {
-    PASS("read_json", read_json(s));
+    PASS("read_json", read_json(s, &p->expanded));
   } else {
-    PASS("parse", pass_parse(s));
-    PASS("resolve", resolve(s));
-    PASS("expand", expand_best(s)); /* of a schedule with `tune`, several times */
+    PASS("parse", pass_parse(s, &p->parsed));
+    PASS("resolve", resolve(s, &p->parsed));
+    PASS("expand", expand_best(s, &p->expanded)); /* of a schedule with `tune`, several times */
   }
   x->complete = true;
-  PASS("check_deps", check_deps(s));
-  PASS("sides", sides(s));
-  PASS("versions", versions(s));
-  PASS("formulas", formulas(s));
-  PASS("version_slots", version_slots(s));
+  PASS("check_deps", check_deps(s, &p->expanded.orders));
+  PASS("sides", sides(s, &p->expanded.orders, &p->expanded.sides));
+  PASS("versions", versions(s, &p->versions));
+  PASS("formulas", formulas(s, &p->versions));
+  PASS("version_slots", version_slots(s, &p->versions));
   PASS("order", order(s, &p->ideal));
   if (!s->orders->only_lists) { /* the file has no transfers of its own */
-    PASS("offload", offload(s));
-    PASS("transfers", list_transfers(s) && prove_transfers(s, &p->verdict));
+    PASS("offload", offload(s, &p->expanded.orders, &p->expanded.sides));
+    PASS("transfers", list_transfers(s, &p->expanded.orders) && prove_transfers(s, &p->verdict));
   }
   if (only_lists(s)) { /* of the file, or for other channels than the engines have: no program */
     PASS("check_channels", check_channels(s, &p->verdict));
     return true;
   }
-  PASS("links", links(s));
+  PASS("links", links(s, &p->expanded.model));
   PASS("comm", comm(s, &p->lowered));
   /* runs comm again while too few channel slots close a wait cycle */
   PASS("check_deadlock", check_deadlock(s, &p->lowered, &p->times));
@@ -313,12 +309,14 @@ bool compile(Sched *s) { return run(s, true); }
 
 static bool compile_orders(Sched *s, bool prove) {
   Products *p = begin(s);
-  return pass_parse(s) && resolve(s) && expand_best(s) &&
+  return pass_parse(s, &p->parsed) && resolve(s, &p->parsed) && expand_best(s, &p->expanded) &&
          work_take(s->work, (prove ? 2 : 1) * WORK_ORDER * (uint64_t)s->orders->nop,
                    s->parsed->def->name_at) &&
-         (!prove || (check_deps(s) && versions(s) &&
-                     (!s->model->weighted || (formulas(s) && version_slots(s))) &&
-                     order(s, &p->ideal) && (s->orders->ncopy == 0 || offload(s)))) &&
+         (!prove ||
+          (check_deps(s, &p->expanded.orders) && versions(s, &p->versions) &&
+           (!s->model->weighted || (formulas(s, &p->versions) && version_slots(s, &p->versions))) &&
+           order(s, &p->ideal) &&
+           (s->orders->ncopy == 0 || offload(s, &p->expanded.orders, &p->expanded.sides)))) &&
          s->diag->errors == 0 && !work_spent(s->work);
 }
 
@@ -334,11 +332,11 @@ static Products *begin(Sched *s) {
   s->again = again;
   s->eval = (Eval){.quantity = quantity};
   s->parsed = &p->parsed;
-  s->model = &p->model;
-  s->orders = &p->orders;
-  s->sides = &p->sides;
-  s->claims = &p->claims;
-  s->tuning = &p->tuning;
+  s->model = &p->expanded.model;
+  s->orders = &p->expanded.orders;
+  s->sides = &p->expanded.sides;
+  s->claims = &p->expanded.claims;
+  s->tuning = &p->expanded.tuning;
   s->ideal = &p->ideal;
   s->versions = &p->versions;
   s->lowered = &p->lowered;

@@ -54,6 +54,7 @@ typedef struct Action {
 
 typedef struct Csv {
   Sched *s;
+  Expanded *made;
   const char *text;
   uint32_t file, noddity;
   VEC(Action) action;
@@ -121,11 +122,8 @@ static bool push(Csv *c, Span at, uint32_t kind, uint64_t stage, uint64_t mb) {
     diag_error(s->diag, DIAG_CSV, at, "a stage or microbatch is at most %d", INT32_MAX);
     return false;
   }
-  if (s->orders->nsite == s->orders->capsite)
-    vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
-  s->orders->site[s->orders->nsite++] = at;
   *vec_push(s->arena, &c->action) = (Action){kind, (uint32_t)stage, (uint32_t)mb,
-                                             s->orders->nsite - 1, false};
+                                             add_site(s, &c->made->orders, at), false};
   if (!c->comms && kind > PIPE_U)
     c->comms = true, c->comms_at = at;
   return true;
@@ -363,13 +361,14 @@ static Span at_site(const Csv *c, const Action *a) { return c->s->orders->site[a
 /* Where each stage is: the row that computes it. How many microbatches there are. */
 static bool place(Csv *c) {
   Sched *s = c->s;
+  Model *model = &c->made->model;
   uint32_t n = c->action.n;
   const Action **first = NEW_ARRAY(s->arena, const Action *,
                                    n); /* of each stage; there are at most n */
   uint32_t *rank = NEW_ARRAY(s->arena, uint32_t, n);
   bool ok = true;
-  s->model->nrank = c->row_at.n;
-  for (uint32_t r = 0; r < s->model->nrank; r++) {
+  model->nrank = c->row_at.n;
+  for (uint32_t r = 0; r < model->nrank; r++) {
     bool any = false;
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
@@ -382,8 +381,8 @@ static bool place(Csv *c) {
                    a->stage >= n ? "stage" : "microbatch", a->stage >= n ? a->stage : a->mb, n);
         return false;
       }
-      s->model->nstage = a->stage >= s->model->nstage ? a->stage + 1 : s->model->nstage;
-      s->model->nmb = a->mb >= s->model->nmb ? a->mb + 1 : s->model->nmb;
+      model->nstage = a->stage >= model->nstage ? a->stage + 1 : model->nstage;
+      model->nmb = a->mb >= model->nmb ? a->mb + 1 : model->nmb;
       if (!first[a->stage]) {
         first[a->stage] = a, rank[a->stage] = r;
       } else if (rank[a->stage] != r) {
@@ -399,66 +398,66 @@ static bool place(Csv *c) {
       ok = false;
     }
   }
-  for (uint32_t st = 0; ok && st < s->model->nstage; st++)
+  for (uint32_t st = 0; ok && st < model->nstage; st++)
     if (!first[st]) {
-      diag_error(s->diag, DIAG_PLACE, at_site(c, first[s->model->nstage - 1]),
-                 "there is a stage %u, but no rank computes stage %u", s->model->nstage - 1, st);
+      diag_error(s->diag, DIAG_PLACE, at_site(c, first[model->nstage - 1]),
+                 "there is a stage %u, but no rank computes stage %u", model->nstage - 1, st);
       ok = false;
     }
-  if (ok && (uint64_t)s->model->nstage * s->model->nmb > n) { /* each needs an F */
+  if (ok && (uint64_t)model->nstage * model->nmb > n) { /* each needs an F */
     diag_error(s->diag, DIAG_MISSING_OP, NO_SPAN,
                "%u stages x %u microbatches need more than the %u actions of the file",
-               s->model->nstage, s->model->nmb, n);
+               model->nstage, model->nmb, n);
     ok = false;
   }
   if (!ok)
     return false;
-  s->model->stage = NEW_ARRAY(s->arena, PipeStage, s->model->nstage);
-  for (uint32_t st = 0; st < s->model->nstage; st++)
-    s->model->stage[st] = (PipeStage){.rank = rank[st],
-                                      .prev = st ? st - 1 : NONE,
-                                      .next = st + 1 < s->model->nstage ? st + 1 : NONE,
-                                      .model = st,
-                                      .replica = st,
-                                      .nmb = s->model->nmb,
-                                      .nin = st > 0,
-                                      .nout = st + 1 < s->model->nstage,
-                                      .tied = NONE,
-                                      .tie = st};
-  number_chunks(s);
+  model->stage = NEW_ARRAY(s->arena, PipeStage, model->nstage);
+  for (uint32_t st = 0; st < model->nstage; st++)
+    model->stage[st] = (PipeStage){.rank = rank[st],
+                                   .prev = st ? st - 1 : NONE,
+                                   .next = st + 1 < model->nstage ? st + 1 : NONE,
+                                   .model = st,
+                                   .replica = st,
+                                   .nmb = model->nmb,
+                                   .nin = st > 0,
+                                   .nout = st + 1 < model->nstage,
+                                   .tied = NONE,
+                                   .tie = st};
+  number_chunks(s, model);
   return true;
 }
 
 static bool fill_ops(Csv *c) {
   Sched *s = c->s;
+  Orders *orders = &c->made->orders;
   size_t cells = (size_t)s->model->nstage * s->model->nmb;
   bool ok = true;
-  s->orders->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->orders->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->orders->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->orders->at_r = NEW_ARRAY(s->arena, uint32_t, cells); /* there is no R in it */
-  s->orders->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
-  s->orders->order_at = c->row_at.at;
-  s->orders->op = arena_alloc(s->arena,
-                              ((size_t)c->action.n + s->model->nstage) * sizeof *s->orders->op);
+  orders->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
+  orders->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
+  orders->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  orders->at_r = NEW_ARRAY(s->arena, uint32_t, cells); /* there is no R in it */
+  orders->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
+  orders->order_at = c->row_at.at;
+  orders->op = arena_alloc(s->arena, ((size_t)c->action.n + s->model->nstage) * sizeof *orders->op);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    s->orders->rank_op0[r] = s->orders->nop;
+    orders->rank_op0[r] = orders->nop;
     uint32_t site = 0;
     for (uint32_t i = c->row0.at[r]; i < c->row0.at[r + 1]; i++) {
       const Action *a = &c->action.at[i];
       if (a->kind > PIPE_U)
         continue;
       size_t k = (size_t)a->stage * s->model->nmb + a->mb;
-      uint32_t *at = a->kind == PIPE_F   ? &s->orders->at_f[k]
-                     : a->kind == PIPE_W ? &s->orders->at_w[k]
-                                         : &s->orders->at_b[k];
+      uint32_t *at = a->kind == PIPE_F   ? &orders->at_f[k]
+                     : a->kind == PIPE_W ? &orders->at_w[k]
+                                         : &orders->at_b[k];
       uint32_t old = *at                 ? *at
-                     : a->kind == PIPE_B ? s->orders->at_w[k]
-                     : a->kind == PIPE_W && s->orders->at_b[k] &&
-                             s->orders->op[s->orders->at_b[k] - 1].kind == PIPE_B
-                         ? s->orders->at_b[k]
+                     : a->kind == PIPE_B ? orders->at_w[k]
+                     : a->kind == PIPE_W && orders->at_b[k] &&
+                             orders->op[orders->at_b[k] - 1].kind == PIPE_B
+                         ? orders->at_b[k]
                          : 0;
-      if (old && s->orders->op[old - 1].kind == a->kind)
+      if (old && orders->op[old - 1].kind == a->kind)
         diag_error(s->diag, DIAG_DUPLICATE_OP, at_site(c, a), "rank %u runs %s twice", r,
                    op_text(s, old - 1));
       else if (old)
@@ -466,27 +465,27 @@ static bool fill_ops(Csv *c) {
                    "rank %u: %u%s%u, but %s already is the backward of this microbatch: B = I + W",
                    r, a->stage, pipe_op_info[a->kind].text, a->mb, op_text(s, old - 1));
       if (old) {
-        diag_note(s->diag, s->orders->site[s->orders->op[old - 1].site], "%s is here first",
+        diag_note(s->diag, orders->site[orders->op[old - 1].site], "%s is here first",
                   op_text(s, old - 1));
         ok = false;
         continue;
       }
-      s->orders->op[s->orders->nop] = (Op){
+      orders->op[orders->nop] = (Op){
           .kind = (uint8_t)a->kind, .stage = a->stage, .mb = a->mb, .site = site = a->site};
-      if (a->joined && !c->comms && s->orders->nop > s->orders->rank_op0[r])
-        s->orders->op[s->orders->nop - 1].group = 1;
-      *at = ++s->orders->nop;
+      if (a->joined && !c->comms && orders->nop > orders->rank_op0[r])
+        orders->op[orders->nop - 1].group = 1;
+      *at = ++orders->nop;
     }
-    label_again(s, s->orders->rank_op0[r], s->orders->nop);
+    label_again(s, orders->rank_op0[r], orders->nop);
     for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
-      s->orders->op[s->orders->nop++] = (Op){.kind = PIPE_U,
-                                             .phase = PIPE_FLUSH,
-                                             .stage = s->model->rank_stage[i],
-                                             .mb = NONE,
-                                             .site = site};
+      orders->op[orders->nop++] = (Op){.kind = PIPE_U,
+                                       .phase = PIPE_FLUSH,
+                                       .stage = s->model->rank_stage[i],
+                                       .mb = NONE,
+                                       .site = site};
     }
   }
-  s->orders->rank_op0[s->model->nrank] = s->orders->nop;
+  orders->rank_op0[s->model->nrank] = orders->nop;
   return ok;
 }
 
@@ -504,7 +503,7 @@ static uint16_t joined_after(const Csv *c, uint32_t i, uint32_t end) {
 static void fill_lists(Csv *c) {
   Sched *s = c->s;
   PipeInstr *in = arena_alloc(s->arena, (size_t)c->action.n * sizeof *in + 1);
-  s->orders->lists = NEW_ARRAY(s->arena, List, s->model->nrank);
+  c->made->orders.lists = NEW_ARRAY(s->arena, List, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     s->orders->lists[r].instr = in;
     bool all = false;
@@ -608,18 +607,20 @@ bool is_csv(const Options *o) {
   return n >= 4 && strcmp(o->input + n - 4, ".csv") == 0;
 }
 
-bool read_csv(Sched *s) {
-  Csv c = {.s = s, .idle = NO_SPAN, .own = NO_SPAN};
-  Ex x = {.s = s}; /* no clauses: costs are the profile's, or the defaults */
+bool read_csv(Sched *s, Expanded *e) {
+  Csv c = {.s = s, .made = e, .idle = NO_SPAN, .own = NO_SPAN};
+  Ex x = {.s = s,
+          .model = &e->model,
+          .orders = &e->orders}; /* no clauses: costs are the profile's, or the defaults */
   uint32_t len = (uint32_t)s->opt->text_len;
   c.text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
   if (!c.text)
     return false;
   c.file = diag_source(s->diag, s->opt->input, c.text, len);
   const char *slash = strrchr(s->opt->input, '/');
-  s->model->name = slash ? slash + 1 : s->opt->input;
-  s->model->params = "";
-  s->model->slices = 1;
+  e->model.name = slash ? slash + 1 : s->opt->input;
+  e->model.params = "";
+  e->model.slices = 1;
   if (s->opt->ndefine > 0 && s->opt->ncompare == 0) { /* of several, others may have them */
     diag_error(s->diag, DIAG_PARAM, NO_SPAN, "-D %s: a CSV file has no parameters",
                s->opt->define[0].name);
@@ -632,14 +633,14 @@ bool read_csv(Sched *s) {
   }
   if (!read_rows(&c, len) || !place(&c))
     return false;
-  s->model->nmodel = s->model->nstage;
+  e->model.nmodel = e->model.nstage;
   bool own = c.comms && !s->opt->lowering;
   if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c, own)))
     return false;
   if (own)
-    fill_lists(&c), s->orders->only_lists = true;
+    fill_lists(&c), e->orders.only_lists = true;
   else if (s->opt->lowering) /* what the file has is passed over */
-    s->orders->lowering = (PipeLowering)(s->opt->lowering - 1);
+    e->orders.lowering = (PipeLowering)(s->opt->lowering - 1);
   if (own && !s->opt->check_only) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has its own transfers: it can be proved with --check, not emitted",

@@ -3,13 +3,13 @@
 #ifndef PIPEC_IMPORT_H
 #define PIPEC_IMPORT_H
 
-#include "pipec.h"
+#include "orders.h"
 
 /* ---- csv.c: a file of PyTorch's; ensures what expand does, and lists for compute_comms ---- */
 bool is_csv(const Options *o);
-bool read_csv(Sched *s);
+bool read_csv(Sched *s, Expanded *e);
 /* ---- read_json.c: what --emit=json has written; ensures what expand does ---- */
 bool is_json(const Options *o);
-bool read_json(Sched *s);
+bool read_json(Sched *s, Expanded *e);
 
 #endif

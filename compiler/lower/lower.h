@@ -86,14 +86,14 @@ void side_waits(Sched *s);  /* once all streams are there */
 void side_slots(Sched *s, uint32_t rank); /* for slots: their pools come after the others */
 /* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that
  * each stash that leaves comes back in time for its backward ---- */
-bool offload(Sched *s);
+bool offload(Sched *s, Orders *orders, Sides *sides);
 void offload_guests(Sched *s);  /* for slots: slots on other ranks */
 uint32_t load_reader(const Sched *s, const Copy *c); /* the op that reads the stash first when it is back */
 void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
 /* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists, proves that
  * they are complete and, as check_channels does, that they are carried out to their end; only_lists: but not
  * under the model of the engines ---- */
-bool list_transfers(Sched *s);
+bool list_transfers(Sched *s, Orders *orders);
 /* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s, Lowered *lowered);
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */

@@ -231,25 +231,17 @@ static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
   return n;
 }
 
-static void add(Sched *s, PipeOp kind, const Wish *w, uint32_t site) {
-  if (s->orders->ncopy == s->orders->capcopy)
-    vec_grow(s->arena, (void **)&s->orders->copy, &s->orders->capcopy, sizeof *s->orders->copy);
+static void add(Sched *s, Orders *orders, PipeOp kind, const Wish *w, uint32_t site) {
   bool off = kind == PIPE_OFF;
-  s->orders->copy[s->orders->ncopy++] = (Copy){.kind = (uint8_t)kind,
-                                               .phase = s->orders->op[off ? w->f : w->b].phase,
-                                               .stage = w->stage,
-                                               .mb = w->mb,
-                                               .site = site,
-                                               .to = w->to,
-                                               .at = off ? after(s, w->f) : w->load_at,
-                                               .plan = off ? w->off : w->load};
-}
-
-static uint32_t site_of(Sched *s, const Clause *c) {
-  if (s->orders->nsite == s->orders->capsite)
-    vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
-  s->orders->site[s->orders->nsite] = c->at;
-  return s->orders->nsite++;
+  add_copy(s, orders,
+           (Copy){.kind = (uint8_t)kind,
+                  .phase = orders->op[off ? w->f : w->b].phase,
+                  .stage = w->stage,
+                  .mb = w->mb,
+                  .site = site,
+                  .to = w->to,
+                  .at = off ? after(s, w->f) : w->load_at,
+                  .plan = off ? w->off : w->load});
 }
 
 static bool in_group(const Sched *s, uint32_t r) { return s->model->group && s->model->group[r]; }
@@ -268,10 +260,10 @@ static bool wishes_of(Sched *s, uint32_t r, Wishes *list) {
   return true;
 }
 
-static bool add_clauses(Sched *s) {
+static bool add_clauses(Sched *s, Orders *orders) {
   uint32_t first_site = NONE; /* rows of site of the clauses */
   for (uint32_t i = 0; i < s->orders->noffload; i++) {
-    uint32_t site = site_of(s, s->orders->offload[i]);
+    uint32_t site = add_site(s, orders, s->orders->offload[i]->at);
     first_site = i == 0 ? site : first_site;
   }
   Wishes list = {0};
@@ -292,15 +284,15 @@ static bool add_clauses(Sched *s) {
       uint32_t c = 0;
       while (s->orders->offload[c] != list.at[i].clause)
         c++;
-      add(s, PIPE_OFF, &list.at[i], first_site + c);
-      add(s, PIPE_LOAD, &list.at[i], first_site + c);
+      add(s, orders, PIPE_OFF, &list.at[i], first_site + c);
+      add(s, orders, PIPE_LOAD, &list.at[i], first_site + c);
     }
   }
   return true;
 }
 
 /* Side ops of the copy streams; as those of the others they have their places. */
-static void add_sides(Sched *s) {
+static void add_sides(Sched *s, Orders *orders) {
   for (uint32_t r = 0; r < s->model->nrank && s->sides->nuse; r++)
     for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
       SideUse *u = &s->sides->use[i];
@@ -309,17 +301,16 @@ static void add_sides(Sched *s) {
       u->plan = side_start(s, r, u);
       if (u->kind != PIPE_SIDE_COPY)
         continue;
-      if (s->orders->ncopy == s->orders->capcopy)
-        vec_grow(s->arena, (void **)&s->orders->copy, &s->orders->capcopy, sizeof *s->orders->copy);
-      s->orders->copy[s->orders->ncopy++] = (Copy){.kind = u->kind,
-                                                   .phase = u->phase,
-                                                   .stage = u->stage,
-                                                   .mb = u->mb,
-                                                   .site = s->sides->site0 + u->decl,
-                                                   .to = NONE,
-                                                   .use = i,
-                                                   .at = u->at,
-                                                   .plan = u->plan};
+      add_copy(s, orders,
+               (Copy){.kind = u->kind,
+                      .phase = u->phase,
+                      .stage = u->stage,
+                      .mb = u->mb,
+                      .site = s->sides->site0 + u->decl,
+                      .to = NONE,
+                      .use = i,
+                      .at = u->at,
+                      .plan = u->plan});
     }
 }
 
@@ -341,7 +332,7 @@ static int by_place(const void *a, const void *b) {
   return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-static void sort(Sched *s, uint32_t nwritten) {
+static void sort(Sched *s, Orders *orders, uint32_t nwritten) {
   Keyed *key = arena_alloc(s->arena, (s->orders->ncopy + (size_t)1) * sizeof *key);
   for (uint32_t i = 0; i < s->orders->ncopy; i++) {
     Copy *c = &s->orders->copy[i];
@@ -352,8 +343,8 @@ static void sort(Sched *s, uint32_t nwritten) {
   }
   qsort(key, s->orders->ncopy, sizeof *key, by_place);
   size_t cells = (size_t)s->model->nstage * s->model->nmb;
-  s->orders->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->orders->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
+  orders->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
+  orders->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
   for (uint32_t i = 0; i < s->orders->ncopy; i++) {
     const Copy *c = &key[i].c;
     s->orders->copy[i] = *c;
@@ -498,7 +489,7 @@ static void play(Sched *s) {
   }
 }
 
-bool offload(Sched *s) {
+bool offload(Sched *s, Orders *orders, Sides *sides) {
   if (s->orders->noffload > 0 && s->model->forward) {
     diag_error(
         s->diag, DIAG_OFFLOAD, s->orders->offload[0]->at,
@@ -507,13 +498,13 @@ bool offload(Sched *s) {
     return false;
   }
   uint32_t nwritten = s->orders->ncopy;
-  s->orders->rank_copy0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
-  if (!add_clauses(s))
+  orders->rank_copy0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
+  if (!add_clauses(s, orders))
     return false;
-  add_sides(s);
+  add_sides(s, orders);
   if (s->orders->ncopy == 0)
-    return side_buffers(s);
-  sort(s, nwritten);
+    return side_buffers(s, sides);
+  sort(s, orders, nwritten);
   bool ok = true;
   for (uint32_t i = 0; i < s->orders->ncopy; i++) {
     size_t cell;
@@ -527,7 +518,7 @@ bool offload(Sched *s) {
   }
   if (ok)
     play(s);
-  return ok && side_buffers(s);
+  return ok && side_buffers(s, sides);
 }
 
 void offload_streams(Sched *s) {

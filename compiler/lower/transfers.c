@@ -181,8 +181,8 @@ static void list_grouped(Sched *s, uint32_t r, Instrs *to) {
   }
 }
 
-static void make_lists(Sched *s) {
-  s->orders->lists = NEW_ARRAY(s->arena, List, s->model->nrank);
+static void make_lists(Sched *s, Orders *orders) {
+  orders->lists = NEW_ARRAY(s->arena, List, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     Instrs list = {0};
     list_grouped(s, r, &list);
@@ -366,9 +366,9 @@ bool find_places(Sched *s, Places *at) {
 
 /* ---- the pass ---- */
 
-bool list_transfers(Sched *s) {
+bool list_transfers(Sched *s, Orders *orders) {
   if (s->orders->lowering <= PIPE_CHANNELS)
     return true;
-  make_lists(s);
+  make_lists(s, orders);
   return true;
 }

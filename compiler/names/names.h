@@ -7,7 +7,7 @@
 
 /* ---- resolve.c: requires a parsed tree; ensures that every name has a slot, a definition or a
  * builtin, imports are loaded, Parsed.def is set ---- */
-bool resolve(Sched *s);
+bool resolve(Sched *s, Parsed *parsed);
 typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
   BI_INFLIGHT, BI_HELD, BI_KEPT, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */

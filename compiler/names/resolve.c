@@ -344,7 +344,7 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
 }
 
 /* The schedules of the file that could be compiled in place of the last one, and are no part of another. */
-static void find_unchecked(Sched *s, const Ast *ast) {
+static void find_unchecked(Sched *s, Parsed *parsed, const Ast *ast) {
   enum { SHOWN = 3 };
   const char *names = "";
   uint32_t n = 0;
@@ -358,7 +358,7 @@ static void find_unchecked(Sched *s, const Ast *ast) {
                            sc->name);
   }
   if (n > 0)
-    s->parsed->unchecked = arena_printf(
+    parsed->unchecked = arena_printf(
         s->arena, "%u other schedule%s of this file: %s%s", n, n == 1 ? "" : "s", names,
         n > SHOWN ? arena_printf(s->arena, " and %u more", n - SHOWN) : "");
 }
@@ -485,15 +485,14 @@ static void resolve_file(Resolver *r, Ast *ast) {
     }
 }
 
-bool resolve(Sched *s) {
-  Ast *ast = s->parsed->tree;
-  Resolver r = {.s = s, .in = s->parsed->names, .cap = 64};
+bool resolve(Sched *s, Parsed *parsed) {
+  Ast *ast = parsed->tree;
+  Resolver r = {.s = s, .parsed = parsed, .in = parsed->names, .cap = 64};
   r.table = NEW_ARRAY(s->arena, Sym, r.cap);
   for (int k = 0; k < PIPE_NOPS; k++)
     r.op_name[k] = pipe_op_info[k].comm || pipe_is_side((uint32_t)k)
                        ? NULL
-                       : intern(s->parsed->names, pipe_op_info[k].text,
-                                strlen(pipe_op_info[k].text));
+                       : intern(parsed->names, pipe_op_info[k].text, strlen(pipe_op_info[k].text));
   const char *path = s->diag->source[ast->file].path;
   struct stat st;
   File main_file = {.ast = ast};
@@ -508,10 +507,10 @@ bool resolve(Sched *s) {
       if (s->opt->schedule && strcmp(last->name, s->opt->schedule) == 0)
         named = last;
     }
-  s->parsed->def = s->opt->schedule ? named : last;
+  parsed->def = s->opt->schedule ? named : last;
   if (s->diag->errors)
     return false;
-  if (!s->parsed->def && s->opt->schedule) {
+  if (!parsed->def && s->opt->schedule) {
     const char *list = "";
     for (Item *it = ast->items; it; it = it->next)
       if (it->kind == IT_SCHEDULE)
@@ -519,12 +518,12 @@ bool resolve(Sched *s) {
     diag_error(s->diag, DIAG_NO_SCHEDULE, NO_SPAN, "%s has no schedule '%s'", path,
                s->opt->schedule);
     diag_help(s->diag, *list ? "its own schedules are %s" : "it has none of its own%s", list);
-  } else if (!s->parsed->def)
+  } else if (!parsed->def)
     diag_error(s->diag, DIAG_NO_SCHEDULE, NO_SPAN, "%s defines no schedule", path);
   if (s->diag->errors)
     return false;
-  s->eval.env = NEW_ARRAY(s->arena, int64_t, s->parsed->nslot + 1);
+  s->eval.env = NEW_ARRAY(s->arena, int64_t, parsed->nslot + 1);
   if (!s->opt->schedule)
-    find_unchecked(s, ast);
+    find_unchecked(s, parsed, ast);
   return eval_lets(s, ast);
 }

@@ -30,6 +30,7 @@ typedef struct Sym {
 
 typedef struct Resolver {
   Sched *s;
+  Parsed *parsed;
   uint8_t units;                  /* of the numbers resolved so far, see resolve_units */
   const Entry *with_unit, *plain; /* first times of the schedule with a unit, and without */
   Interner *in;

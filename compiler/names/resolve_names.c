@@ -51,7 +51,7 @@ Sym *sym_define(Resolver *r, Name name, Span at, SymKind kind) {
 uint32_t sym_define_var(Resolver *r, Name name, Span at) {
   Sym *y = sym_define(r, name, at, SY_VAR);
   y->depends = false;
-  return y->slot = r->s->parsed->nslot++;
+  return y->slot = r->parsed->nslot++;
 }
 
 uint32_t sym_scope_begin(Resolver *r) { return r->scope.n; }
@@ -126,7 +126,7 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     diag_help(
         s->diag,
         "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
-        "versions(r) stashed(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
+        "versions(r, versions) stashed(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
   else if (value && sc)
     hint_params(s, sc);
 }

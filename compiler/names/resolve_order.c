@@ -417,7 +417,7 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
     Sym *y = sym_define(r, t->name, t->name_at, SY_VAR);
     y->units = units;
     y->depends = depends;
-    t->slot = y->slot = r->s->parsed->nslot++;
+    t->slot = y->slot = r->parsed->nslot++;
     return;
   }
   case ST_FN: resolve_fn(r, t->fn); return;

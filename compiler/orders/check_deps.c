@@ -181,10 +181,10 @@ static bool check_stage(Sched *s, uint32_t stage) {
 static bool adds_gradient(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_W; }
 
 /* The updates of each stage. Their gradients are complete once check_stage has found all ops. */
-static void find_rounds(Sched *s) {
+static void find_rounds(Sched *s, Orders *orders) {
   uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
            *grad = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
-  s->orders->round0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nstage + 1);
+  orders->round0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nstage + 1);
   for (uint32_t i = 0; i < s->orders->nop; i++)
     s->orders->round0[s->orders->op[i].stage + 1] += s->orders->op[i].kind == PIPE_U;
   for (uint32_t st = 0; st < s->model->nstage; st++) {
@@ -192,7 +192,7 @@ static void find_rounds(Sched *s) {
     next[st] = s->orders->round0[st];
     grad[st] = NONE;
   }
-  s->orders->round = NEW_ARRAY(s->arena, Round, s->orders->round0[s->model->nstage]);
+  orders->round = NEW_ARRAY(s->arena, Round, s->orders->round0[s->model->nstage]);
   for (uint32_t i = 0; i < s->orders->nop; i++) {
     uint32_t st = s->orders->op[i].stage;
     if (adds_gradient(&s->orders->op[i]))
@@ -300,9 +300,9 @@ static bool check_labels(Sched *s) {
   return ok;
 }
 
-bool check_deps(Sched *s) {
+bool check_deps(Sched *s, Orders *orders) {
   bool ok = true;
-  find_rounds(s);
+  find_rounds(s, orders);
   for (uint32_t stage = 0; stage < s->model->nstage; stage++) {
     ok &= check_stage(s, stage);
     if (s->diag->errors > s->diag->limit)

@@ -575,24 +575,24 @@ static bool run_orders(Ex *x) {
   const Clause **order = NEW_ARRAY(s->arena, const Clause *, s->model->nrank);
   if (!find_orders(x, order))
     return false;
-  s->orders->order_clause = order;
-  s->orders->order_at = NEW_ARRAY(s->arena, Span, s->model->nrank);
+  x->orders->order_clause = order;
+  x->orders->order_at = NEW_ARRAY(s->arena, Span, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++)
     s->orders->order_at[r] = order[r]->at;
   size_t cells = (size_t)s->model->nstage * s->model->nmb;
-  s->orders->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->orders->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->orders->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
-  s->orders->at_r = NEW_ARRAY(s->arena, uint32_t, cells);
+  x->orders->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
+  x->orders->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
+  x->orders->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
+  x->orders->at_r = NEW_ARRAY(s->arena, uint32_t, cells);
   x->fresh = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
   x->last_u = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
-  s->orders->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
+  x->orders->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
   x->next_f = NEW_ARRAY(s->arena, int64_t, s->model->nstage);
   x->next_b = NEW_ARRAY(s->arena, int64_t, s->model->nstage);
   x->next_r = NEW_ARRAY(s->arena, int64_t, s->model->nstage);
   x->w_from = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nstage + s->model->nrank);
   x->op_cap = (uint32_t)(2 * cells + s->model->nstage);
-  s->orders->op = arena_alloc(s->arena, x->op_cap * sizeof *s->orders->op);
+  x->orders->op = arena_alloc(s->arena, x->op_cap * sizeof *s->orders->op);
   bool ok = true;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t held = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
@@ -634,7 +634,7 @@ const Clause *find_tune(const Schedule *sc) {
   return NULL;
 }
 
-bool bind_tune(Sched *s, const Clause *c, const Clause *chosen) {
+bool bind_tune(Sched *s, Tuning *tuning, const Clause *c, const Clause *chosen) {
   if (!c->var)
     return true;
   enum { MAX_VALUES = 1000 };
@@ -644,7 +644,7 @@ bool bind_tune(Sched *s, const Clause *c, const Clause *chosen) {
   int64_t left = step > 0 ? (lo < hi) : (lo > hi), v = lo;
   uint32_t n = 0;
   for (; left && n <= MAX_VALUES; n++) {
-    if (c == chosen && n == s->tuning->at)
+    if (c == chosen && n == tuning->at)
       s->eval.env[c->slot] = v;
     left = !__builtin_add_overflow(v, step, &v) && (step > 0 ? v < hi : v > hi);
   }
@@ -655,7 +655,7 @@ bool bind_tune(Sched *s, const Clause *c, const Clause *chosen) {
     return false;
   }
   if (c == chosen)
-    s->tuning->n = n;
+    tuning->n = n;
   else
     s->eval.env[c->slot] = lo;
   return true;
@@ -664,21 +664,25 @@ bool bind_tune(Sched *s, const Clause *c, const Clause *chosen) {
 /* ---- the pass ---- */
 
 /* What an expansion for another value of `tune` has made goes, but for the places in the text. */
-static void begin(Sched *s) {
-  const Orders before = *s->orders;
-  *s->model = (Model){0};
-  *s->orders = (Orders){.site = before.site, .nsite = before.nsite, .capsite = before.capsite};
-  *s->sides = (Sides){0};
-  *s->claims = (Claims){0};
+static void begin(Expanded *e) {
+  const Orders before = e->orders;
+  *e = (Expanded){.tuning = e->tuning};
+  e->orders.site = before.site;
+  e->orders.nsite = before.nsite;
+  e->orders.capsite = before.capsite;
 }
 
-bool expand(Sched *s) {
-  begin(s);
-  Ex x = {.s = s, .scratch = {.oom = s->arena->oom}};
+bool expand(Sched *s, Expanded *e) {
+  begin(e);
+  Ex x = {.s = s,
+          .model = &e->model,
+          .orders = &e->orders,
+          .sides = &e->sides,
+          .scratch = {.oom = s->arena->oom}};
   const Clause *chosen = find_tune(s->parsed->def);
-  s->model->name = s->parsed->def->name;
+  e->model.name = s->parsed->def->name;
   for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
-    s->model->timed |= sc->timed;
+    e->model.timed |= sc->timed;
   if (!bind_top(&x) || !instantiate(&x, s->parsed->def, 0, &x.clauses, false))
     return false;
   uint32_t offload_depth = NONE; /* those of a schedule stand for those of what it extends */
@@ -687,31 +691,32 @@ bool expand(Sched *s) {
       offload_depth = x.clauses.at[i].depth;
   for (uint32_t i = 0; i < x.clauses.n; i++) {
     Clause *c = x.clauses.at[i].clause;
-    s->claims->ncheck += c->kind == CL_CHECK;
-    s->claims->nlimit += c->kind == CL_LIMIT;
-    s->orders->noffload += c->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth;
+    e->claims.ncheck += c->kind == CL_CHECK;
+    e->claims.nlimit += c->kind == CL_LIMIT;
+    e->orders.noffload += c->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth;
     if (c->kind == CL_LET && !eval(s, c->value, &s->eval.env[c->slot]))
       return false;
-    if (c->kind == CL_TUNE && !bind_tune(s, c, chosen))
+    if (c->kind == CL_TUNE && !bind_tune(s, &e->tuning, c, chosen))
       return false;
   }
-  s->orders->offload = NEW_ARRAY(s->arena, const Clause *, s->orders->noffload);
+  e->orders.offload = NEW_ARRAY(s->arena, const Clause *, s->orders->noffload);
   for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth)
-      s->orders->offload[n++] = x.clauses.at[i].clause;
-  s->claims->check = NEW_ARRAY(s->arena, const Clause *, s->claims->ncheck);
-  s->claims->limit = NEW_ARRAY(s->arena, const Clause *, s->claims->nlimit);
+      e->orders.offload[n++] = x.clauses.at[i].clause;
+  e->claims.check = NEW_ARRAY(s->arena, const Clause *, s->claims->ncheck);
+  e->claims.limit = NEW_ARRAY(s->arena, const Clause *, s->claims->nlimit);
   for (uint32_t i = 0, n = 0, nlimit = 0; i < x.clauses.n; i++)
     if (x.clauses.at[i].clause->kind == CL_CHECK)
-      s->claims->check[n++] = x.clauses.at[i].clause;
+      e->claims.check[n++] = x.clauses.at[i].clause;
     else if (x.clauses.at[i].clause->kind == CL_LIMIT)
-      s->claims->limit[nlimit++] = x.clauses.at[i].clause;
+      e->claims.limit[nlimit++] = x.clauses.at[i].clause;
   find_link_clauses(&x);
   if (!find_ranks(&x) || !find_pipes(&x))
     return false;
   bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) &&
             fits(s, s->model->pipe[0].clause) && place_stages(&x) && set_costs(&x) &&
-            find_groups(&x) && find_sides(&x) && run_orders(&x) && ops_fit(s) && find_limits(s);
+            find_groups(&x) && find_sides(&x) && run_orders(&x) && ops_fit(s) &&
+            find_limits(s, &e->claims);
   arena_free(&x.scratch);
   return ok;
 }

@@ -275,10 +275,10 @@ static bool find_rows(Sched *s, Arena *a, const Clause *c, Rows *rows) {
 }
 
 /* Claims.row and limit0 from n rows in any order. */
-static void set_limits(Sched *s, const Limit *row, uint32_t n) {
-  uint32_t *at = s->claims->row0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + (size_t)2);
-  s->claims->row = arena_alloc(s->arena, n * sizeof *s->claims->row + 1);
-  s->claims->nrow = n;
+static void set_limits(Sched *s, Claims *claims, const Limit *row, uint32_t n) {
+  uint32_t *at = claims->row0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + (size_t)2);
+  claims->row = arena_alloc(s->arena, n * sizeof *s->claims->row + 1);
+  claims->nrow = n;
   for (uint32_t i = 0; i < n; i++)
     at[row[i].rank + 2]++;
   for (uint32_t r = 1; r < s->model->nrank + 2; r++)
@@ -287,14 +287,14 @@ static void set_limits(Sched *s, const Limit *row, uint32_t n) {
     s->claims->row[at[row[i].rank + 1]++] = row[i];
 }
 
-bool find_limits(Sched *s) {
+bool find_limits(Sched *s, Claims *claims) {
   Arena a = {.oom = s->arena->oom};
   Rows rows = {0};
   bool ok = true;
   for (uint32_t i = 0; ok && i < s->claims->nlimit; i++)
     ok = find_rows(s, &a, s->claims->limit[i], &rows);
   if (ok && rows.n > 0)
-    set_limits(s, rows.at, rows.n);
+    set_limits(s, claims, rows.at, rows.n);
   arena_free(&a);
   return ok;
 }

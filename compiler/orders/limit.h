@@ -37,7 +37,7 @@ extern const char *const count_name[NCOUNTS]; /* "inflight" */
 /* e has a count of a moment, inflight(r) and such. */
 bool counts_now(const Expr *e);
 /* Part of expand: ensures limits, limit0. False: reported. */
-bool find_limits(Sched *s);
+bool find_limits(Sched *s, Claims *claims);
 /* "2*inflight(0) - held(0, 1) <= 16": as the language has it, with the numbers put in. */
 const char *limit_text(Sched *s, const Limit *l);
 /* The limits of rank r: rows *first to *first + n - 1 of Claims.row. */

@@ -8,8 +8,8 @@ bool find_lowering(Ex *x) {
   const Clause *clause;
   if (!find_only(x, CL_TRANSFERS, "transfers", &clause))
     return false;
-  s->orders->lowering_at = clause && !s->opt->lowering ? clause->at : s->parsed->def->name_at;
-  s->orders->lowering = s->opt->lowering ? (PipeLowering)(s->opt->lowering - 1)
+  x->orders->lowering_at = clause && !s->opt->lowering ? clause->at : s->parsed->def->name_at;
+  x->orders->lowering = s->opt->lowering ? (PipeLowering)(s->opt->lowering - 1)
                         : clause         ? lowering_of(clause)
                                          : PIPE_GLOBAL;
   return true;

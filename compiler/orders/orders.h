@@ -3,15 +3,24 @@
 #ifndef PIPEC_ORDERS_H
 #define PIPEC_ORDERS_H
 
-#include "pipec.h"
+#include "limit.h"
 
 /* The `tune` clause that was followed. Made by expand_best (search/). */
 typedef struct Tuning {
   const Clause *clause;  /* NULL: there is none */
   uint32_t at, n;        /* the value it has settled for, of so many */
-  bool kept; int64_t worth[2]; /* the order is as written: what `by` says of both as emitted, [1] tuned */
-  uint32_t tries, idle;  /* tries so far, and since the last gain */
+  bool kept;             /* the order is as written, since it is better as emitted: */
+  int64_t worth[2];      /* what `by` says of both as emitted, [1] tuned */
 } Tuning;
+
+/* What expand makes, or the import of a file in its place. */
+typedef struct Expanded {
+  Model model;
+  Orders orders;
+  Sides sides;
+  Claims claims;
+  Tuning tuning;
+} Expanded;
 
 /* The orders played on an idle network, with the schedule's own costs. Made by order. */
 typedef struct Ideal {
@@ -27,7 +36,7 @@ typedef struct Ideal {
 
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
  * sizes of everything ---- */
-bool expand(Sched *s);
+bool expand(Sched *s, Expanded *e);
 bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held, kept, host now */
 const char *send_text(const Sched *s); /* "end" */
 /* Proves that no op of an action needs another of it. Part of check_deps. */
@@ -38,7 +47,7 @@ uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32
 uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op, uint32_t n);
 /* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, perhaps R, in order on its rank; each
  * gradient is applied by one U. Ensures round ---- */
-bool check_deps(Sched *s);
+bool check_deps(Sched *s, Orders *orders);
 /* The update of its stage that op u, a U, is: a row of Orders.round. */
 uint32_t round_of(const Sched *s, uint32_t u);
 /* ---- order.c ---- */
@@ -73,10 +82,10 @@ int64_t order_makes(const Sched *s, const Op *f);
 /* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
  * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
 bool order(Sched *s, Ideal *ideal);
-bool sides(Sched *s);
+bool sides(Sched *s, Orders *orders, Sides *sides);
 const char *side_text(Sched *s, const SideUse *u); /* "2UNSHARD3" */
 uint64_t side_start(const Sched *s, uint32_t rank, const SideUse *u); /* the end of the op before it, on an idle network */
 uint32_t side_latest(const Sched *s, const SideUse *u); /* `at` of one that runs as late as possible */
-bool side_buffers(Sched *s); /* requires their places; false: reported */
+bool side_buffers(Sched *s, Sides *sides); /* requires their places; false: reported */
 
 #endif

@@ -56,7 +56,7 @@ bool find_send(Ex *x) {
     return false;
   for (int k = 0; c && k < 3; k++)
     if (strcmp(c->name, send_names[k]) == 0)
-      x->s->orders->send = (SendPolicy)k;
+      x->orders->send = (SendPolicy)k;
   return true;
 }
 

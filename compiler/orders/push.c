@@ -6,13 +6,9 @@
 #include "hints.h"
 #include "names.h"
 
-uint32_t op_site(Sched *s, const OpRef *o) {
-  if (!o->place) {
-    if (s->orders->nsite == s->orders->capsite)
-      vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
-    s->orders->site[s->orders->nsite++] = o->at;
-    ((OpRef *)o)->place = s->orders->nsite;
-  }
+uint32_t op_site(Ex *x, const OpRef *o) {
+  if (!o->place)
+    ((OpRef *)o)->place = 1 + add_site(x->s, x->orders, o->at);
   return o->place - 1;
 }
 
@@ -37,8 +33,8 @@ static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb
   Sched *s = x->s;
   if (s->orders->nop == x->op_cap)
     vec_grow(s->arena, (void **)&s->orders->op, &x->op_cap, sizeof *s->orders->op);
-  s->orders->op[s->orders->nop++] = (Op){
-      .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(s, x->use)};
+  s->orders->op[x->orders->nop++] = (Op){
+      .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(x, x->use)};
 }
 
 /* A U that only repeats the last one is refused here, so that there are not many more of them than of gradients;
@@ -106,8 +102,8 @@ bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   size_t cells = (size_t)s->model->nstage * s->model->nmb,
          cell = (size_t)stage * s->model->nmb + mb;
   if (!s->orders->at_off) {
-    s->orders->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
-    s->orders->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
+    x->orders->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
+    x->orders->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
   }
   uint32_t *at = kind == PIPE_OFF ? &s->orders->at_off[cell] : &s->orders->at_load[cell];
   if (*at) {
@@ -117,15 +113,14 @@ bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
     diag_note(s->diag, s->orders->site[s->orders->copy[*at - 1].site], "%s is here first", text);
     return false;
   }
-  if (s->orders->ncopy == s->orders->capcopy)
-    vec_grow(s->arena, (void **)&s->orders->copy, &s->orders->capcopy, sizeof *s->orders->copy);
-  s->orders->copy[s->orders->ncopy] = (Copy){.kind = kind,
-                                             .phase = x->phase,
-                                             .stage = stage,
-                                             .mb = mb,
-                                             .site = op_site(s, x->use),
-                                             .to = NONE,
-                                             .at = s->orders->nop};
-  *at = ++s->orders->ncopy;
+  add_copy(s, x->orders,
+           (Copy){.kind = kind,
+                  .phase = x->phase,
+                  .stage = stage,
+                  .mb = mb,
+                  .site = op_site(x, x->use),
+                  .to = NONE,
+                  .at = s->orders->nop});
+  *at = s->orders->ncopy;
   return true;
 }

@@ -34,11 +34,8 @@ bool insert_recompute(Ex *x) {
     diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
     return false;
   }
-  if (s->orders->nsite == s->orders->capsite)
-    vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
-  uint32_t site = s->orders->nsite, n = 0, i = 0,
+  uint32_t site = add_site(s, x->orders, c->at), n = 0, i = 0,
            *place = NEW_ARRAY(s->arena, uint32_t, (size_t)s->orders->nop + 1);
-  s->orders->site[s->orders->nsite++] = c->at;
   Op *to = arena_alloc(
       s->arena, (s->orders->nop + (size_t)s->model->nstage * s->model->nmb) * sizeof *to + 1);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
@@ -79,6 +76,6 @@ bool insert_recompute(Ex *x) {
     copy->at = place[copy->at];
     copy->free_by = copy->free_by ? place[copy->free_by - 1] + 1 : 0;
   }
-  s->orders->op = to, s->orders->nop = n;
+  x->orders->op = to, x->orders->nop = n;
   return true;
 }

@@ -181,7 +181,7 @@ static uint64_t guard_hash(const Expr *e, uint64_t h) {
 void rules_begin_play(Rules *q) {
   Sched *s = q->s;
   Ex *x = q->x;
-  s->orders->play = NEW(s->arena, RulePlay);
+  q->x->orders->play = NEW(s->arena, RulePlay);
   s->orders->play->start = NEW_ARRAY(s->arena, uint64_t, s->orders->nop + (size_t)1);
   q->need0 = arena_alloc(&x->scratch, s->orders->nop * sizeof *q->need0 + 1);
   for (uint32_t i = 0; i < s->orders->nop; i++)

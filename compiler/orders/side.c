@@ -101,15 +101,13 @@ bool find_sides(Ex *x) {
     decl[k] = b->clause;
     depth[k] = b->depth;
   }
-  s->sides->decl = decl, s->sides->ndecl = n;
-  s->sides->site0 = s->orders->nsite;
-  s->sides->nrow = n * s->model->nstage;
-  s->sides->row = NEW_ARRAY(s->arena, PipeSide, s->sides->nrow);
+  x->sides->decl = decl, x->sides->ndecl = n;
+  x->sides->site0 = s->orders->nsite;
+  x->sides->nrow = n * s->model->nstage;
+  x->sides->row = NEW_ARRAY(s->arena, PipeSide, s->sides->nrow);
   for (uint32_t k = 0; k < n; k++) {
     const Clause *c = decl[k];
-    if (s->orders->nsite == s->orders->capsite)
-      vec_grow(s->arena, (void **)&s->orders->site, &s->orders->capsite, sizeof *s->orders->site);
-    s->orders->site[s->orders->nsite++] = c->at;
+    add_site(s, x->orders, c->at);
     PipeSide *row = &s->sides->row[(size_t)k * s->model->nstage];
     for (uint32_t st = 0; st < s->model->nstage; st++)
       row[st] = (PipeSide){.name = c->name, .op = c->side->op, .decl = k, .stage = st};
@@ -249,7 +247,7 @@ static int by_place(const void *a, const void *b) {
 }
 
 /* Puts the side ops of the compute stream into the op table. Rows of uses and copies follow. */
-static void insert_ops(Sched *s, uint32_t ninsert) {
+static void insert_ops(Sched *s, Orders *orders, uint32_t ninsert) {
   uint32_t *before = NEW_ARRAY(s->arena, uint32_t,
                                s->orders->nop + (size_t)1); /* first row of those at op i */
   uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->orders->nop + (size_t)1); /* of op i itself */
@@ -298,20 +296,20 @@ static void insert_ops(Sched *s, uint32_t ninsert) {
     s->orders->round[i].u = row[s->orders->round[i].u];
     s->orders->round[i].grad = row[s->orders->round[i].grad];
   }
-  s->orders->op = to, s->orders->nop = n;
+  orders->op = to, orders->nop = n;
 }
 
-bool sides(Sched *s) {
+bool sides(Sched *s, Orders *orders, Sides *sides) {
   Uses all = {0};
   uint32_t ninsert = 0;
-  s->sides->use0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
-  if (s->sides->ndecl == 0)
+  sides->use0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
+  if (sides->ndecl == 0)
     return true;
   uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
-           *uses = NEW_ARRAY(s->arena, uint32_t, s->sides->ndecl);
+           *uses = NEW_ARRAY(s->arena, uint32_t, sides->ndecl);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first = all.n;
-    for (uint32_t k = 0; k < s->sides->ndecl; k++) {
+    for (uint32_t k = 0; k < sides->ndecl; k++) {
       uint32_t had = all.n;
       if (!attach(s, k, r, last, &all))
         return false;
@@ -323,18 +321,18 @@ bool sides(Sched *s) {
     }
     if (all.n > first)
       qsort(all.at + first, all.n - first, sizeof *all.at, by_place);
-    s->sides->use0[r + 1] = all.n;
+    sides->use0[r + 1] = all.n;
   }
-  for (uint32_t k = 0; k < s->sides->ndecl; k++)
+  for (uint32_t k = 0; k < sides->ndecl; k++)
     if (uses[k] == 0)
-      diag_warn(s->diag, DIAG_SIDE, s->sides->decl[k]->at,
-                "'%s' never runs: no op that it is attached to%s", s->sides->decl[k]->name,
-                s->sides->decl[k]->when ? " fulfils its 'when'" : " is in the order");
-  s->sides->use = all.at, s->sides->nuse = all.n;
+      diag_warn(s->diag, DIAG_SIDE, sides->decl[k]->at,
+                "'%s' never runs: no op that it is attached to%s", sides->decl[k]->name,
+                sides->decl[k]->when ? " fulfils its 'when'" : " is in the order");
+  sides->use = all.at, sides->nuse = all.n;
   for (uint32_t i = 0; i < all.n; i++)
-    s->sides->ncomm += all.at[i].kind == PIPE_SIDE_COMM;
+    sides->ncomm += all.at[i].kind == PIPE_SIDE_COMM;
   if (ninsert > 0)
-    insert_ops(s, ninsert);
+    insert_ops(s, orders, ninsert);
   return true;
 }
 
@@ -458,31 +456,31 @@ static uint32_t **find_taken(Sched *s) {
   return taken;
 }
 
-bool side_buffers(Sched *s) {
-  if (s->sides->nuse == 0)
+bool side_buffers(Sched *s, Sides *sides) {
+  if (sides->nuse == 0)
     return true;
-  uint32_t **taken = find_taken(s), n = s->sides->nuse;
-  uint32_t *oldest = arena_alloc(s->arena, s->sides->nrow * sizeof *oldest),
-           *newest = arena_alloc(s->arena, s->sides->nrow * sizeof *newest),
+  uint32_t **taken = find_taken(s), n = sides->nuse;
+  uint32_t *oldest = arena_alloc(s->arena, sides->nrow * sizeof *oldest),
+           *newest = arena_alloc(s->arena, sides->nrow * sizeof *newest),
            *next = arena_alloc(s->arena, n * sizeof *next);
-  memset(oldest, 0xff, s->sides->nrow * sizeof *oldest);
+  memset(oldest, 0xff, sides->nrow * sizeof *oldest);
   memset(next, 0xff, n * sizeof *next);
-  s->sides->turn = arena_alloc(s->arena, n * sizeof *s->sides->turn);
-  s->sides->buffers = NEW_ARRAY(s->arena, SideBuffers *, s->model->nrank);
-  s->sides->nbuffers = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  sides->turn = arena_alloc(s->arena, n * sizeof *sides->turn);
+  sides->buffers = NEW_ARRAY(s->arena, SideBuffers *, s->model->nrank);
+  sides->nbuffers = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     Pools pools = {0};
-    uint32_t first = s->sides->use0[r], end = s->sides->use0[r + 1];
+    uint32_t first = sides->use0[r], end = sides->use0[r + 1];
     for (uint32_t i = first; i < end; i++) {
-      const SideUse *u = &s->sides->use[i];
-      s->sides->turn[i] = (SideTurn){u->at, u->kind == PIPE_SIDE, i, u->plan};
+      const SideUse *u = &sides->use[i];
+      sides->turn[i] = (SideTurn){u->at, u->kind == PIPE_SIDE, i, u->plan};
     }
-    qsort(s->sides->turn + first, end - first, sizeof *s->sides->turn, by_turn);
+    qsort(sides->turn + first, end - first, sizeof *sides->turn, by_turn);
     for (uint32_t i = first; i < end; i++) {
-      uint32_t self = s->sides->turn[i].use;
-      SideUse *u = &s->sides->use[self];
+      uint32_t self = sides->turn[i].use;
+      SideUse *u = &sides->use[self];
       take(s, u, self, &pools);
-      if (s->sides->decl[u->decl]->side->gives && !give(s, u, self, &pools, taken, oldest, next))
+      if (sides->decl[u->decl]->side->gives && !give(s, u, self, &pools, taken, oldest, next))
         return false;
       if (u->out == NONE)
         continue;
@@ -495,10 +493,10 @@ bool side_buffers(Sched *s) {
       if (taken[u->decl] && u->mb != NONE)
         taken[u->decl][(size_t)u->stage * s->model->nmb + u->mb] = self + 1;
     }
-    s->sides->buffers[r] = NEW_ARRAY(s->arena, SideBuffers, pools.n);
-    s->sides->nbuffers[r] = pools.n;
+    sides->buffers[r] = NEW_ARRAY(s->arena, SideBuffers, pools.n);
+    sides->nbuffers[r] = pools.n;
     for (uint32_t k = 0; k < pools.n; k++)
-      s->sides->buffers[r][k] = pools.at[k].b;
+      sides->buffers[r][k] = pools.at[k].b;
   }
   return true;
 }

@@ -222,7 +222,7 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
     const Clause *c = f->clauses.at[i].clause;
     if (c->kind == CL_LET && !eval(s, c->value, &s->eval.env[c->slot]))
       return false;
-    if (c->kind == CL_TUNE && !bind_tune(s, c, NULL))
+    if (c->kind == CL_TUNE && !bind_tune(s, NULL, c, NULL))
       return false;
   }
   if (!same_ranks(x, t, f) || !same_pipes(x, t, f))

@@ -376,7 +376,7 @@ static void renumber(Just *j) {
 }
 
 /* Puts Orders.op in the order of j->best. */
-static void reorder(Just *j) {
+static void reorder(Just *j, Orders *orders) {
   Sched *s = j->s;
   Op *to = arena_alloc(s->arena, s->orders->nop * sizeof *to);
   for (uint32_t i = 0; i < s->orders->nop; i++) {
@@ -385,7 +385,7 @@ static void reorder(Just *j) {
     if (to[i].kind != PIPE_U)
       *op_row(s, to[i].kind, cell) = i + 1;
   }
-  s->orders->op = to;
+  orders->op = to;
   for (uint32_t r = 0; r < s->model->nrank; r++)
     label_again(s, s->orders->rank_op0[r], s->orders->rank_op0[r] + j->ncomp[r]);
 }
@@ -408,7 +408,7 @@ bool just_judge(Just *j) {
     *j->least = v, j->best_t = j->t;
     memcpy(j->best, j->seq, j->n * sizeof *j->best);
     j->changed = true;
-    j->s->tuning->idle = 0;
+    j->done->idle = 0;
   }
   return true;
 }
@@ -447,9 +447,15 @@ static bool walk(Just *j, uint32_t turn, uint32_t try) {
   return critical_moves(j, what, steps, try);
 }
 
-bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least) {
+bool justify(Sched *s, Orders *orders, Tries *done, uint32_t tries,
+             bool (*value)(Sched *, Timing, int64_t *), int64_t *least) {
   Arena a = {.oom = s->arena->oom};
-  Just j = {.s = s, .n = s->orders->nop, .nlive = count_bounds(s), .value = value, .least = least};
+  Just j = {.s = s,
+            .done = done,
+            .n = s->orders->nop,
+            .nlive = count_bounds(s),
+            .value = value,
+            .least = least};
   j.rank = array(s, &a, sizeof *j.rank);
   j.width = 2;
   for (uint32_t i = 0; i < s->model->nstage;
@@ -502,16 +508,16 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   uint64_t looks = LOOKS * (uint64_t)j.n;
   for (uint32_t n = j.n; n > 1; n /= 2)
     looks += LOOKS * (uint64_t)j.n;
-  for (; ok && s->tuning->tries < tries && j.looked < looks &&
-         !(at_bound(&j, MAKESPAN) && at_bound(&j, SPAN));
-       s->tuning->tries++, s->tuning->idle++) {
-    if (s->tuning->idle % IDLE == IDLE - 1) {
-      if (s->tuning->idle / IDLE % 2 == 0)
-        ok = walk(&j, s->tuning->idle / IDLE / 2, s->tuning->tries);
+  for (;
+       ok && done->n < tries && j.looked < looks && !(at_bound(&j, MAKESPAN) && at_bound(&j, SPAN));
+       done->n++, done->idle++) {
+    if (done->idle % IDLE == IDLE - 1) {
+      if (done->idle / IDLE % 2 == 0)
+        ok = walk(&j, done->idle / IDLE / 2, done->n);
       else if (j.best_t.makespan >> 57 == 0) /* else shaken times overflow */
-        shake(&j, s->tuning->tries);
+        shake(&j, done->n);
     }
-    pass(&j, true, (Within)(s->tuning->tries % NWITHIN));
+    pass(&j, true, (Within)(done->n % NWITHIN));
     BUG_IF(!just_play(&j)); /* the order of a pass respects the data */
     pass(&j, false, MAKESPAN);
     BUG_IF(!just_play(&j));
@@ -519,7 +525,7 @@ bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *)
   }
   if (ok && j.changed) {
     renumber(&j);
-    reorder(&j);
+    reorder(&j, orders);
   }
   arena_free(&a);
   return ok;

@@ -10,8 +10,12 @@ typedef struct Edge { /* from a producer, or to a user */
   uint32_t lag; /* until it is there: row of Just.lag; 0: no time */
 } Edge;
 
+/* Tries of a value of `tune` so far, and since the last gain. */
+typedef struct Tries { uint32_t n, idle; } Tries;
+
 typedef struct Just {
   Sched *s;
+  Tries *done;
   uint32_t n;
   uint32_t *rank, *ncomp; /* [n]; [nrank] ops of a rank before its updates */
   Edge *in, *out;         /* [width * n] */
@@ -52,6 +56,14 @@ typedef enum Within { MAKESPAN, SPAN, BOTH, NWITHIN } Within;
 
 /* Keeps j->seq, which has been played, if it is worth more than the best. False: no value, reported. */
 bool just_judge(Just *j);
+
+/* ---- justify.c ---- */
+/* Moves ops within the predicted times until there were so many tries, or a few without gain, and keeps
+ * the order with the least *value, of equals the shorter; false: value() has reported. Goes on from
+ * `done`. Requires check_deps and no obstacle. */
+bool justify(Sched *s, Orders *orders, Tries *done, uint32_t tries,
+             bool (*value)(Sched *, Timing, int64_t *), int64_t *least);
+uint32_t justify_obstacle(const Sched *s); /* an update that stands before another op, or NONE */
 
 /* ---- critical_moves.c ---- */
 

@@ -3,9 +3,9 @@
 #ifndef PIPEC_SEARCH_H
 #define PIPEC_SEARCH_H
 
-#include "pipec.h"
+#include "orders.h"
 
 /* tune.c: the same, or of a schedule with `tune` the best of what its values make. */
-bool expand_best(Sched *s);
+bool expand_best(Sched *s, Expanded *e);
 
 #endif

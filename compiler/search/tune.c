@@ -13,6 +13,7 @@
 
 #include "search.h"
 #include "again.h"
+#include "justify.h"
 #include "base.h"
 #include "expand.h"
 #include "limit.h"
@@ -69,7 +70,7 @@ static bool as_written(Sched *s, const Clause *c, uint32_t op, int64_t tries, in
 }
 
 /* The first tries of a value, or all of them. */
-static bool improve(Sched *s, bool first, int64_t *value) {
+static bool improve(Sched *s, Expanded *e, Tries *done, bool first, int64_t *value) {
   const Clause *c = s->tuning->clause;
   int64_t tries = 0;
   if (c->tries && !eval(s, c->tries, &tries))
@@ -100,95 +101,99 @@ static bool improve(Sched *s, bool first, int64_t *value) {
   }
   if (first && c->var && tries > FIRST_TRIES)
     tries = FIRST_TRIES;
-  return justify(s, (uint32_t)tries, worth, value);
+  return justify(s, &e->orders, done, (uint32_t)tries, worth, value);
 }
 
 /* The schedule for value number `at`. *value: what it is worth; *whole: it is complete and can run,
  * else later passes report it. */
-static bool try_value(Sched *s, uint32_t at, int64_t *value, bool *whole) {
-  s->tuning->at = at;
-  s->tuning->n = 1;
-  s->tuning->tries = s->tuning->idle = 0;
+static bool try_value(Sched *s, Expanded *e, Tries *done, uint32_t at, int64_t *value,
+                      bool *whole) {
+  e->tuning.at = at;
+  e->tuning.n = 1;
+  *done = (Tries){0};
   *whole = false;
-  if (!expand(s))
+  if (!expand(s, e))
     return false;
   Diag said = *s->diag;
   s->diag->out = NULL;
   OrderRun run = {.stage = s->model->stage};
-  bool ok = check_deps(s);
+  bool ok = check_deps(s, &e->orders);
   run.end = ok ? arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.end + 1) : NULL;
   run.head = ok ? NEW_ARRAY(s->arena, uint32_t, s->model->nrank) : NULL;
   *whole = ok && order_run(s, &run) && (s->orders->ncopy > 0 || limits_kept(s));
   *s->diag = said;
   if (!*whole)
     return true;
-  return improve(s, true, value);
+  return improve(s, e, done, true, value);
 }
 
-/* What an expansion makes, and the value that it was made for. */
+/* The schedule for one value, with all of its tries. */
+static bool take_value(Sched *s, Expanded *e, uint32_t at) {
+  Tries done;
+  int64_t value;
+  bool whole;
+  return try_value(s, e, &done, at, &value, &whole) &&
+         (!whole || improve(s, e, &done, false, &value));
+}
+
+/* A value that was tried: what was expanded for it, and the variables. */
 typedef struct Tried {
-  Model model;
-  Orders orders;
-  Sides sides;
-  Claims claims;
-  Tuning tuning;
+  Expanded made;
   int64_t *env;
+  Tries done;
 } Tried;
 
-static Tried keep(Sched *s) {
+static Tried keep(Sched *s, const Expanded *e, Tries done) {
   size_t size = s->parsed->nslot * sizeof(int64_t);
   int64_t *env = arena_alloc(s->arena, size + 1);
   memcpy(env, s->eval.env, size);
-  return (Tried){*s->model, *s->orders, *s->sides, *s->claims, *s->tuning, env};
+  return (Tried){*e, env, done};
 }
 
 /* Places in the text that other values have met stay numbered. */
-static void restore(Sched *s, const Tried *t) {
-  const Orders now = *s->orders;
-  *s->model = t->model;
-  *s->orders = t->orders;
-  s->orders->site = now.site, s->orders->nsite = now.nsite, s->orders->capsite = now.capsite;
-  *s->sides = t->sides;
-  *s->claims = t->claims;
-  *s->tuning = t->tuning;
+static void restore(Sched *s, Expanded *e, const Tried *t) {
+  const Orders now = e->orders;
+  *e = t->made;
+  e->orders.site = now.site;
+  e->orders.nsite = now.nsite;
+  e->orders.capsite = now.capsite;
   memcpy(s->eval.env, t->env, s->parsed->nslot * sizeof *t->env);
 }
 
-static bool tune(Sched *s, const Clause *c) {
+static bool tune(Sched *s, Expanded *e, const Clause *c) {
   if (!is_only(s, c))
     return false;
-  s->tuning->clause = c;
-  int64_t *of = s->tuning->worth;
+  Tuning *own = &e->tuning;
+  own->clause = c;
   const bool orders_only = s->opt->emit == EMIT_CSV && s->opt->ncompare == 0;
-  s->tuning->kept = s->opt->tune == TUNE_BETTER && !orders_only && worth_emitted(s, true, &of[1]) &&
-                    worth_emitted(s, false, &of[0]) && of[0] < of[1];
-  if (s->tuning->kept || s->opt->tune == TUNE_NONE) {
-    s->tuning->at = 0;
-    return expand(s);
-  }
+  own->kept = s->opt->tune == TUNE_BETTER && !orders_only &&
+              worth_emitted(s, true, &own->worth[1]) && worth_emitted(s, false, &own->worth[0]) &&
+              own->worth[0] < own->worth[1];
+  if (own->kept || s->opt->tune == TUNE_NONE)
+    return expand(s, e);
+  if (!c->var)
+    return take_value(s, e, 0);
   Tried best = {0};
+  Tries done;
   int64_t value, least = 0;
   bool found = false, warned = false, whole;
-  if (!c->var)
-    return try_value(s, 0, &value, &whole) && (!whole || improve(s, false, &value));
   for (uint32_t i = 0, n = 1; i < n; i++) {
     Diag said = *s->diag;
     s->diag->out = NULL;
-    bool ok = try_value(s, i, &value, &whole) && whole;
+    bool ok = try_value(s, e, &done, i, &value, &whole) && whole;
     bool warns = s->diag->warnings > said.warnings;
     *s->diag = said;
-    n = s->tuning->n;
+    n = own->n;
     if (ok && (!found || value < least))
-      found = true, warned = warns, least = value, best = keep(s);
+      found = true, warned = warns, least = value, best = keep(s, e, done);
   }
   if (!found || warned)
-    return try_value(s, found ? best.tuning.at : 0, &value, &whole) &&
-           (!whole || improve(s, false, &value));
-  restore(s, &best);
-  return improve(s, false, &value);
+    return take_value(s, e, found ? best.made.tuning.at : 0);
+  restore(s, e, &best);
+  return improve(s, e, &best.done, false, &value);
 }
 
-bool expand_best(Sched *s) {
+bool expand_best(Sched *s, Expanded *e) {
   const Clause *c = find_tune(s->parsed->def);
-  return c ? tune(s, c) : expand(s);
+  return c ? tune(s, e, c) : expand(s, e);
 }

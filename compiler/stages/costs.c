@@ -129,8 +129,8 @@ static void make_units(Ex *x) {
     }
   }
   if (any)
-    s->model->nunit_time = n,
-    s->model->unit_time = NEW_ARRAY(s->arena, uint64_t,
+    x->model->nunit_time = n,
+    x->model->unit_time = NEW_ARRAY(s->arena, uint64_t,
                                     PIPE_UNIT_TIMES * (size_t)s->model->nstage * n);
 }
 
@@ -197,7 +197,7 @@ static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bo
 }
 
 /* What is 0 because a profile, which looks complete, does not have it. */
-static void note_lacks(Sched *s, const bool *has, const bool *from_profile) {
+static void note_lacks(Sched *s, Model *model, const bool *has, const bool *from_profile) {
   static const CostKey key[] = {KEY_SEND, KEY_U, KEY_ACT, KEY_BOUNDARY, KEY_WEIGHT, KEY_OPT};
   bool profile = s->opt->profile != NULL;
   for (int k = 0; k < NENTRIES; k++)
@@ -209,9 +209,9 @@ static void note_lacks(Sched *s, const bool *has, const bool *from_profile) {
                      ? s->model->forward || (key[i] == KEY_OPT && !s->model->sized)
                      : !s->model->sized;
     if (!has[key[i]] && !other)
-      s->model->profile_lacks = arena_printf(s->arena, "%s%s%s",
-                                             s->model->profile_lacks ? s->model->profile_lacks : "",
-                                             s->model->profile_lacks ? ", " : "", cost_key[key[i]]);
+      model->profile_lacks = arena_printf(s->arena, "%s%s%s",
+                                          s->model->profile_lacks ? s->model->profile_lacks : "",
+                                          s->model->profile_lacks ? ", " : "", cost_key[key[i]]);
   }
 }
 
@@ -238,7 +238,7 @@ bool set_costs(Ex *x) {
     if (profile) {
       if (s->opt->profile)
         continue;
-      if (!profile_apply(s, c->path, c->at, now))
+      if (!profile_apply(s, x->model, c->path, c->at, now))
         return false;
     } else if (c->kind != CL_TIME && c->kind != CL_BYTES) {
       continue;
@@ -290,13 +290,13 @@ bool set_costs(Ex *x) {
     }
   }
   bool wins[NENTRIES] = {false};
-  if (s->opt->profile && !profile_apply(s, s->opt->profile, NO_SPAN, wins))
+  if (s->opt->profile && !profile_apply(s, x->model, s->opt->profile, NO_SPAN, wins))
     return false;
   for (int k = 0; k < NENTRIES; k++)
     has[k] |= wins[k], by_unit[k] &= !wins[k];
   for (int k = NTIMEKEYS; k < NKEYS; k++)
-    s->model->sized |= has[k];
-  note_lacks(s, has, from_profile);
+    x->model->sized |= has[k];
+  note_lacks(s, x->model, has, from_profile);
   for (int k = 0; s->model->timed && !has[KEY_F] && k < NTIMEKEYS; k++)
     if (has[k]) {
       diag_error(s->diag, DIAG_UNIT, set_at[k],

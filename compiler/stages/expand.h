@@ -127,6 +127,9 @@ typedef struct Fitting {
 
 typedef struct Ex {
   Sched *s;
+  Model *model;        /* what it makes: the same that s sees */
+  Orders *orders;
+  Sides *sides;
   Arena scratch;       /* what clock and rules need until the pass ends */
   Clauses clauses;
   uint32_t rank;
@@ -179,16 +182,16 @@ bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far, with 
 bool ops_fit(Sched *s);               /* for the ops that there are */
 bool place_stages(Ex *x);
 /* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, Model.rank_stage and Model.rank_stage0. */
-void number_chunks(Sched *s);
+void number_chunks(Sched *s, Model *model);
 void sort_chunks(Sched *s); /* where the rows of a pipe are not in its order (place.c) */
 
 /* ---- graph.c ---- */
 bool find_graph(Ex *x);
 bool find_ties(Ex *x);
 /* What follows from the edges, by `from` and then as a stage has them, and the rows ([nmodel * nmb]). */
-void join_graph(Sched *s, PipeEdge *edge, uint32_t nedge, uint32_t *row);
+void join_graph(Sched *s, Model *model, PipeEdge *edge, uint32_t nedge, uint32_t *row);
 /* group: [nmodel] 1 + number of the tie of a stage, 0: none. Requires ntie > 0. */
-void join_ties(Sched *s, const uint32_t *group);
+void join_ties(Sched *s, Model *model, const uint32_t *group);
 
 /* ---- costs.c ---- */
 bool set_costs(Ex *x);
@@ -264,7 +267,7 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 
 /* Where the op stands in the text: a row of Orders.site. */
-uint32_t op_site(Sched *s, const OpRef *o);
+uint32_t op_site(Ex *x, const OpRef *o);
 
 /* ---- lowering.c ---- */
 bool find_lowering(Ex *x); /* the `transfers` clauses */
@@ -315,18 +318,11 @@ bool run_rules(Ex *x, const Stmt *t);
 /* Once every rank has its ops: plays all of them and puts those of `rules` in order. */
 bool play_rules(Ex *x);
 
-/* ---- justify.c ---- */
-/* Moves ops within the predicted times until there were so many tries, or a few without gain, and keeps
- * the order with the least *value, of equals the shorter; false: value() has reported. Goes on where it
- * left off: Tuning.tries, tune_idle. Requires check_deps and no obstacle. */
-bool justify(Sched *s, uint32_t tries, bool (*value)(Sched *, Timing, int64_t *), int64_t *least);
-uint32_t justify_obstacle(const Sched *s); /* an update that stands before another op, or NONE */
-
 /* ---- expand.c ---- */
 /* The `tune` clause that holds for the schedule, or NULL. */
 const Clause *find_tune(const Schedule *sc);
 /* Gives the variable of c its value: the Tuning.at-th of its range if c is `chosen`, else the first. */
-bool bind_tune(Sched *s, const Clause *c, const Clause *chosen);
+bool bind_tune(Sched *s, struct Tuning *tuning, const Clause *c, const Clause *chosen);
 
 /* ---- use.c ---- */
 bool run_use(Ex *x, const Stmt *t);

@@ -79,7 +79,7 @@ static bool add_clause(Ex *x, const Clause *c, Edges *edges) {
           s, c, a, b, "an edge goes to a later stage",
           "forwards go along it, gradients come back: number the stages in the order of the forwards");
     *vec_push(s->arena, edges) = (PipeEdge){.from = (uint32_t)a, .to = (uint32_t)b, .skip = 1};
-    s->model->nedge = edges->n;
+    x->model->nedge = edges->n;
     if ((edges->n & (edges->n - 1)) == 0 && !fits(s, c))
       return false;
     if (__builtin_add_overflow(i, step, &i))
@@ -208,7 +208,7 @@ bool find_graph(Ex *x) {
   Edges edges = {0};
   if (!find_edges(x, &edges))
     return false;
-  s->model->nedge = edges.n;
+  x->model->nedge = edges.n;
   if (!fits(s, s->model->pipe[0].clause))
     return false;
   uint32_t *row = s->model->row_of;
@@ -220,14 +220,14 @@ bool find_graph(Ex *x) {
              mb < s->model->pipe[k].mb0 + s->model->pipe[k].nmb; mb++)
           row[(size_t)m * s->model->nmb + mb] = s->model->pipe[k].first + m;
   }
-  join_graph(s, edges.at, edges.n, row);
+  join_graph(s, x->model, edges.at, edges.n, row);
   return true;
 }
 
-void join_graph(Sched *s, PipeEdge *edge, uint32_t nedge, uint32_t *row) {
-  struct StageGraph *g = s->model->graph = NEW(s->arena, struct StageGraph);
+void join_graph(Sched *s, Model *model, PipeEdge *edge, uint32_t nedge, uint32_t *row) {
+  struct StageGraph *g = model->graph = NEW(s->arena, struct StageGraph);
   Edges edges = {.at = edge, .n = nedge};
-  s->model->nedge = nedge;
+  model->nedge = nedge;
   g->edge = edge, g->nedge = nedge, g->row = row;
   g->in_edge = sorted(s, &edges, &g->in0, true);
   g->out0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nmodel + 1);
@@ -253,7 +253,7 @@ void join_graph(Sched *s, PipeEdge *edge, uint32_t nedge, uint32_t *row) {
 
 /* ---- shared weights ---- */
 
-static bool tie_clause(Sched *s, const Clause *c, uint32_t *group) {
+static bool tie_clause(Sched *s, Model *model, const Clause *c, uint32_t *group) {
   uint32_t n = 0;
   for (const Arg *a = c->args; a; a = a->next, n++) {
     int64_t v;
@@ -275,7 +275,7 @@ static bool tie_clause(Sched *s, const Clause *c, uint32_t *group) {
     diag_error(s->diag, DIAG_TIE, c->at, "weights are shared by two stages or more");
     return false;
   }
-  s->model->ntie++;
+  model->ntie++;
   return true;
 }
 
@@ -287,20 +287,20 @@ bool find_ties(Ex *x) {
     s->model->stage[i].tied = NONE, s->model->stage[i].tie = i;
   for (uint32_t i = 0; i < x->clauses.n; i++) {
     const Clause *c = x->clauses.at[i].clause;
-    if (c->kind == CL_TIE && !tie_clause(s, c, group))
+    if (c->kind == CL_TIE && !tie_clause(s, x->model, c, group))
       return false;
   }
   if (s->model->forward)
-    s->model->ntie = 0; /* there are no gradients */
+    x->model->ntie = 0; /* there are no gradients */
   if (s->model->ntie > 0)
-    join_ties(s, group);
+    join_ties(s, x->model, group);
   return true;
 }
 
-void join_ties(Sched *s, const uint32_t *group) {
-  s->model->tie_of = arena_alloc(s->arena, s->model->nstage * sizeof *s->model->tie_of);
-  s->model->tie_row0 = NEW_ARRAY(s->arena, uint32_t, s->model->ntie + 1);
-  s->model->tie_row = arena_alloc(s->arena, s->model->nstage * sizeof *s->model->tie_row);
+void join_ties(Sched *s, Model *model, const uint32_t *group) {
+  model->tie_of = arena_alloc(s->arena, s->model->nstage * sizeof *s->model->tie_of);
+  model->tie_row0 = NEW_ARRAY(s->arena, uint32_t, s->model->ntie + 1);
+  model->tie_row = arena_alloc(s->arena, s->model->nstage * sizeof *s->model->tie_row);
   uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->model->ntie);
   for (uint32_t i = 0; i < s->model->nstage; i++) {
     uint32_t k = group[s->model->stage[i].model];

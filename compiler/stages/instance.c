@@ -8,9 +8,9 @@
 #include "hints.h"
 #include "stages.h"
 
-static void append_param(Sched *s, const char *name, int64_t value, bool first) {
-  s->model->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->model->params,
-                                  first ? "" : " ", name, (long long)value);
+static void append_param(Sched *s, Model *model, const char *name, int64_t value, bool first) {
+  model->params = arena_printf(s->arena, "%s%s%s=%lld", first ? "" : s->model->params,
+                               first ? "" : " ", name, (long long)value);
 }
 
 bool note_extends(Sched *s, Span at) {
@@ -152,7 +152,7 @@ static bool bind_given(Ex *x, const Param *open, int64_t value) {
   Options *o = s->opt;
   Schedule *sc = s->parsed->def;
   bool ok = true, first = true;
-  s->model->params = "";
+  x->model->params = "";
   for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
     o->define[i].used = false;
   for (Param *p = sc->params; p; p = p->next) {
@@ -175,7 +175,7 @@ static bool bind_given(Ex *x, const Param *open, int64_t value) {
       return false;
     }
     if (ok)
-      append_param(s, p->name, s->eval.env[p->slot], first), first = false;
+      append_param(s, x->model, p->name, s->eval.env[p->slot], first), first = false;
   }
   for (uint32_t i = 0; i < o->ndefine && o->ncompare == 0; i++)
     if (!o->define[i].used) {

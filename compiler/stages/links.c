@@ -136,11 +136,11 @@ void find_link_clauses(Ex *x) {
   for (uint32_t i = 0; i < x->clauses.n; i++)
     if (x->clauses.at[i].clause->kind == CL_LINK && x->clauses.at[i].depth < depth)
       depth = x->clauses.at[i].depth;
-  s->model->link_clause = NEW_ARRAY(s->arena, const Clause *, x->clauses.n);
+  x->model->link_clause = NEW_ARRAY(s->arena, const Clause *, x->clauses.n);
   for (uint32_t i = 0; i < x->clauses.n; i++)
     if (x->clauses.at[i].clause->kind == CL_LINK && x->clauses.at[i].depth == depth)
       s->model->link_clause[n++] = x->clauses.at[i].clause;
-  s->model->nlink_clause = n;
+  x->model->nlink_clause = n;
 }
 
 typedef struct Pair {
@@ -232,9 +232,9 @@ static bool has_rank(const uint32_t *list, uint32_t n, uint32_t rank) {
   return false;
 }
 
-bool links(Sched *s) {
+bool links(Sched *s, Model *model) {
   if (s->opt->no_contention)
-    s->model->share = NULL, s->model->nshare = s->model->nlink = 0;
+    model->share = NULL, model->nshare = model->nlink = 0;
   uint32_t nsource = s->model->nprofile_link ? s->model->nprofile_link : s->model->nlink_clause,
            npair, at = 0;
   if (nsource == 0 || s->opt->no_contention)
@@ -263,13 +263,13 @@ bool links(Sched *s) {
     qsort(passed.at, passed.n, sizeof *passed.at, by_source);
     if (!s->model->nprofile_link)
       warn_free(s, passed.at, passed.n);
-    s->model->share = NEW_ARRAY(s->arena, PipeShare, passed.n);
+    model->share = NEW_ARRAY(s->arena, PipeShare, passed.n);
     for (uint32_t i = 0; i < passed.n; i++) {
       const Passed *p = &passed.at[i];
-      s->model->nlink += i == 0 || p[-1].source != p->source || p[-1].value != p->value;
+      model->nlink += i == 0 || p[-1].source != p->source || p[-1].value != p->value;
       s->model->share[at++] = (PipeShare){p->pair.from, p->pair.to, s->model->nlink - 1};
     }
-    s->model->nshare = at;
+    model->nshare = at;
     qsort(s->model->share, s->model->nshare, sizeof *s->model->share, by_share);
   }
   arena_free(&scratch);

@@ -99,7 +99,7 @@ bool ops_fit(Sched *s) {
 }
 
 /* The microbatches of p in slices: the same number in all pipes. */
-static bool cut(Sched *s, Pipe *p) {
+static bool cut(Sched *s, Model *model, Pipe *p) {
   const Clause *c = p->clause;
   uint32_t slices = 1;
   if (c->slices && !count_clause(s, c->slices, "slices", 1, INT32_MAX, &slices))
@@ -113,7 +113,7 @@ static bool cut(Sched *s, Pipe *p) {
               "sizes, times and tensors of a stage are those of one slice, whoever runs it");
     return false;
   }
-  s->model->slices = slices;
+  model->slices = slices;
   if ((uint64_t)p->nmb * slices > INT32_MAX) {
     diag_error(s->diag, DIAG_TOO_LARGE, c->at, "%u microbatches of %u slices", p->nmb, slices);
     return false;
@@ -136,7 +136,7 @@ static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, ui
       !count_clause(s, c->mbs, "microbatches", 1, INT32_MAX, &p->nmb))
     return false;
   const Clause *root = s->model->pipe[0].clause;
-  if (!cut(s, p))
+  if (!cut(s, x->model, p))
     return false;
   if (root != c && !c->root) {
     diag_error(s->diag, DIAG_CLAUSE, c->at,
@@ -169,17 +169,17 @@ static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, ui
     diag_note(s->diag, root->at, "the first one");
     return false;
   }
-  s->model->forward = c->forward;
+  x->model->forward = c->forward;
   p->nrow = p->nstage;
   *nstage += p->nstage, *nmb += p->nmb;
-  s->model->npipe++;
+  x->model->npipe++;
   if (*nstage > INT32_MAX || *nmb > INT32_MAX) {
     diag_error(s->diag, DIAG_TOO_LARGE, c->at,
                "%llu stages and %llu microbatches in all pipes together",
                (unsigned long long)*nstage, (unsigned long long)*nmb);
     return false;
   }
-  s->model->nstage = (uint32_t)*nstage, s->model->nmb = (uint32_t)*nmb;
+  x->model->nstage = (uint32_t)*nstage, x->model->nmb = (uint32_t)*nmb;
   return (s->model->npipe & (s->model->npipe - 1)) != 0 || fits(s, c);
 }
 
@@ -241,7 +241,7 @@ bool find_pipes(Ex *x) {
     diag_help(s->diag, "such as 'pipe net stages P mbs M place s -> s'");
     return false;
   }
-  s->model->nmodel = s->model->pipe[0].nstage;
+  x->model->nmodel = s->model->pipe[0].nstage;
   return warn_remainder(s);
 }
 
@@ -364,9 +364,9 @@ static int by_stage(const void *va, const void *vb) { /* pipe and model, both in
   return *a < *b ? -1 : *a > *b;
 }
 
-void number_chunks(Sched *s) {
-  s->model->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
-  s->model->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
+void number_chunks(Sched *s, Model *model) {
+  model->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  model->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
   uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t i = 0; i < s->model->nstage; i++)
     s->model->rank_stage0[s->model->stage[i].rank + 1]++;
@@ -405,16 +405,16 @@ bool place_stages(Ex *x) {
   for (uint32_t k = 0; k < s->model->npipe; k++)
     dealt |= s->model->pipe[k].clause->mb_var != NULL;
   if (dealt) {
-    s->model->row_of = arena_alloc(s->arena, (size_t)s->model->nmodel * s->model->nmb *
+    x->model->row_of = arena_alloc(s->arena, (size_t)s->model->nmodel * s->model->nmb *
                                                  sizeof *s->model->row_of);
     for (uint32_t k = 0; k < s->model->npipe; k++)
       if (!deal(s, &s->model->pipe[k], &rank, &model))
         return false;
-    s->model->nstage = rank.n;
+    x->model->nstage = rank.n;
     if (!fits(s, s->model->pipe[0].clause))
       return false;
   }
-  s->model->stage = NEW_ARRAY(s->arena, PipeStage, s->model->nstage);
+  x->model->stage = NEW_ARRAY(s->arena, PipeStage, s->model->nstage);
   for (uint32_t k = 0; k < s->model->npipe; k++) {
     const Pipe *p = &s->model->pipe[k];
     for (uint32_t i = p->first; i < p->first + p->nrow; i++) {
@@ -435,7 +435,7 @@ bool place_stages(Ex *x) {
   }
   if (!join_replicas(s))
     return false;
-  number_chunks(s);
+  number_chunks(s, x->model);
   if (s->model->row_of)
     sort_chunks(s); /* else rows are in that order already */
   return find_graph(x) && find_ties(x);
@@ -485,16 +485,16 @@ bool find_groups(Ex *x) {
       return false;
   }
   qsort(at, s->model->nrank, sizeof *at, by_link);
-  s->model->group = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  x->model->group = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t i = 0, n; i < s->model->nrank; i += n) {
     for (n = 1; i + n < s->model->nrank && at[i + n].link == at[i].link;)
       n++;
-    s->model->ngroup += n > 1;
+    x->model->ngroup += n > 1;
     for (uint32_t k = i; k < i + n && n > 1; k++)
       s->model->group[at[k].rank] = s->model->ngroup;
   }
   if (s->model->ngroup == 0)
-    s->model->group = NULL; /* each rank has a link of its own */
+    x->model->group = NULL; /* each rank has a link of its own */
   return true;
 }
 
@@ -509,5 +509,5 @@ bool find_ranks(Ex *x) {
     diag_help(s->diag, "such as 'ranks P'");
     return false;
   }
-  return count_clause(s, ranks->value, "ranks", 1, MAX_RANKS, &s->model->nrank);
+  return count_clause(s, ranks->value, "ranks", 1, MAX_RANKS, &x->model->nrank);
 }

@@ -62,7 +62,7 @@ static bool rank_list(Sched *s, Span at, const char *path, json_t *list, const u
 }
 
 /* The links that transfers share, in place of those of the schedule. */
-static bool apply_links(Sched *s, Span at, const char *path, json_t *list) {
+static bool apply_links(Sched *s, Model *model, Span at, const char *path, json_t *list) {
   if (!list)
     return true;
   if (!json_is_array(list))
@@ -80,12 +80,12 @@ static bool apply_links(Sched *s, Span at, const char *path, json_t *list) {
         !rank_list(s, at, path, json_object_get(v, "to"), &link[n].to, &link[n].nto))
       return false;
   }
-  s->model->profile_link = link, s->model->nprofile_link = n;
-  s->model->nlink_clause = 0;
+  model->profile_link = link, model->nprofile_link = n;
+  model->nlink_clause = 0;
   return true;
 }
 
-static bool apply(Sched *s, Span at, const char *path, json_t *root, bool *has) {
+static bool apply(Sched *s, Model *model, Span at, const char *path, json_t *root, bool *has) {
   json_t *version = json_object_get(root, "pipe_profile"),
          *stages = json_object_get(root, "stages");
   if (!json_is_integer(version) && json_object_get(root, "traceEvents")) {
@@ -127,11 +127,11 @@ static bool apply(Sched *s, Span at, const char *path, json_t *root, bool *has) 
     }
   }
   for (int k = 0; k < NTIMEKEYS; k++)
-    s->model->timed |= has[k];
-  return apply_links(s, at, path, json_object_get(root, "links"));
+    model->timed |= has[k];
+  return apply_links(s, model, at, path, json_object_get(root, "links"));
 }
 
-bool profile_apply(Sched *s, const char *path, Span at, bool *has) {
+bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has) {
   if (s->opt->text && at.file != NO_FILE) /* a text names no files */
     return bad(s, at, path, "profiles cannot be read here");
   const char *found = at.file == NO_FILE ? path : file_find(s, path, s->diag->source[at.file].path);
@@ -142,7 +142,7 @@ bool profile_apply(Sched *s, const char *path, Span at, bool *has) {
   uint32_t file = diag_source(s->diag, found ? found : path, text, len); /* the depfile lists it */
   bool now[NKEYS] = {false};
   if (is_layer_profile(text, len)) {
-    bool ok = apply_layer_profile(s, at, path, file, now);
+    bool ok = apply_layer_profile(s, model, at, path, file, now);
     for (int k = 0; ok && k < NKEYS; k++)
       has[k] |= now[k];
     return ok;
@@ -155,7 +155,7 @@ bool profile_apply(Sched *s, const char *path, Span at, bool *has) {
     diag_error(s->diag, DIAG_PROFILE, (Span){file, pos, pos + 1}, "%s", err.text);
     return false;
   }
-  bool ok = apply(s, at, path, root, now);
+  bool ok = apply(s, model, at, path, root, now);
   json_decref(root);
   for (int k = 0; ok && k < NKEYS; k++)
     has[k] |= now[k];

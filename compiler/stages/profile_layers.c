@@ -338,7 +338,7 @@ static void set(Sched *s, uint32_t st, CostKey k, uint64_t value, bool *has) {
   has[k] = true;
 }
 
-static void set_stages(Layers *l, bool *has) {
+static void set_stages(Layers *l, Model *model, bool *has) {
   Sched *s = l->s;
   Layer *y = l->layer.at;
   uint64_t(*sum)[4] = arena_zalloc(s->arena, s->model->nmodel, sizeof *sum); /* F, B, act, weight */
@@ -366,9 +366,9 @@ static void set_stages(Layers *l, bool *has) {
     set(s, st, KEY_ACT, sum[st][2], has), set(s, st, KEY_WEIGHT, sum[st][3], has);
     set(s, st, KEY_BOUNDARY, bytes, has);
   }
-  s->model->timed = true;
-  s->model->layers = arena_printf(s->arena, "%u in %u stages%s%s", l->n, s->model->nmodel,
-                                  *cuts ? ", cut after " : "", cuts);
+  model->timed = true;
+  model->layers = arena_printf(s->arena, "%u in %u stages%s%s", l->n, s->model->nmodel,
+                               *cuts ? ", cut after " : "", cuts);
 }
 
 bool is_layer_profile(const char *text, uint32_t len) {
@@ -378,10 +378,11 @@ bool is_layer_profile(const char *text, uint32_t len) {
   return len - at > 4 && memcmp(text + at, "node", 4) == 0;
 }
 
-bool apply_layer_profile(Sched *s, Span at, const char *path, uint32_t file, bool *has) {
+bool apply_layer_profile(Sched *s, Model *model, Span at, const char *path, uint32_t file,
+                         bool *has) {
   Layers l = {.s = s, .file = file, .text = s->diag->source[file].text};
   if (!read_lines(&l, s->diag->source[file].len) || !sort_layers(&l) || !cut(&l, at, path))
     return false;
-  set_stages(&l, has);
+  set_stages(&l, model, has);
   return true;
 }

@@ -71,9 +71,9 @@ bool find_weights(Ex *x) {
     }
     hi = lo;
   }
-  s->model->wline = line.at;
-  s->model->nwline = line.n;
-  s->model->weighted = true;
+  x->model->wline = line.at;
+  x->model->nwline = line.n;
+  x->model->weighted = true;
   return true;
 }
 

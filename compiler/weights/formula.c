@@ -525,8 +525,8 @@ static bool all_rules(Table *t, const uint32_t *n, const PipeRule *rule, uint32_
 }
 
 /* The states of the lines that count; each must be set by one. */
-static bool name_states(Sched *s) {
-  s->versions->state = NEW_ARRAY(s->arena, const char *, s->model->nwline + 1);
+static bool name_states(Sched *s, Versions *versions) {
+  versions->state = NEW_ARRAY(s->arena, const char *, s->model->nwline + 1);
   for (uint32_t i = 0; i < s->model->nwline; i++) {
     const WeightLine *l = s->model->wline[i];
     if (l->word != WW_STATE)
@@ -539,11 +539,11 @@ static bool name_states(Sched *s) {
       diag_help(s->diag, "U then %s = ... sets it after each update", l->state);
       return false;
     }
-    if (s->versions->nstate == 32) {
+    if (versions->nstate == 32) {
       diag_error(s->diag, DIAG_FORMULA, l->at, "more than 32 states");
       return false;
     }
-    s->versions->state[s->versions->nstate++] = l->state;
+    versions->state[versions->nstate++] = l->state;
   }
   return true;
 }
@@ -558,7 +558,7 @@ static bool mentions_mb(const Expr *e, uint32_t slot) {
          mentions_mb(e->a, slot) || mentions_mb(e->b, slot) || mentions_mb(e->c, slot);
 }
 
-bool formulas(Sched *s) {
+bool formulas(Sched *s, Versions *versions) {
   if (!s->model->weighted)
     return true;
   Table t = {.s = s};
@@ -569,7 +569,7 @@ bool formulas(Sched *s) {
     some |= l->formula != NULL;
     t.by_mb[i] = l->clause->mb_var && mentions_mb(l->formula, l->clause->mb_slot);
   }
-  if (!name_states(s))
+  if (!name_states(s, versions))
     return false;
   if (!some)
     return true;
@@ -581,12 +581,12 @@ bool formulas(Sched *s) {
     return false;
   for (uint32_t st = 0; st < s->model->nstage; st++)
     s->model->stage[st].states = states[st];
-  s->versions->formula = t.formula.at;
-  s->versions->nformula = t.formula.n;
-  s->versions->rule = t.rule.at;
-  s->versions->nrule = t.rule.n;
-  s->versions->then = t.then.at;
-  s->versions->nthen = t.then.n;
+  versions->formula = t.formula.at;
+  versions->nformula = t.formula.n;
+  versions->rule = t.rule.at;
+  versions->nrule = t.rule.n;
+  versions->then = t.then.at;
+  versions->nthen = t.then.n;
   return true;
 }
 

@@ -5,10 +5,11 @@
 #define PIPEC_FORMULA_H
 
 #include "formula_names.h"
+#include "weights.h"
 
 /* ---- formula.c: requires versions; ensures formula, rule, then of s, Versions.weights[].formula, and the states
  * that each stage keeps. False: reported ---- */
-bool formulas(Sched *s);
+bool formulas(Sched *s, Versions *versions);
 /* Whether update u needs the weights from before it once it has run. */
 bool formula_needs_old(const Sched *s, uint32_t u);
 

@@ -150,16 +150,16 @@ static void find_slots(Slots *v, uint32_t r) {
 }
 
 /* The last op that reads each estimate that is shared, at the op that makes it. */
-static void find_readers(Sched *s) {
-  s->versions->last_reader = arena_alloc(
-      s->arena, (size_t)s->orders->nop * sizeof *s->versions->last_reader + 1);
+static void find_readers(Sched *s, Versions *versions) {
+  versions->last_reader = arena_alloc(s->arena,
+                                      (size_t)s->orders->nop * sizeof *versions->last_reader + 1);
   for (uint32_t i = 0; i < s->orders->nop; i++)
-    if (s->versions->maker[i] != NONE)
-      s->versions->last_reader[s->versions->maker[i]] = i;
+    if (versions->maker[i] != NONE)
+      versions->last_reader[versions->maker[i]] = i;
 }
 
-bool version_slots(Sched *s) {
-  if (!s->versions->weights)
+bool version_slots(Sched *s, Versions *versions) {
+  if (!versions->weights)
     return true;
   Slots v = {.s = s, .lost = NONE};
   size_t n = (size_t)s->orders->round0[s->model->nstage] + s->model->nstage;
@@ -167,7 +167,7 @@ bool version_slots(Sched *s) {
   v.last = NEW_ARRAY(s->arena, uint32_t, n);
   v.slot_of = NEW_ARRAY(s->arena, uint32_t, n);
   v.queue = NEW_ARRAY(s->arena, uint32_t, n);
-  s->versions->nversion = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+  versions->nversion = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
   for (uint32_t st = 0; st < s->model->nstage; st++) {
     const WeightLine *ring;
     int64_t kept;
@@ -184,7 +184,7 @@ bool version_slots(Sched *s) {
   }
   for (uint32_t r = 0; r < s->model->nrank; r++)
     find_slots(&v, r);
-  if (s->versions->maker)
-    find_readers(s);
+  if (versions->maker)
+    find_readers(s, versions);
   return true;
 }

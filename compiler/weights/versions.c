@@ -100,7 +100,7 @@ static bool find_maker(Reads *v, const WeightLine *l, uint32_t op, uint32_t *mak
 }
 
 /* Which version op reads; false: reported. */
-static bool find_read(Reads *v, uint32_t op) {
+static bool find_read(Reads *v, Versions *versions, uint32_t op) {
   Sched *s = v->s;
   const Op *o = &s->orders->op[op];
   Stage *st = &v->stage[o->stage];
@@ -109,15 +109,14 @@ static bool find_read(Reads *v, uint32_t op) {
   if (s->model->weighted && !weight_line(s, WW_READS, op, o->mb, &l))
     return false;
   if (l && l->per) {
-    if (!s->versions->maker) {
-      s->versions->maker = arena_alloc(s->arena,
-                                       (size_t)s->orders->nop * sizeof *s->versions->maker + 1);
-      memset(s->versions->maker, 0xff, (size_t)s->orders->nop * sizeof *s->versions->maker);
+    if (!versions->maker) {
+      versions->maker = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *versions->maker + 1);
+      memset(versions->maker, 0xff, (size_t)s->orders->nop * sizeof *versions->maker);
     }
-    if (!find_maker(v, l, op, &s->versions->maker[op]))
+    if (!find_maker(v, l, op, &versions->maker[op]))
       return false;
-    if (s->versions->maker[op] != op) {
-      v->read[op] = v->read[s->versions->maker[op]];
+    if (versions->maker[op] != op) {
+      v->read[op] = v->read[versions->maker[op]];
       return true;
     }
   }
@@ -197,7 +196,7 @@ static void warn_async(Reads *v, uint32_t b, uint32_t updates) {
 }
 
 /* Walks each rank with its updates counted. */
-static bool find_reads(Reads *v) {
+static bool find_reads(Reads *v, Versions *versions) {
   Sched *s = v->s;
   uint32_t worst = NONE, most = 0;
   for (uint32_t i = 0; i < s->orders->nop; i++) {
@@ -219,7 +218,7 @@ static bool find_reads(Reads *v) {
         s->versions->weights[i].version = st->updates;
       continue;
     }
-    if (o->kind != PIPE_W && !find_read(v, i))
+    if (o->kind != PIPE_W && !find_read(v, versions, i))
       return false;
     if (s->versions->weights && o->kind != PIPE_W)
       s->versions->weights[i].version = v->read[i];
@@ -231,10 +230,10 @@ static bool find_reads(Reads *v) {
   return true;
 }
 
-bool versions(Sched *s) {
-  s->versions->staleness = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
-  s->versions->discrepancy = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
-  s->versions->delay = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
+bool versions(Sched *s, Versions *versions) {
+  versions->staleness = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  versions->discrepancy = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  versions->delay = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
   bool several = s->model->weighted || s->orders->round0[s->model->nstage] > s->model->nstage;
   if (s->model->forward || !several)
     return true;
@@ -242,10 +241,10 @@ bool versions(Sched *s) {
   v.stage = NEW_ARRAY(s->arena, Stage, s->model->nstage);
   v.read = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *v.read + 1);
   if (s->model->weighted) {
-    s->versions->weights = arena_alloc(s->arena,
-                                       (size_t)s->orders->nop * sizeof *s->versions->weights + 1);
+    versions->weights = arena_alloc(s->arena,
+                                    (size_t)s->orders->nop * sizeof *versions->weights + 1);
     for (uint32_t i = 0; i < s->orders->nop; i++)
-      s->versions->weights[i] = pipe_no_weights();
+      versions->weights[i] = pipe_no_weights();
   }
-  return find_reads(&v);
+  return find_reads(&v, versions);
 }

@@ -21,10 +21,10 @@ typedef struct Versions {
 
 /* ---- versions.c: requires sides. Proves that the versions of the weights that are read are there;
  * ensures staleness, discrepancy, delay, weights (but for slots and formulas), maker ---- */
-bool versions(Sched *s);
+bool versions(Sched *s, Versions *versions);
 /* ---- version_slots.c: requires formulas. Proves that versions that are read have not been overwritten; ensures slots
  * of weights, nversion, last_reader ---- */
-bool version_slots(Sched *s);
+bool version_slots(Sched *s, Versions *versions);
 /* (formulas) The op that makes the estimate that op reads: itself, or the first that shares it. NONE: it reads its
  * version as it is, or is a U. */
 uint32_t estimate_maker(const Sched *s, uint32_t op);
