@@ -609,9 +609,8 @@ bool is_csv(const Options *o) {
 
 bool read_csv(Sched *s, Expanded *e) {
   Csv c = {.s = s, .made = e, .idle = NO_SPAN, .own = NO_SPAN};
-  Ex x = {.s = s,
-          .model = &e->model,
-          .orders = &e->orders}; /* no clauses: costs are the profile's, or the defaults */
+  /* no clauses: costs are the profile's, or the defaults */
+  Instance x = {.s = s, .model = &e->model};
   uint32_t len = (uint32_t)s->opt->text_len;
   c.text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
   if (!c.text)

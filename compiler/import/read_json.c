@@ -166,8 +166,8 @@ static bool read_head(Read *d, json_t *root) {
                     arena_printf(s->arena, "version %llu of the form; this pipec reads version 1",
                                  (unsigned long long)version));
   if (!written_only(d, at, root, only) || !read_keys(d, at, root, "the program", known) ||
-      !read_word(d, at, root, "schedule", &d->x.model->name) ||
-      !read_word(d, at, root, "params", &d->x.model->params) ||
+      !read_word(d, at, root, "schedule", &d->x.in.model->name) ||
+      !read_word(d, at, root, "params", &d->x.in.model->params) ||
       !read_word(d, at, root, "send", &send) ||
       !read_number(d, at, root, "ranks", true, 1, MAX_RANKS, &ranks) ||
       !read_number(d, at, root, "microbatches", true, 1, INT32_MAX, &mbs) ||
@@ -195,9 +195,9 @@ static bool read_head(Read *d, json_t *root) {
     d->x.orders->lowering = (PipeLowering)(s->opt->lowering - 1);
   d->x.orders->lowering_at = at;
   d->tables = json_object_get(root, "edges") != NULL;
-  d->x.model->nrank = (uint32_t)ranks, d->x.model->nmb = (uint32_t)(mbs * slices),
-  d->x.model->slices = (uint32_t)slices;
-  d->x.model->sized = sized, d->x.model->timed = timed, d->x.model->forward = forward;
+  d->x.in.model->nrank = (uint32_t)ranks, d->x.in.model->nmb = (uint32_t)(mbs * slices),
+  d->x.in.model->slices = (uint32_t)slices;
+  d->x.in.model->sized = sized, d->x.in.model->timed = timed, d->x.in.model->forward = forward;
   return true;
 }
 
@@ -259,7 +259,7 @@ static bool join_pipes(Read *d) {
   uint32_t n = 0, mb = 0;
   while (n < s->model->nstage && s->model->stage[n].model == n)
     n++;
-  d->x.model->nmodel = n;
+  d->x.in.model->nmodel = n;
   for (uint32_t i = 0; i < s->model->nstage;) {
     uint32_t first = i, mbs = s->model->stage[i].nmb;
     for (; i < s->model->nstage && (i < first + n || s->model->stage[i].mb0 == mb); i++) {
@@ -318,18 +318,18 @@ static bool read_stages(Read *d, json_t *list) {
   Span at = {d->file, 0, 1};
   if (!json_is_array(list) || json_array_size(list) == 0)
     return read_bad(d, at, "there is no list \"stages\"");
-  d->x.model->nstage = (uint32_t)json_array_size(list);
+  d->x.in.model->nstage = (uint32_t)json_array_size(list);
   if (json_array_size(list) != d->stage_at.n || json_array_size(list) > INT32_MAX)
     return read_bad(d, at, "keys are written without escapes");
   d->most = ((uint64_t)1 << 62) /
             (8 * ((uint64_t)s->model->nstage * s->model->nmb + s->model->nstage));
-  d->x.model->stage = NEW_ARRAY(s->arena, PipeStage, s->model->nstage);
+  d->x.in.model->stage = NEW_ARRAY(s->arena, PipeStage, s->model->nstage);
   for (uint32_t i = 0; i < s->model->nstage; i++)
     if (!read_stage(d, i, json_array_get(list, i)))
       return false;
   if (!join_pipes(d) || !join_rows(d))
     return false;
-  number_chunks(s, d->x.model);
+  number_chunks(s, d->x.in.model);
   if (d->tables)
     sort_chunks(s);
   return true;
@@ -473,8 +473,8 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
   if (!read_number(d, at, j, "group_of_copies", false, 0, s->model->nrank - 1, &turns))
     return false;
   if (json_object_get(j, "group_of_copies")) {
-    d->x.model->group = s->model->group ? s->model->group
-                                        : NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+    d->x.in.model->group = s->model->group ? s->model->group
+                                           : NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
     s->model->group[r] = (uint32_t)turns + 1;
   }
   uint32_t first_copy = s->orders->ncopy;
@@ -520,8 +520,8 @@ static bool number_groups(Read *d) {
   uint32_t *n = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
   for (uint32_t r = 0; s->model->group && r < s->model->nrank; r++) {
     n[s->model->group[r]]++;
-    d->x.model->ngroup = s->model->group[r] > s->model->ngroup ? s->model->group[r]
-                                                               : s->model->ngroup;
+    d->x.in.model->ngroup = s->model->group[r] > s->model->ngroup ? s->model->group[r]
+                                                                  : s->model->ngroup;
   }
   for (uint32_t r = 0; s->model->group && r < s->model->nrank; r++)
     if (s->model->group[r] && n[s->model->group[r]] < 2)
@@ -574,7 +574,7 @@ bool is_json(const Options *o) {
 }
 
 bool read_json(Sched *s, Expanded *e) {
-  Read d = {.s = s, .x = {.s = s, .model = &e->model, .orders = &e->orders}};
+  Read d = {.s = s, .x = {.s = s, .in = {.s = s, .model = &e->model}, .orders = &e->orders}};
   uint32_t len = (uint32_t)s->opt->text_len;
   d.text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
   if (!d.text)

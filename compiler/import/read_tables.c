@@ -76,8 +76,8 @@ bool read_edges(Read *d, json_t *root) {
   for (uint32_t i = 0; i < s->model->nstage; i++)
     if (!runs[i])
       return read_bad(d, d->stage_at.at[i], "no microbatch in \"rows\" is of this row");
-  d->x.model->row_of = row;
-  join_graph(s, d->x.model, edge, n, row);
+  d->x.in.model->row_of = row;
+  join_graph(s, d->x.in.model, edge, n, row);
   return true;
 }
 
@@ -95,7 +95,7 @@ bool read_ties(Read *d, json_t *stages) {
       return false;
     bool row_of_model = i < s->model->nmodel;
     if (with != NONE && row_of_model && with == m)
-      group[m] = ++d->x.model->ntie;
+      group[m] = ++d->x.in.model->ntie;
     else if (with != NONE && row_of_model)
       group[m] = group[with];
     members[group[m]] += row_of_model;
@@ -110,7 +110,7 @@ bool read_ties(Read *d, json_t *stages) {
   if (s->model->ntie > 0 && s->model->forward)
     return read_bad(d, top(d), "'tied_with' in a program that only runs forward");
   if (s->model->ntie > 0)
-    join_ties(s, d->x.model, group);
+    join_ties(s, d->x.in.model, group);
   for (uint32_t i = 0; i < s->model->nstage; i++) {
     PipeStage *st = &s->model->stage[i];
     json_t *j = json_array_get(stages, i);
@@ -179,8 +179,8 @@ bool read_links(Read *d, json_t *root) {
   for (uint32_t i = 1; i < share.n; i++)
     if (by_pair(&share.at[i - 1], &share.at[i]) == 0)
       return read_bad(d, top(d), "a pair stands twice in a link");
-  d->x.model->share = share.n ? share.at : NULL, d->x.model->nshare = share.n,
-  d->x.model->nlink = (uint32_t)json_array_size(list);
+  d->x.in.model->share = share.n ? share.at : NULL, d->x.in.model->nshare = share.n,
+  d->x.in.model->nlink = (uint32_t)json_array_size(list);
   return true;
 }
 
@@ -197,8 +197,8 @@ bool read_unit_times(Read *d, json_t *stages) {
   for (uint32_t i = 0; name && i < s->model->nstage; i++)
     most = s->model->stage[i].nmb > most ? s->model->stage[i].nmb : most;
   if (name) {
-    d->x.model->nunit_time = *name == 's' ? s->model->slices : most;
-    d->x.model->unit_time = NEW_ARRAY(
+    d->x.in.model->nunit_time = *name == 's' ? s->model->slices : most;
+    d->x.in.model->unit_time = NEW_ARRAY(
         s->arena, uint64_t, PIPE_UNIT_TIMES * (size_t)s->model->nstage * s->model->nunit_time);
   }
   for (uint32_t i = 0; i < s->model->nstage; i++) {

@@ -15,7 +15,7 @@ typedef enum Builtin { /* EX_CALL.builtin */
   BI_VERSIONS, BI_STASHED,                     /* of a rank, or of all */
   BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
   BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE,    /* with named costs */
-  BI_LATER                                     /* in no text: row EX_CALL.slot of Ex.later, in a condition of rules */
+  BI_LATER                                     /* in no text: row EX_CALL.slot of RuleTables.later, in a condition of rules */
 } Builtin;
 /* Quantities that `when` knows in rules. */
 static inline bool is_now(int builtin) {

@@ -573,7 +573,7 @@ static void phase_of_updates(Sched *s, uint32_t r) {
 static bool run_orders(Ex *x) {
   Sched *s = x->s;
   const Clause **order = NEW_ARRAY(s->arena, const Clause *, s->model->nrank);
-  if (!find_orders(x, order))
+  if (!find_orders(&x->in, order))
     return false;
   x->orders->order_clause = order;
   x->orders->order_at = NEW_ARRAY(s->arena, Span, s->model->nrank);
@@ -675,7 +675,7 @@ static void begin(Expanded *e) {
 bool expand(Sched *s, Expanded *e) {
   begin(e);
   Ex x = {.s = s,
-          .model = &e->model,
+          .in = {.s = s, .model = &e->model},
           .orders = &e->orders,
           .sides = &e->sides,
           .scratch = {.oom = s->arena->oom}};
@@ -683,39 +683,39 @@ bool expand(Sched *s, Expanded *e) {
   e->model.name = s->parsed->def->name;
   for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
     e->model.timed |= sc->timed;
-  if (!bind_top(&x) || !instantiate(&x, s->parsed->def, 0, &x.clauses, false))
+  if (!bind_top(&x.in) || !instantiate(&x.in, s->parsed->def, 0, &x.in.clauses, false))
     return false;
   uint32_t offload_depth = NONE; /* those of a schedule stand for those of what it extends */
-  for (uint32_t i = 0; i < x.clauses.n; i++)
-    if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth < offload_depth)
-      offload_depth = x.clauses.at[i].depth;
-  for (uint32_t i = 0; i < x.clauses.n; i++) {
-    Clause *c = x.clauses.at[i].clause;
+  for (uint32_t i = 0; i < x.in.clauses.n; i++)
+    if (x.in.clauses.at[i].clause->kind == CL_OFFLOAD && x.in.clauses.at[i].depth < offload_depth)
+      offload_depth = x.in.clauses.at[i].depth;
+  for (uint32_t i = 0; i < x.in.clauses.n; i++) {
+    Clause *c = x.in.clauses.at[i].clause;
     e->claims.ncheck += c->kind == CL_CHECK;
     e->claims.nlimit += c->kind == CL_LIMIT;
-    e->orders.noffload += c->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth;
+    e->orders.noffload += c->kind == CL_OFFLOAD && x.in.clauses.at[i].depth == offload_depth;
     if (c->kind == CL_LET && !eval(s, c->value, &s->eval.env[c->slot]))
       return false;
     if (c->kind == CL_TUNE && !bind_tune(s, &e->tuning, c, chosen))
       return false;
   }
   e->orders.offload = NEW_ARRAY(s->arena, const Clause *, s->orders->noffload);
-  for (uint32_t i = 0, n = 0; i < x.clauses.n; i++)
-    if (x.clauses.at[i].clause->kind == CL_OFFLOAD && x.clauses.at[i].depth == offload_depth)
-      e->orders.offload[n++] = x.clauses.at[i].clause;
+  for (uint32_t i = 0, n = 0; i < x.in.clauses.n; i++)
+    if (x.in.clauses.at[i].clause->kind == CL_OFFLOAD && x.in.clauses.at[i].depth == offload_depth)
+      e->orders.offload[n++] = x.in.clauses.at[i].clause;
   e->claims.check = NEW_ARRAY(s->arena, const Clause *, s->claims->ncheck);
   e->claims.limit = NEW_ARRAY(s->arena, const Clause *, s->claims->nlimit);
-  for (uint32_t i = 0, n = 0, nlimit = 0; i < x.clauses.n; i++)
-    if (x.clauses.at[i].clause->kind == CL_CHECK)
-      e->claims.check[n++] = x.clauses.at[i].clause;
-    else if (x.clauses.at[i].clause->kind == CL_LIMIT)
-      e->claims.limit[nlimit++] = x.clauses.at[i].clause;
-  find_link_clauses(&x);
-  if (!find_ranks(&x) || !find_pipes(&x))
+  for (uint32_t i = 0, n = 0, nlimit = 0; i < x.in.clauses.n; i++)
+    if (x.in.clauses.at[i].clause->kind == CL_CHECK)
+      e->claims.check[n++] = x.in.clauses.at[i].clause;
+    else if (x.in.clauses.at[i].clause->kind == CL_LIMIT)
+      e->claims.limit[nlimit++] = x.in.clauses.at[i].clause;
+  find_link_clauses(&x.in);
+  if (!find_ranks(&x.in) || !find_pipes(&x.in))
     return false;
-  bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x) &&
-            fits(s, s->model->pipe[0].clause) && place_stages(&x) && set_costs(&x) &&
-            find_groups(&x) && find_sides(&x) && run_orders(&x) && ops_fit(s) &&
+  bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x.in) &&
+            fits(s, s->model->pipe[0].clause) && place_stages(&x.in) && set_costs(&x.in) &&
+            find_groups(&x.in) && find_sides(&x) && run_orders(&x) && ops_fit(s) &&
             find_limits(s, &e->claims);
   arena_free(&x.scratch);
   return ok;

@@ -6,7 +6,7 @@
 bool find_lowering(Ex *x) {
   Sched *s = x->s;
   const Clause *clause;
-  if (!find_only(x, CL_TRANSFERS, "transfers", &clause))
+  if (!find_only(&x->in, CL_TRANSFERS, "transfers", &clause))
     return false;
   x->orders->lowering_at = clause && !s->opt->lowering ? clause->at : s->parsed->def->name_at;
   x->orders->lowering = s->opt->lowering ? (PipeLowering)(s->opt->lowering - 1)

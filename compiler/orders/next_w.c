@@ -20,15 +20,15 @@ static uint32_t waiting(const Sched *s, uint32_t stage, uint32_t i) {
 
 /* The block of rules that row i is of, or NULL. */
 static const Region *region_of(const Ex *x, uint32_t i) {
-  uint32_t a = 0, b = x->regions.n; /* the last that begins at or before i */
+  uint32_t a = 0, b = x->rules.regions.n; /* the last that begins at or before i */
   while (a < b) {
     uint32_t mid = a + (b - a) / 2;
-    if (x->regions.at[mid].first <= i)
+    if (x->rules.regions.at[mid].first <= i)
       a = mid + 1;
     else
       b = mid;
   }
-  const Region *g = a > 0 ? &x->regions.at[a - 1] : NULL;
+  const Region *g = a > 0 ? &x->rules.regions.at[a - 1] : NULL;
   return g && i < g->first + g->n ? g : NULL;
 }
 

@@ -16,32 +16,32 @@
 
 static uint32_t class_of(Ex *x, uint32_t first, const Listed *l, bool joint) {
   const Stmt *stmt = joint ? l->joint : l->stmt;
-  for (uint32_t k = first; k < x->classes.n; k++) {
-    const RuleClass *c = &x->classes.at[k];
+  for (uint32_t k = first; k < x->rules.classes.n; k++) {
+    const RuleClass *c = &x->rules.classes.at[k];
     if (c->stmt == stmt && c->stage == l->stage && c->kind == l->kind && c->joint == joint)
       return k;
   }
-  *vec_push(&x->scratch, &x->classes) = (RuleClass){
+  *vec_push(&x->scratch, &x->rules.classes) = (RuleClass){
       .stmt = stmt, .stage = l->stage, .kind = l->kind, .keyed = l->keyed, .joint = joint};
-  return x->classes.n - 1;
+  return x->rules.classes.n - 1;
 }
 
 static bool is_copy(const Listed *l) { return l->kind == PIPE_OFF || l->kind == PIPE_LOAD; }
 
 /* Candidates of the block have their class first, then, with add_part, what they consist of. */
 static void add_cand(Ex *x, uint32_t cls, const Listed *l) {
-  *vec_push(&x->scratch, &x->cands) = (RuleCand){.cls = cls,
-                                                 .first = x->parts.n,
-                                                 .mb = NONE,
-                                                 .key = l->keyed ? l->key : INT64_MAX,
-                                                 .guard = l->guard};
+  *vec_push(&x->scratch, &x->rules.cands) = (RuleCand){.cls = cls,
+                                                       .first = x->rules.parts.n,
+                                                       .mb = NONE,
+                                                       .key = l->keyed ? l->key : INT64_MAX,
+                                                       .guard = l->guard};
 }
 
 /* op: row of Orders.op, or of Orders.copy, or NONE. */
 static void add_part(Ex *x, const Listed *l, uint32_t op) {
-  RuleCand *c = &x->cands.at[x->cands.n - 1];
-  *vec_push(&x->scratch, &x->parts) = (RulePart){
-      .op = op, .stage = l->stage, .cand = x->cands.n - 1, .kind = l->kind};
+  RuleCand *c = &x->rules.cands.at[x->rules.cands.n - 1];
+  *vec_push(&x->scratch, &x->rules.parts) = (RulePart){
+      .op = op, .stage = l->stage, .cand = x->rules.cands.n - 1, .kind = l->kind};
   c->n++;
   c->mb = c->mb == NONE && op != NONE ? l->mb : c->mb;
 }
@@ -166,7 +166,7 @@ bool run_rules(Ex *x, const Stmt *t) {
   Region g = {.rank = x->rank,
               .first = s->orders->nop,
               .copy = s->orders->ncopy,
-              .cls0 = x->classes.n,
+              .cls0 = x->rules.classes.n,
               .at = t};
   uint8_t phase = x->phase;
   bool labelled = x->labelled;
@@ -175,9 +175,9 @@ bool run_rules(Ex *x, const Stmt *t) {
   x->phase = phase, x->labelled = labelled;
   g.n = s->orders->nop - g.first;
   g.ncopy = s->orders->ncopy - g.copy;
-  g.ncls = x->classes.n - g.cls0;
+  g.ncls = x->rules.classes.n - g.cls0;
   if (g.n > 0)
-    *vec_push(&x->scratch, &x->regions) = g;
+    *vec_push(&x->scratch, &x->rules.regions) = g;
   return ok;
 }
 
@@ -233,9 +233,9 @@ static uint32_t half_forward(const Rules *q, uint32_t stage) {
 /* Why candidate c of the region, the first in line whose inputs are there, is not taken. */
 static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
   Sched *s = q->s;
-  const RuleCand *c = &q->x->cands.at[cand];
-  const RuleClass *cls = &q->x->classes.at[c->cls];
-  const RulePart *p = &q->x->parts.at[c->first], *lacks;
+  const RuleCand *c = &q->x->rules.cands.at[cand];
+  const RuleClass *cls = &q->x->rules.classes.at[c->cls];
+  const RulePart *p = &q->x->rules.parts.at[c->first], *lacks;
   uint32_t pick[MAX_TOGETHER];
   bool yes;
   const char *name = "an action";
@@ -279,13 +279,14 @@ static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
 static void explain_apart(Rules *q, const Region *g) {
   Sched *s = q->s;
   for (uint32_t op = g->first; op < g->first + g->n; op++)
-    for (uint32_t p = q->op[op].need == 0 ? q->op[op].part : 0; p; p = q->x->parts.at[p - 1].next) {
-      const RuleCand *c = &q->x->cands.at[q->x->parts.at[p - 1].cand];
+    for (uint32_t p = q->op[op].need == 0 ? q->op[op].part : 0; p;
+         p = q->x->rules.parts.at[p - 1].next) {
+      const RuleCand *c = &q->x->rules.cands.at[q->x->rules.parts.at[p - 1].cand];
       for (uint32_t i = 0; i < c->n && c->missing > 0; i++) {
-        uint32_t other = q->x->parts.at[c->first + i].op;
+        uint32_t other = q->x->rules.parts.at[c->first + i].op;
         if (other == NONE || q->op[other].need == 0)
           continue;
-        diag_note(s->diag, q->x->classes.at[c->cls].stmt->at,
+        diag_note(s->diag, q->x->rules.classes.at[c->cls].stmt->at,
                   "%s is ready, but %s, which stands in one action with it, %s", op_text(s, op),
                   op_text(s, other), q->op[other].need == OP_DONE ? "has run" : "is not");
         diag_help(s->diag, "list what may also run alone beside the overlap, too");
@@ -298,9 +299,9 @@ static void explain_apart(Rules *q, const Region *g) {
 static uint32_t held_back(Rules *q, const Region *g) {
   uint32_t mb = NONE;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    uint32_t cand = rules_top(q, &q->x->classes.at[k]);
-    if (cand != NONE && q->x->cands.at[cand].mb < mb)
-      mb = q->x->cands.at[cand].mb;
+    uint32_t cand = rules_top(q, &q->x->rules.classes.at[k]);
+    if (cand != NONE && q->x->rules.cands.at[cand].mb < mb)
+      mb = q->x->rules.cands.at[cand].mb;
   }
   for (uint32_t op = g->first; op < g->first + g->n; op++)
     if (q->op[op].need == 0 && q->s->orders->op[op].mb < mb)
@@ -355,10 +356,10 @@ static bool report_starved(Rules *q) {
              left == 1 ? " is" : "s are");
   bool any = false;
   for (uint32_t k = worst->cls0; k < worst->cls0 + worst->ncls; k++) {
-    uint32_t cand = rules_top(q, &q->x->classes.at[k]);
+    uint32_t cand = rules_top(q, &q->x->rules.classes.at[k]);
     if (cand != NONE && !explain_cand(q, worst, cand))
       return false;
-    any |= cand != NONE && q->x->cands.at[cand].mb != NONE;
+    any |= cand != NONE && q->x->rules.cands.at[cand].mb != NONE;
   }
   if (!any)
     explain_apart(q, worst);
@@ -372,16 +373,16 @@ static bool report_starved(Rules *q) {
 static void append_rest(Rules *q, const Region *g, uint32_t done) {
   const Sched *s = q->s;
   uint32_t end = g->first + g->n;
-  for (uint32_t k = 0; k < q->x->cands.n && done < end; k++) {
-    const RuleCand *c = &q->x->cands.at[k];
+  for (uint32_t k = 0; k < q->x->rules.cands.n && done < end; k++) {
+    const RuleCand *c = &q->x->rules.cands.at[k];
     bool only = c->n > 1 && c->cls >= g->cls0 && c->cls < g->cls0 + g->ncls;
     for (uint32_t i = 0; i < c->n && only; i++) {
-      const RulePart *p = &q->x->parts.at[c->first + i];
+      const RulePart *p = &q->x->rules.parts.at[c->first + i];
       only = p->op != NONE && q->op[p->op].need != OP_DONE && !p->next &&
              q->op[p->op].part == c->first + i + 1;
     }
     for (uint32_t i = 0; i < c->n && only; i++) {
-      uint32_t op = q->x->parts.at[c->first + i].op;
+      uint32_t op = q->x->rules.parts.at[c->first + i].op;
       q->op[op].need = OP_DONE;
       q->group[done] = (uint16_t)(c->n - 1 - i);
       q->seq[done++] = op;
@@ -427,8 +428,8 @@ static void reorder_copies(Rules *q, const Region *g) {
 }
 
 static void append_rests(Rules *q) {
-  for (uint32_t i = 0; i < q->x->regions.n; i++) {
-    const Region *g = &q->x->regions.at[i];
+  for (uint32_t i = 0; i < q->x->rules.regions.n; i++) {
+    const Region *g = &q->x->rules.regions.at[i];
     uint32_t done = q->next[g->rank] > g->first ? q->next[g->rank] : g->first;
     if (done >= g->first + g->n)
       continue;
@@ -440,8 +441,8 @@ static void append_rests(Rules *q) {
 
 static void reorder(Rules *q) {
   Sched *s = q->s;
-  for (uint32_t i = 0; i < q->x->regions.n; i++) {
-    const Region *g = &q->x->regions.at[i];
+  for (uint32_t i = 0; i < q->x->rules.regions.n; i++) {
+    const Region *g = &q->x->rules.regions.at[i];
     uint32_t end = g->first + g->n;
     Op *to = arena_alloc(q->arena, g->n * sizeof *to);
     for (uint32_t k = 0; k < g->n; k++) {
@@ -476,12 +477,13 @@ static void find_gradients(Rules *q, Rounds *t) {
   Sched *s = q->s;
   uint32_t *behind = arena_alloc(q->arena, s->model->nstage * sizeof *behind + 1),
            *rest = arena_alloc(q->arena, s->model->nstage * sizeof *rest + 1);
-  const Region *g = q->x->regions.at + q->x->regions.n; /* the last one that is not behind row i */
+  const Region *g = q->x->rules.regions.at +
+                    q->x->rules.regions.n; /* the last one that is not behind row i */
   memset(rest, 0xff, s->model->nstage * sizeof *rest);
   memset(behind, 0xff, s->model->nstage * sizeof *behind);
   for (uint32_t i = s->orders->nop; i-- > 0;) {
     const Op *o = &s->orders->op[i];
-    for (; g > q->x->regions.at && g[-1].first + g[-1].n > i; g--)
+    for (; g > q->x->rules.regions.at && g[-1].first + g[-1].n > i; g--)
       find_rests(q, &g[-1], rest);
     t->u_of[i] = t->rest_of[i] = NONE;
     if (o->kind == PIPE_U && of_rules(q, i)) {
@@ -609,7 +611,7 @@ static void find_needs(Rules *q) {
 }
 
 bool play_rules(Ex *x) {
-  if (x->regions.n == 0)
+  if (x->rules.regions.n == 0)
     return true;
   Sched *s = x->s;
   size_t n = s->orders->nop;
@@ -633,27 +635,27 @@ bool play_rules(Ex *x) {
       .next_freed = NEW_ARRAY(a, uint32_t, s->orders->ncopy),
       .awaited = arena_alloc(a, s->model->nrank * sizeof *q.awaited),
       .wake = NEW_ARRAY(a, uint64_t, s->model->nrank),
-      .line = NEW_ARRAY(a, uint32_t, x->classes.n),
-      .moved = NEW_ARRAY(a, bool, x->classes.n),
-      .fill = NEW_ARRAY(a, uint32_t, x->classes.n),
+      .line = NEW_ARRAY(a, uint32_t, x->rules.classes.n),
+      .moved = NEW_ARRAY(a, bool, x->rules.classes.n),
+      .fill = NEW_ARRAY(a, uint32_t, x->rules.classes.n),
   };
   for (int k = 0; k < NCOUNTS; k++) {
     q.count[k] = NEW_ARRAY(a, int64_t, s->model->nstage);
     q.rank_count[k] = NEW_ARRAY(a, int64_t, s->model->nrank);
   }
-  for (uint32_t i = x->parts.n; i-- > 0;) {
-    RulePart *p = &x->parts.at[i];
+  for (uint32_t i = x->rules.parts.n; i-- > 0;) {
+    RulePart *p = &x->rules.parts.at[i];
     if (p->op == NONE)
       continue;
     if (p->kind == PIPE_OFF || p->kind == PIPE_LOAD)
       p->op += s->orders->nop; /* copies are counted behind all ops */
-    x->cands.at[p->cand].missing++;
+    x->rules.cands.at[p->cand].missing++;
     p->next = q.op[p->op].part;
     q.op[p->op].part = i + 1;
   }
   memset(q.region, 0xff, s->model->nrank * sizeof *q.region);
-  for (uint32_t i = x->regions.n; i-- > 0;)
-    q.region[x->regions.at[i].rank] = i;
+  for (uint32_t i = x->rules.regions.n; i-- > 0;)
+    q.region[x->rules.regions.at[i].rank] = i;
   find_needs(&q);
   for (uint32_t r = 0; r < s->model->nrank; r++)
     q.next[r] = q.begun[r] = s->orders->rank_op0[r], q.awaited[r].cand = NONE;

@@ -52,7 +52,7 @@ bool run_overlap(Ex *x, const Stmt *t) {
 
 bool find_send(Ex *x) {
   const Clause *c;
-  if (!find_only(x, CL_SEND, "send", &c))
+  if (!find_only(&x->in, CL_SEND, "send", &c))
     return false;
   for (int k = 0; c && k < 3; k++)
     if (strcmp(c->name, send_names[k]) == 0)

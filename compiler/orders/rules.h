@@ -10,7 +10,7 @@
 
 typedef struct RunOp { /* an op of the play, or behind all ops a copy; what is used together lies together */
   uint64_t avail;      /* when the inputs arrive, of the producers that have started */
-  uint32_t part;       /* row + 1 of Ex.parts, the first of this op; 0: it is outside of rules */
+  uint32_t part;       /* row + 1 of RuleTables.parts, the first of this op; 0: it is outside of rules */
   uint32_t need;       /* producers that have not started; OP_DONE once it has run */
 } RunOp;
 #define OP_DONE UINT32_MAX
@@ -53,7 +53,7 @@ typedef struct Rules {
   uint16_t *group;     /* [nop] further ops after it that are one action with it */
   uint32_t *next;      /* [nrank] place in the order of the next op */
   uint32_t *begun;     /* [nrank] and of the action that began last */
-  uint32_t *region;    /* [nrank] row of Ex.regions, the one at or after `next`; NONE */
+  uint32_t *region;    /* [nrank] row of RuleTables.regions, the one at or after `next`; NONE */
   uint64_t *free_at;   /* [nrank] */
   bool *ending;        /* [nrank] what its last action ends is still counted */
   uint32_t *copying;   /* [nunit] copy that runs, NONE; units: ranks, then groups whose copies take turns */

@@ -32,7 +32,7 @@
 /* ---- heaps ---- */
 
 static bool ready_before(const Rules *q, uint32_t a, uint32_t b) {
-  const RuleCand *x = &q->x->cands.at[a], *y = &q->x->cands.at[b];
+  const RuleCand *x = &q->x->rules.cands.at[a], *y = &q->x->rules.cands.at[b];
   if (x->key != y->key)
     return x->key < y->key;
   if (x->avail != y->avail)
@@ -41,7 +41,7 @@ static bool ready_before(const Rules *q, uint32_t a, uint32_t b) {
 }
 
 static bool comes_before(const Rules *q, uint32_t a, uint32_t b) {
-  const RuleCand *x = &q->x->cands.at[a], *y = &q->x->cands.at[b];
+  const RuleCand *x = &q->x->rules.cands.at[a], *y = &q->x->rules.cands.at[b];
   return x->avail != y->avail ? x->avail < y->avail : a < b;
 }
 
@@ -106,9 +106,9 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 bool rules_copies(const RuleClass *c) { return c->kind == PIPE_OFF || c->kind == PIPE_LOAD; }
 
 static bool is_dead(const Rules *q, uint32_t cand) {
-  const RuleCand *c = &q->x->cands.at[cand];
+  const RuleCand *c = &q->x->rules.cands.at[cand];
   for (uint32_t i = 0; i < c->n; i++) {
-    uint32_t op = q->x->parts.at[c->first + i].op;
+    uint32_t op = q->x->rules.parts.at[c->first + i].op;
     if (op != NONE && q->op[op].need == OP_DONE)
       return true;
   }
@@ -122,14 +122,14 @@ uint32_t rules_top(Rules *q, RuleClass *c) {
 }
 
 static void arrive(Rules *q, RuleClass *c, uint64_t now) {
-  while (c->coming.n > 0 && q->x->cands.at[c->coming.at[0]].avail <= now)
+  while (c->coming.n > 0 && q->x->rules.cands.at[c->coming.at[0]].avail <= now)
     heap_push(q, &c->ready, ready_before, heap_pop(q, &c->coming, comes_before));
 }
 
 /* All that a candidate names is known: it arrives at its `avail`. */
 static void line_up(Rules *q, uint32_t cand, uint64_t now) {
-  RuleCand *c = &q->x->cands.at[cand];
-  RuleClass *to = &q->x->classes.at[c->cls];
+  RuleCand *c = &q->x->rules.cands.at[cand];
+  RuleClass *to = &q->x->rules.classes.at[c->cls];
   if (c->avail <= now)
     heap_push(q, &to->ready, ready_before, cand);
   else
@@ -144,15 +144,15 @@ static void known(Rules *q, uint32_t op, uint64_t now) {
   uint32_t r =
       s->model->stage[copy ? s->orders->copy[op - s->orders->nop].stage : s->orders->op[op].stage]
           .rank;
-  for (uint32_t p = q->op[op].part; p; p = q->x->parts.at[p - 1].next) {
-    RuleCand *c = &q->x->cands.at[q->x->parts.at[p - 1].cand];
+  for (uint32_t p = q->op[op].part; p; p = q->x->rules.parts.at[p - 1].next) {
+    RuleCand *c = &q->x->rules.cands.at[q->x->rules.parts.at[p - 1].cand];
     c->avail = later(c->avail, q->op[op].avail);
     if (--c->missing == 0) {
-      uint32_t cand = q->x->parts.at[p - 1].cand;
+      uint32_t cand = q->x->rules.parts.at[p - 1].cand;
       Awaited *w = &q->awaited[r];
       line_up(q, cand, now);
       if (w->cand != NONE && c->avail <= w->at) { /* who can be taken then may be another */
-        bool before = q->x->cands.at[w->cand].cls == c->cls && ready_before(q, cand, w->cand);
+        bool before = q->x->rules.cands.at[w->cand].cls == c->cls && ready_before(q, cand, w->cand);
         w->cand = before ? cand : w->cand;
         if (before || w->partner == MANY)
           event_push(q, now, r);
@@ -170,7 +170,7 @@ static void feed(Rules *q, uint32_t op, uint64_t arrives, uint64_t now) {
 }
 
 bool rules_holds(Rules *q, uint32_t cand, bool *yes) {
-  const Expr *guard = q->x->cands.at[cand].guard;
+  const Expr *guard = q->x->rules.cands.at[cand].guard;
   int64_t v = 1;
   bool ok = !guard || eval(q->s, guard, &v);
   *yes = v != 0;
@@ -186,15 +186,15 @@ static bool picked(const uint32_t *pick, uint32_t n, uint32_t op) {
 
 /* Who is first in line of a class now, or at q->by. */
 static uint32_t first_in_line(Rules *q, RuleClass *c) {
-  return q->by ? q->line[c - q->x->classes.at] : rules_top(q, c);
+  return q->by ? q->line[c - q->x->rules.classes.at] : rules_top(q, c);
 }
 
 /* The first one of the candidates of a heap that is there at q->by, and is not picked, or `best` if that is before it. */
 static uint32_t first_left(Rules *q, const CandHeap *h, const uint32_t *pick, uint32_t n,
                            uint32_t best) {
   for (uint32_t i = 0; i < h->n; i++) {
-    const RuleCand *c = &q->x->cands.at[h->at[i]];
-    uint32_t op = q->x->parts.at[c->first].op;
+    const RuleCand *c = &q->x->rules.cands.at[h->at[i]];
+    uint32_t op = q->x->rules.parts.at[c->first].op;
     if (q->op[op].need != OP_DONE && !picked(pick, n, op) && (!q->by || c->avail <= q->by) &&
         (best == NONE || ready_before(q, h->at[i], best)))
       best = h->at[i];
@@ -207,28 +207,28 @@ static uint32_t partner(Rules *q, const Region *g, const RulePart *p, const uint
                         uint32_t n) {
   uint32_t best = NONE;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    RuleClass *c = &q->x->classes.at[k];
+    RuleClass *c = &q->x->rules.classes.at[k];
     if (c->joint || c->kind != p->kind || c->stage != p->stage)
       continue;
     uint32_t top = first_in_line(q, c);
     if (top != NONE && rules_frozen(q, top))
       continue;
-    if (top != NONE && picked(pick, n, q->x->parts.at[q->x->cands.at[top].first].op)) {
+    if (top != NONE && picked(pick, n, q->x->rules.parts.at[q->x->rules.cands.at[top].first].op)) {
       top = first_left(q, &c->ready, pick, n, NONE);
       top = q->by ? first_left(q, &c->coming, pick, n, top) : top;
     }
     if (top != NONE && (best == NONE || ready_before(q, top, best)))
       best = top;
   }
-  return best == NONE ? NONE : q->x->parts.at[q->x->cands.at[best].first].op;
+  return best == NONE ? NONE : q->x->rules.parts.at[q->x->rules.cands.at[best].first].op;
 }
 
 bool rules_pick(Rules *q, const Region *g, uint32_t cand, uint32_t *pick, const RulePart **lacks) {
-  const RuleCand *c = &q->x->cands.at[cand];
+  const RuleCand *c = &q->x->rules.cands.at[cand];
   for (uint32_t i = 0; i < c->n; i++)
-    pick[i] = q->x->parts.at[c->first + i].op;
+    pick[i] = q->x->rules.parts.at[c->first + i].op;
   for (uint32_t i = 0; i < c->n; i++) {
-    const RulePart *p = &q->x->parts.at[c->first + i];
+    const RulePart *p = &q->x->rules.parts.at[c->first + i];
     if (pick[i] == NONE && (pick[i] = partner(q, g, p, pick, c->n)) == NONE) {
       if (lacks)
         *lacks = p;
@@ -252,9 +252,9 @@ static bool frozen_stage(const Rules *q, uint32_t kind, uint32_t stage) {
 }
 
 bool rules_frozen(const Rules *q, uint32_t cand) {
-  const RuleCand *c = &q->x->cands.at[cand];
+  const RuleCand *c = &q->x->rules.cands.at[cand];
   for (uint32_t i = 0; q->rounds && i < c->n; i++) {
-    const RulePart *p = &q->x->parts.at[c->first + i];
+    const RulePart *p = &q->x->rules.parts.at[c->first + i];
     if (frozen_stage(q, p->kind, p->stage))
       return true;
   }
@@ -417,8 +417,8 @@ static void finish(Rules *q, uint32_t r, uint64_t now) {
 /* ---- what arrives, note [awaited] ---- */
 
 static const RuleCand *soon_cand(const Rules *q, Soon s, uint32_t *cand) {
-  *cand = q->x->classes.at[s.cls].coming.at[s.i];
-  return &q->x->cands.at[*cand];
+  *cand = q->x->rules.classes.at[s.cls].coming.at[s.i];
+  return &q->x->rules.cands.at[*cand];
 }
 
 static bool sooner(const Rules *q, Soon a, Soon b) {
@@ -431,7 +431,7 @@ static bool sooner(const Rules *q, Soon a, Soon b) {
 static void soon_push(Rules *q, uint32_t cls, uint32_t i, uint64_t end) {
   Soon s = {cls, i};
   uint32_t cand, k = q->soon.n;
-  if (i >= q->x->classes.at[cls].coming.n || soon_cand(q, s, &cand)->avail >= end)
+  if (i >= q->x->rules.classes.at[cls].coming.n || soon_cand(q, s, &cand)->avail >= end)
     return;
   vec_push(q->arena, &q->soon);
   for (; k > 0 && sooner(q, s, q->soon.at[(k - 1) / 2]); k = (k - 1) / 2)
@@ -462,24 +462,24 @@ static uint32_t soon_pop(Rules *q, uint64_t end) {
 
 /* Which of the ops that it is taken with, pick[], the candidate does not name. */
 static uint32_t partner_of(const Rules *q, uint32_t cand, const uint32_t *pick) {
-  const RuleCand *c = &q->x->cands.at[cand];
+  const RuleCand *c = &q->x->rules.cands.at[cand];
   uint32_t op = NONE;
   for (uint32_t i = 0; i < c->n; i++)
-    if (q->x->parts.at[c->first + i].op == NONE)
+    if (q->x->rules.parts.at[c->first + i].op == NONE)
       op = op == NONE ? pick[i] : MANY;
   return op;
 }
 
 /* The action that is awaited is still there, and so is its partner; what else there is by then does not take both away. */
 static bool still_comes(const Rules *q, const Awaited *w) {
-  const RuleCand *c = &q->x->cands.at[w->cand];
+  const RuleCand *c = &q->x->rules.cands.at[w->cand];
   if (w->partner == MANY || is_dead(q, w->cand) || rules_frozen(q, w->cand))
     return false;
   if (w->partner == NONE)
     return true;
   const Op *o = &q->s->orders->op[w->partner];
   for (uint32_t i = 0; i < c->n; i++)
-    if (q->x->parts.at[c->first + i].op == w->partner)
+    if (q->x->rules.parts.at[c->first + i].op == w->partner)
       return false;
   return q->op[w->partner].need != OP_DONE && !frozen_stage(q, o->kind, o->stage);
 }
@@ -489,7 +489,7 @@ static bool still_comes(const Rules *q, const Awaited *w) {
 static bool could_take(Rules *q, const Region *g, uint32_t r, bool partners, bool *yes) {
   uint32_t room[MAX_TOGETHER];
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    const RuleClass *c = &q->x->classes.at[k];
+    const RuleClass *c = &q->x->rules.classes.at[k];
     uint32_t cand = q->line[k];
     if (!c->keyed || cand == NONE || !(q->moved[k] || (partners && c->joint)) ||
         rules_frozen(q, cand))
@@ -520,7 +520,7 @@ static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t
   q->awaited[r].cand = NONE;
   q->soon.n = 0;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    RuleClass *c = &q->x->classes.at[k];
+    RuleClass *c = &q->x->rules.classes.at[k];
     q->line[k] = rules_copies(c) ? NONE : rules_top(q, c);
     q->moved[k] = false;
     if (!rules_copies(c))
@@ -533,10 +533,10 @@ static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t
     q->by = soon_cand(q, q->soon.at[0], &cand)->avail;
     do {
       cand = soon_pop(q, end);
-      uint32_t k = q->x->cands.at[cand].cls;
+      uint32_t k = q->x->rules.cands.at[cand].cls;
       if (!is_dead(q, cand) && (q->line[k] == NONE || ready_before(q, cand, q->line[k])))
         q->line[k] = cand, q->moved[k] = true;
-      partners |= !q->x->classes.at[k].joint;
+      partners |= !q->x->rules.classes.at[k].joint;
     } while (q->soon.n > 0 && soon_cand(q, q->soon.at[0], &cand)->avail == q->by);
     ok = could_take(q, g, r, partners, yes);
     for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++)
@@ -561,8 +561,8 @@ static bool choose_filler(Rules *q, const Region *g, uint32_t r, uint64_t now, u
       }
     uint32_t cand = q->fill[i];
     rules_pick(q, g, cand, pick, NULL);
-    uint64_t end = now +
-                   together_time(q->s, q->s->model->stage, false, pick, q->x->cands.at[cand].n);
+    uint64_t end = now + together_time(q->s, q->s->model->stage, false, pick,
+                                       q->x->rules.cands.at[cand].n);
     if (!awaits(q, g, r, now, end, &wait))
       return false;
     *best = wait ? NONE : cand;
@@ -577,9 +577,9 @@ static bool choose(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t
   bool yes;
   *best = NONE;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++)
-    arrive(q, &q->x->classes.at[k], now);
+    arrive(q, &q->x->rules.classes.at[k], now);
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    RuleClass *c = &q->x->classes.at[k];
+    RuleClass *c = &q->x->rules.classes.at[k];
     uint32_t cand = rules_copies(c) ? NONE : rules_top(q, c);
     if (cand == NONE || rules_frozen(q, cand) ||
         (*best != NONE && !(c->keyed && ready_before(q, cand, *best))))
@@ -593,7 +593,7 @@ static bool choose(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t
       continue;
     }
     *best = cand;
-    memcpy(pick, room, q->x->cands.at[cand].n * sizeof *pick);
+    memcpy(pick, room, q->x->rules.cands.at[cand].n * sizeof *pick);
   }
   return *best != NONE || choose_filler(q, g, r, now, nfill, best, pick);
 }
@@ -615,15 +615,15 @@ static uint64_t next_arrival(const Rules *q, const Region *g, uint32_t r) {
     return action_arrives(q, q->next[r]);
   uint64_t first = UINT64_MAX;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
-    const CandHeap *h = &q->x->classes.at[k].coming;
-    if (h->n > 0 && q->x->cands.at[h->at[0]].avail < first)
-      first = q->x->cands.at[h->at[0]].avail;
+    const CandHeap *h = &q->x->rules.classes.at[k].coming;
+    if (h->n > 0 && q->x->rules.cands.at[h->at[0]].avail < first)
+      first = q->x->rules.cands.at[h->at[0]].avail;
   }
   return first;
 }
 
 const Region *rules_region(const Rules *q, uint32_t r) {
-  const Region *g = q->region[r] == NONE ? NULL : &q->x->regions.at[q->region[r]];
+  const Region *g = q->region[r] == NONE ? NULL : &q->x->rules.regions.at[q->region[r]];
   return g && q->next[r] >= g->first ? g : NULL;
 }
 
@@ -636,7 +636,7 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
   uint32_t op = q->next[r], pick[MAX_TOGETHER], n = 0, cand;
   if (g && op == g->first + g->n) {
     uint32_t k = q->region[r] + 1;
-    q->region[r] = k < q->x->regions.n && q->x->regions.at[k].rank == r ? k : NONE;
+    q->region[r] = k < q->x->rules.regions.n && q->x->rules.regions.at[k].rank == r ? k : NONE;
     return step(q, r, now);
   }
   q->rank = r;
@@ -647,10 +647,10 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
     if (!choose(q, g, r, now, &cand, pick))
       return false;
     if (cand != NONE) {
-      const RuleCand *c = &q->x->cands.at[cand];
+      const RuleCand *c = &q->x->rules.cands.at[cand];
       n = c->n;
       if (c->mb != NONE) /* else it is a statement that stays */
-        heap_pop(q, &q->x->classes.at[c->cls].ready, ready_before);
+        heap_pop(q, &q->x->rules.classes.at[c->cls].ready, ready_before);
     }
   }
   if (n > 0) {
@@ -722,7 +722,7 @@ static bool choose_copy(Rules *q, uint32_t unit, uint64_t now, uint32_t *best) {
        r < s->model->nrank && (unit >= s->model->nrank || r == unit); r++) {
     const Region *g = unit_of(s, r) == unit ? rules_region(q, r) : NULL;
     for (uint32_t k = g ? g->cls0 : 0; g && k < g->cls0 + g->ncls; k++) {
-      RuleClass *c = &q->x->classes.at[k];
+      RuleClass *c = &q->x->rules.classes.at[k];
       if (!rules_copies(c))
         continue;
       arrive(q, c, now);
@@ -749,7 +749,8 @@ static bool copy(Rules *q, uint32_t unit, uint64_t now) {
       return false;
     if (cand == NONE)
       return true;
-    start_copy(q, unit, q->x->parts.at[q->x->cands.at[cand].first].op - q->s->orders->nop, now);
+    start_copy(q, unit,
+               q->x->rules.parts.at[q->x->rules.cands.at[cand].first].op - q->s->orders->nop, now);
   }
 }
 
@@ -764,8 +765,8 @@ bool rules_run(Rules *q) {
     event_push(q, 0, r);
     q->free_at[r] = 1; /* so that `known` does not wake it as well */
   }
-  for (uint32_t i = 0; i < q->x->cands.n; i++)
-    if (q->x->cands.at[i].missing == 0)
+  for (uint32_t i = 0; i < q->x->rules.cands.n; i++)
+    if (q->x->rules.cands.at[i].missing == 0)
       line_up(q, i, 0);
   for (uint32_t i = 0; i < s->orders->nop + s->orders->ncopy; i++)
     if (q->op[i].need == 0)

@@ -89,23 +89,23 @@ static void put_rounds(Rules *q, Words *w, uint64_t now, int64_t front) {
 /* Candidates that will arrive, those that have run among them. */
 static void put_coming(Rules *q, Words *w, uint64_t now, int64_t front) {
   const Sched *s = q->s;
-  for (uint32_t k = 0; k < q->x->classes.n; k++) {
-    const RuleClass *c = &q->x->classes.at[k];
+  for (uint32_t k = 0; k < q->x->rules.classes.n; k++) {
+    const RuleClass *c = &q->x->rules.classes.at[k];
     Coming *some = arena_alloc(&q->x->scratch, c->coming.n * sizeof *some + 1);
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->coming.n; i++) {
-      const RuleCand *cand = &q->x->cands.at[c->coming.at[i]];
+      const RuleCand *cand = &q->x->rules.cands.at[c->coming.at[i]];
       if (cand->avail > now)
         some[n++] = (Coming){c->coming.at[i], cand->avail};
     }
     if (n)
       qsort(some, n, sizeof *some, by_coming);
     for (uint32_t i = 0; i < n; i++) {
-      const RuleCand *cand = &q->x->cands.at[some[i].cand];
+      const RuleCand *cand = &q->x->rules.cands.at[some[i].cand];
       bool dead = false;
       int64_t unit = BEGINNING; /* of its first op that is of a microbatch */
       for (uint32_t j = 0; j < cand->n; j++) {
-        uint32_t op = q->x->parts.at[cand->first + j].op;
+        uint32_t op = q->x->rules.parts.at[cand->first + j].op;
         dead |= op != NONE && q->op[op].need == OP_DONE;
         if (op != NONE && unit == BEGINNING && s->orders->op[op].mb != NONE)
           unit = unit_of(s, &s->orders->op[op]) - front;
@@ -186,15 +186,15 @@ void rules_begin_play(Rules *q) {
   q->need0 = arena_alloc(&x->scratch, s->orders->nop * sizeof *q->need0 + 1);
   for (uint32_t i = 0; i < s->orders->nop; i++)
     q->need0[i] = q->op[i].need;
-  for (uint32_t i = 0; i < x->regions.n; i++) {
-    const Region *g = &x->regions.at[i];
-    for (uint32_t k = 0; k < x->cands.n; k++) {
-      const RuleCand *cand = &x->cands.at[k];
-      const RuleClass *c = &x->classes.at[cand->cls];
+  for (uint32_t i = 0; i < x->rules.regions.n; i++) {
+    const Region *g = &x->rules.regions.at[i];
+    for (uint32_t k = 0; k < x->rules.cands.n; k++) {
+      const RuleCand *cand = &x->rules.cands.at[k];
+      const RuleClass *c = &x->rules.classes.at[cand->cls];
       if (cand->cls < g->cls0 || cand->cls >= g->cls0 + g->ncls)
         continue;
       for (uint32_t j = 0; j < cand->n; j++) {
-        const RulePart *p = &x->parts.at[cand->first + j];
+        const RulePart *p = &x->rules.parts.at[cand->first + j];
         int64_t unit = p->op == NONE || p->op >= s->orders->nop ? -1
                                                                 : unit_of(s, &s->orders->op[p->op]);
         *vec_push(s->arena, &s->orders->play->listed) = (RuleListed){g->rank,

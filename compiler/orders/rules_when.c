@@ -62,8 +62,8 @@ static Expr *fold_number(Ex *x, const Expr *e, bool sure) {
   int64_t *env = arena_alloc(&x->scratch, s->parsed->nslot * sizeof *env + 1);
   memcpy(env, s->eval.env, s->parsed->nslot * sizeof *env);
   f->kind = EX_CALL, f->builtin = BI_LATER, f->depends = 0;
-  f->slot = x->later.n;
-  *vec_push(&x->scratch, &x->later) = (Later){e, env};
+  f->slot = x->rules.later.n;
+  *vec_push(&x->scratch, &x->rules.later) = (Later){e, env};
   return f;
 }
 
@@ -136,7 +136,7 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
   Rules *q = s->eval.rules;
   int64_t r, c;
   if (call->builtin == BI_LATER)
-    return later_value(s, &q->x->later.at[call->slot], value);
+    return later_value(s, &q->x->rules.later.at[call->slot], value);
   if (!eval(s, call->args->value, &r))
     return false;
   if (r != q->rank) {

@@ -82,10 +82,10 @@ static bool side_givers(Sched *s) {
 
 bool find_sides(Ex *x) {
   Sched *s = x->s;
-  const Clause **decl = NEW_ARRAY(s->arena, const Clause *, x->clauses.n);
-  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, x->clauses.n), n = 0;
-  for (uint32_t i = 0; i < x->clauses.n; i++) {
-    const Bound *b = &x->clauses.at[i];
+  const Clause **decl = NEW_ARRAY(s->arena, const Clause *, x->in.clauses.n);
+  uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, x->in.clauses.n), n = 0;
+  for (uint32_t i = 0; i < x->in.clauses.n; i++) {
+    const Bound *b = &x->in.clauses.at[i];
     uint32_t k = 0;
     if (b->clause->kind != CL_SIDE)
       continue;

@@ -216,7 +216,7 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
   }
   f->checked = false;
   f->clauses.n = 0;
-  if (!instantiate(x, t->used, 0, &f->clauses, true))
+  if (!instantiate(&x->in, t->used, 0, &f->clauses, true))
     return false;
   for (uint32_t i = 0; i < f->clauses.n; i++) {
     const Clause *c = f->clauses.at[i].clause;
@@ -351,11 +351,11 @@ static void count_on(Ex *x, const Use *u, uint32_t outer) {
         *at = place;
     return;
   }
-  uint32_t region = x->regions.n, from = u->first;
-  while (region > 0 && x->regions.at[region - 1].first >= u->first)
+  uint32_t region = x->rules.regions.n, from = u->first;
+  while (region > 0 && x->rules.regions.at[region - 1].first >= u->first)
     region--;
-  for (; region < x->regions.n; region++) {
-    const Region *g = &x->regions.at[region];
+  for (; region < x->rules.regions.n; region++) {
+    const Region *g = &x->rules.regions.at[region];
     count_rows(x, from, g->first, outside, false);
     from = g->first + g->n;
     count_rows(x, g->first, from, outside, true);

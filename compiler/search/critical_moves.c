@@ -124,13 +124,13 @@ static bool stashes_fit(const Walk *w, const Move *m) {
   const Just *j = w->j;
   uint32_t a = m->from < m->to ? m->from : m->to, b = m->from + m->to - a;
   uint32_t r = j->rank[j->seq[a]];
-  for (uint32_t k = 0; k < j->nlive; k++) {
-    int64_t live = a > j->s->orders->rank_op0[r] ? j->live[k][a - 1] : 0;
+  for (uint32_t k = 0; k < j->sum.n; k++) {
+    int64_t live = a > j->s->orders->rank_op0[r] ? j->sum.live[k][a - 1] : 0;
     for (uint32_t i = a; i <= b; i++) {
       uint32_t o = moved(w, m, i);
       int64_t before = live;
-      live += j->delta[k][o];
-      if ((before > live ? before : live) + j->over[k][o] > j->most[k][r])
+      live += j->sum.delta[k][o];
+      if ((before > live ? before : live) + j->sum.over[k][o] > j->sum.most[k][r])
         return false;
     }
   }
@@ -238,8 +238,8 @@ static void make(Walk *w, const Move *m) {
   uint32_t first = j->s->orders->rank_op0[j->rank[o]];
   for (uint32_t i = a; i <= b; i++) {
     w->place[j->seq[i]] = i;
-    for (uint32_t k = 0; k < j->nlive; k++)
-      j->live[k][i] = (i > first ? j->live[k][i - 1] : 0) + j->delta[k][j->seq[i]];
+    for (uint32_t k = 0; k < j->sum.n; k++)
+      j->sum.live[k][i] = (i > first ? j->sum.live[k][i - 1] : 0) + j->sum.delta[k][j->seq[i]];
   }
 }
 
@@ -251,9 +251,9 @@ bool critical_moves(Just *j, Within what, uint32_t steps, uint64_t seed) {
   for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r] + j->ncomp[r]; i++) {
       w.place[j->seq[i]] = i;
-      for (uint32_t k = 0; k < j->nlive; k++)
-        j->live[k][i] = (i > s->orders->rank_op0[r] ? j->live[k][i - 1] : 0) +
-                        j->delta[k][j->seq[i]];
+      for (uint32_t k = 0; k < j->sum.n; k++)
+        j->sum.live[k][i] = (i > s->orders->rank_op0[r] ? j->sum.live[k][i - 1] : 0) +
+                            j->sum.delta[k][j->seq[i]];
     }
   uint64_t least = UINT64_MAX;
   for (w.step = 0; w.step < steps; w.step++) {

@@ -75,8 +75,8 @@ static void find_edges(Just *j) {
 }
 
 static void bound_op(Just *j, uint32_t k, uint32_t op, int64_t start, int64_t end) {
-  j->delta[k][op] = start + end;
-  j->over[k][op] = later_of(later_of(start, start + end), 0) - later_of(start + end, 0);
+  j->sum.delta[k][op] = start + end;
+  j->sum.over[k][op] = later_of(later_of(start, start + end), 0) - later_of(start + end, 0);
 }
 
 /* What op o adds to the stashes of its rank, in number or in bytes, when it starts, and when it ends. */
@@ -101,8 +101,8 @@ static void find_bounds(Just *j) {
   Sched *s = j->s;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first, nlimit = limits_of(s, r, &first);
-    for (uint32_t k = 0; k < j->nlive; k++) {
-      int64_t live = 0, *most = &j->most[k][r];
+    for (uint32_t k = 0; k < j->sum.n; k++) {
+      int64_t live = 0, *most = &j->sum.most[k][r];
       bool open = k >= (nlimit ? nlimit : s->model->sized ? 2 : 1);
       *most = nlimit && !open ? s->claims->row[first + k].most : 0;
       for (uint32_t i = s->orders->rank_op0[r]; !open && i < s->orders->rank_op0[r + 1]; i++) {
@@ -112,8 +112,8 @@ static void find_bounds(Just *j) {
         else
           stash_change(s, &s->orders->op[i], k == 1, &start, &end);
         bound_op(j, k, i, start, end);
-        int64_t top = later_of(live, live + j->delta[k][i]) + j->over[k][i];
-        live += j->delta[k][i];
+        int64_t top = later_of(live, live + j->sum.delta[k][i]) + j->sum.over[k][i];
+        live += j->sum.delta[k][i];
         *most = nlimit ? *most : later_of(*most, top);
       }
     }
@@ -136,7 +136,7 @@ static int64_t *find_room(Just *j, Arena *a) {
   int64_t *room = NEW_ARRAY(a, int64_t, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first;
-    room[r] = limits_of(s, r, &first) ? limits_room(s, r) : j->most[0][r];
+    room[r] = limits_of(s, r, &first) ? limits_room(s, r) : j->sum.most[0][r];
     room[r] = room[r] > s->orders->nop ? s->orders->nop : room[r] > 0 ? room[r] : 1;
   }
   return room;
@@ -236,21 +236,21 @@ static void put(Just *j, uint32_t op, uint64_t from, int sign) {
   uint32_t *line = &j->line[first];
   uint64_t cost = j->cost[op];
   uint64_t at = n > 0 ? later(j->until[line[n - 1]], from) : from;
-  for (uint32_t k = 0; k < j->nlive; k++)
-    j->top[k] = INT64_MIN;
+  for (uint32_t k = 0; k < j->sum.n; k++)
+    j->sum.top[k] = INT64_MIN;
   for (uint32_t p = n; p-- > 0; j->looked++) {
     /* Before line[p]; it lives with what lives after line[p - 1], and after all that follow. */
     uint64_t free_from = p > 0 ? j->until[line[p - 1]] : 0;
     if (j->until[line[p]] <= from)
       break;
     bool room = true;
-    for (uint32_t k = 0; k < j->nlive; k++) {
-      int64_t *live = &j->live[k][first], add = sign * j->delta[k][op];
+    for (uint32_t k = 0; k < j->sum.n; k++) {
+      int64_t *live = &j->sum.live[k][first], add = sign * j->sum.delta[k][op];
       int64_t before = p > 0 ? live[p - 1] : 0;
-      j->top[k] = later_of(j->top[k], later_of(before, live[p]) + j->over[k][line[p]]);
-      if (add > 0 && j->top[k] + add > j->most[k][r])
+      j->sum.top[k] = later_of(j->sum.top[k], later_of(before, live[p]) + j->sum.over[k][line[p]]);
+      if (add > 0 && j->sum.top[k] + add > j->sum.most[k][r])
         goto found; /* nor further ahead */
-      room &= later_of(before, before + add) + j->over[k][op] <= j->most[k][r];
+      room &= later_of(before, before + add) + j->sum.over[k][op] <= j->sum.most[k][r];
     }
     uint64_t begin = later(free_from, from);
     if (room && begin + cost <= j->begin[line[p]])
@@ -260,13 +260,13 @@ found:
   memmove(&line[best + 1], &line[best], (n - best) * sizeof *line);
   line[best] = op;
   j->nline[r]++;
-  for (uint32_t k = 0; k < j->nlive; k++) {
-    int64_t *live = &j->live[k][first], add = sign * j->delta[k][op];
+  for (uint32_t k = 0; k < j->sum.n; k++) {
+    int64_t *live = &j->sum.live[k][first], add = sign * j->sum.delta[k][op];
     memmove(&live[best + 1], &live[best], (n - best) * sizeof *live);
     live[best] = best > 0 ? live[best - 1] : 0;
     for (uint32_t p = best; add != 0 && p <= n; p++) {
       live[p] += add;
-      BUG_IF(add > 0 && live[p] > j->most[k][r]);
+      BUG_IF(add > 0 && live[p] > j->sum.most[k][r]);
     }
   }
   j->begin[op] = at;
@@ -453,7 +453,7 @@ bool justify(Sched *s, Orders *orders, Tries *done, uint32_t tries,
   Just j = {.s = s,
             .done = done,
             .n = s->orders->nop,
-            .nlive = count_bounds(s),
+            .sum.n = count_bounds(s),
             .value = value,
             .least = least};
   j.rank = array(s, &a, sizeof *j.rank);
@@ -474,15 +474,16 @@ bool justify(Sched *s, Orders *orders, Tries *done, uint32_t tries,
     *times[i] = array(s, &a, sizeof **times[i]);
   for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
     *ranks[i] = NEW_ARRAY(&a, uint32_t, s->model->nrank);
-  int64_t ***const sums[] = {&j.live, &j.delta, &j.over, &j.most};
+  int64_t ***const sums[] = {&j.sum.live, &j.sum.delta, &j.sum.over, &j.sum.most};
   for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
-    *sums[i] = NEW_ARRAY(&a, int64_t *, j.nlive);
-  for (uint32_t k = 0; k < j.nlive; k++) {
-    j.live[k] = array(s, &a, sizeof *j.live[k]), j.delta[k] = array(s, &a, sizeof *j.delta[k]);
-    j.over[k] = array(s, &a, sizeof *j.over[k]);
-    j.most[k] = NEW_ARRAY(&a, int64_t, s->model->nrank);
+    *sums[i] = NEW_ARRAY(&a, int64_t *, j.sum.n);
+  for (uint32_t k = 0; k < j.sum.n; k++) {
+    j.sum.live[k] = array(s, &a, sizeof *j.sum.live[k]),
+    j.sum.delta[k] = array(s, &a, sizeof *j.sum.delta[k]);
+    j.sum.over[k] = array(s, &a, sizeof *j.sum.over[k]);
+    j.sum.most[k] = NEW_ARRAY(&a, int64_t, s->model->nrank);
   }
-  j.top = NEW_ARRAY(&a, int64_t, j.nlive);
+  j.sum.top = NEW_ARRAY(&a, int64_t, j.sum.n);
   j.grad_end = NEW_ARRAY(&a, uint64_t, s->model->nstage);
   uint64_t **const at[] = {&j.now, &j.deadline, &j.after};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)

@@ -13,6 +13,16 @@ typedef struct Edge { /* from a producer, or to a user */
 /* Tries of a value of `tune` so far, and since the last gain. */
 typedef struct Tries { uint32_t n, idle; } Tries;
 
+/* Sums that are bounded on a rank: the number of stashes and their bytes, or its limits. */
+typedef struct Sums {
+  uint32_t n;
+  int64_t **live;  /* [n][nop] beside Just.line: what lives after the op */
+  int64_t **delta; /* [n][nop] what an op adds */
+  int64_t **over;  /* [n][nop] what there is more while it runs than before it and after it */
+  int64_t **most;  /* [n][nrank] */
+  int64_t *top;    /* [n] (put) most after a place or later */
+} Sums;
+
 typedef struct Just {
   Sched *s;
   Tries *done;
@@ -35,12 +45,7 @@ typedef struct Just {
   uint64_t *key, *begin, *until;
   uint32_t *list, *spare; /* [n] ops in the order of the pass */
   uint32_t *line, *nline; /* [n] ops of a rank by place; [nrank] */
-  uint32_t nlive;  /* sums that are bounded on a rank: the number of stashes and their bytes, or its limits */
-  int64_t **live;  /* [nlive][n] beside line: what lives after the op */
-  int64_t **delta; /* [nlive][n] what an op adds */
-  int64_t **over;  /* [nlive][n] what there is more while it runs than before it and after it */
-  int64_t **most;  /* [nlive][nrank] */
-  int64_t *top;    /* [nlive] (put) most after a place or later */
+  Sums sum;
   uint64_t looked; /* at so many places, in all passes */
   bool (*value)(Sched *, Timing, int64_t *); /* of an order; false: reported */
   int64_t *least;                            /* that of `best` */

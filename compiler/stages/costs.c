@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base.h"
-#include "expand.h"
+#include "instance.h"
 #include "graph.h"
 #include "hints.h"
 #include "stages.h"
@@ -61,7 +61,7 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
 }
 
 /* What only some stages have: 0 for the others. All rows of a tie share one size and one time. */
-static bool set_shared(Ex *x) {
+static bool set_shared(Instance *x) {
   Sched *s = x->s;
   for (uint32_t i = 0; i < s->model->nstage; i++) {
     PipeStage *st = &s->model->stage[i];
@@ -115,7 +115,7 @@ static bool is_elsewhere(const Sched *s, uint32_t st, uint32_t u) {
 }
 
 /* One row for each slice if no entry depends on the microbatch, else one for each unit. */
-static void make_units(Ex *x) {
+static void make_units(Instance *x) {
   Sched *s = x->s;
   bool any = false;
   uint32_t n = s->model->slices;
@@ -215,7 +215,7 @@ static void note_lacks(Sched *s, Model *model, const bool *has, const bool *from
   }
 }
 
-bool set_costs(Ex *x) {
+bool set_costs(Instance *x) {
   Sched *s = x->s;
   bool has[NENTRIES] = {false}, from_profile[NENTRIES] = {false};
   uint32_t set_depth[NENTRIES] = {0};

@@ -5,7 +5,7 @@
  * links, times microbatches. */
 #include <string.h>
 
-#include "expand.h"
+#include "instance.h"
 #include "graph.h"
 #include "names.h"
 
@@ -61,7 +61,7 @@ static bool bad_edge(Sched *s, const Clause *c, int64_t a, int64_t b, const char
 
 typedef VEC(PipeEdge) Edges;
 
-static bool add_clause(Ex *x, const Clause *c, Edges *edges) {
+static bool add_clause(Instance *x, const Clause *c, Edges *edges) {
   Sched *s = x->s;
   int64_t lo = 0, hi = 1, step = 1, a, b;
   if (c->var && !eval_range(s, &c->range, &lo, &hi, &step))
@@ -119,7 +119,7 @@ static uint32_t *sorted(Sched *s, const Edges *e, uint32_t **first, bool by_to) 
 }
 
 /* The edges of the model in order, or none if they are a chain. */
-static bool find_edges(Ex *x, Edges *edges) {
+static bool find_edges(Instance *x, Edges *edges) {
   Sched *s = x->s;
   bool dag = s->model->pipe[0].clause->dag;
   const Clause *c0 = NULL;
@@ -197,7 +197,7 @@ static uint32_t *links_by(Sched *s, const struct StageGraph *g, uint32_t **first
   return order;
 }
 
-bool find_graph(Ex *x) {
+bool find_graph(Instance *x) {
   Sched *s = x->s;
   bool dealt = s->model->nstage > s->model->npipe * s->model->nmodel,
        edges_given = s->model->pipe[0].clause->dag;
@@ -279,7 +279,7 @@ static bool tie_clause(Sched *s, Model *model, const Clause *c, uint32_t *group)
   return true;
 }
 
-bool find_ties(Ex *x) {
+bool find_ties(Instance *x) {
   Sched *s = x->s;
   uint32_t *group = NEW_ARRAY(s->arena, uint32_t,
                               s->model->nmodel); /* of a stage of the model, + 1 */

@@ -4,7 +4,7 @@
  * text, and in ranks for each order. */
 #include <string.h>
 
-#include "expand.h"
+#include "instance.h"
 #include "hints.h"
 #include "stages.h"
 
@@ -104,7 +104,7 @@ bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *
   return true;
 }
 
-bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used) {
+bool instantiate(Instance *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used) {
   Sched *s = x->s;
   if (!check_requires(s, sc, used))
     return false;
@@ -147,7 +147,7 @@ static void no_parameter(Sched *s, const Define *d, const Param *meant) {
 }
 
 /* open: NULL, or a parameter that has this value and not its default. */
-static bool bind_given(Ex *x, const Param *open, int64_t value) {
+static bool bind_given(Instance *x, const Param *open, int64_t value) {
   Sched *s = x->s;
   Options *o = s->opt;
   Schedule *sc = s->parsed->def;
@@ -189,7 +189,7 @@ static bool bind_given(Ex *x, const Param *open, int64_t value) {
 }
 
 /* Does the schedule admit its parameters? Says nothing. */
-static bool admitted(Ex *x) {
+static bool admitted(Instance *x) {
   Sched *s = x->s;
   Diag silent = *s->diag, *diag = s->diag;
   Clauses none = {0};
@@ -213,7 +213,7 @@ const char *open_parameter(const Sched *s) {
   return NULL;
 }
 
-bool bind_top(Ex *x) {
+bool bind_top(Instance *x) {
   enum { MOST_TRIED = 4096 };
   Sched *s = x->s;
   const char *name = s->opt->for_all      ? s->opt->for_all
@@ -241,7 +241,7 @@ bool bind_top(Ex *x) {
 
 /* ---- clauses of which one holds ---- */
 
-bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found) {
+bool find_only(Instance *x, ClauseKind kind, const char *word, const Clause **found) {
   uint32_t depth = 0;
   *found = NULL;
   for (uint32_t i = 0; i < x->clauses.n; i++) {
@@ -260,7 +260,7 @@ bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found) {
 
 /* ---- orders ---- */
 
-bool find_orders(Ex *x, const Clause **order) {
+bool find_orders(Instance *x, const Clause **order) {
   Sched *s = x->s;
   uint32_t *depth = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t i = 0; i < x->clauses.n; i++) {

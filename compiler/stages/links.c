@@ -3,7 +3,7 @@
  * transfers share (lang/spec.md 6). Part of expand but for the pass `links`. */
 #include <string.h>
 
-#include "expand.h"
+#include "instance.h"
 #include "graph.h"
 #include "stages.h"
 
@@ -130,7 +130,7 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
 /* ---- shared links ---- */
 
 /* Those of a schedule stand for those of what it extends. */
-void find_link_clauses(Ex *x) {
+void find_link_clauses(Instance *x) {
   Sched *s = x->s;
   uint32_t depth = NONE, n = 0;
   for (uint32_t i = 0; i < x->clauses.n; i++)

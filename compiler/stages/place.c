@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base.h"
-#include "expand.h"
+#include "instance.h"
 #include "graph.h"
 #include "names.h"
 
@@ -123,7 +123,7 @@ static bool cut(Sched *s, Model *model, Pipe *p) {
 }
 
 /* The `pipe` clause c with its index, if it has one, at `index`. */
-static bool add_pipe(Ex *x, const Clause *c, int64_t index, uint64_t *nstage, uint64_t *nmb,
+static bool add_pipe(Instance *x, const Clause *c, int64_t index, uint64_t *nstage, uint64_t *nmb,
                      uint32_t *cap) {
   Sched *s = x->s;
   if (s->model->npipe == *cap)
@@ -213,7 +213,7 @@ static bool warn_remainder(Sched *s) {
   return true;
 }
 
-bool find_pipes(Ex *x) {
+bool find_pipes(Instance *x) {
   Sched *s = x->s;
   uint64_t nstage = 0, nmb = 0;
   uint32_t cap = 0;
@@ -398,7 +398,7 @@ void sort_chunks(Sched *s) {
   }
 }
 
-bool place_stages(Ex *x) {
+bool place_stages(Instance *x) {
   Sched *s = x->s;
   Ranks rank = {0}, model = {0};
   bool dealt = false;
@@ -441,7 +441,7 @@ bool place_stages(Ex *x) {
   return find_graph(x) && find_ties(x);
 }
 
-bool only_clause(Ex *x, ClauseKind kind, const char *word, const Clause **clause) {
+bool only_clause(Instance *x, ClauseKind kind, const char *word, const Clause **clause) {
   uint32_t depth = 0;
   *clause = NULL;
   for (uint32_t i = 0; i < x->clauses.n; i++) {
@@ -471,7 +471,7 @@ static int by_link(const void *a, const void *b) {
   return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-bool find_groups(Ex *x) {
+bool find_groups(Instance *x) {
   Sched *s = x->s;
   const Clause *c;
   if (!only_clause(x, CL_EXCLUSIVE, "exclusive", &c))
@@ -498,7 +498,7 @@ bool find_groups(Ex *x) {
   return true;
 }
 
-bool find_ranks(Ex *x) {
+bool find_ranks(Instance *x) {
   Sched *s = x->s;
   const Clause *ranks;
   if (!only_clause(x, CL_RANKS, "ranks", &ranks))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The `weights` clauses (lang/spec.md 5.13): which of their lines count, and which version of its stage's
  * weights an op reads. Linear in lines squared, and in lines for each op. */
-#include "expand.h"
+#include "instance.h"
 #include "hints.h"
 #include "names.h"
 #include "weight_lines.h"
@@ -30,7 +30,7 @@ static bool never_holds(Sched *s, const WeightLine *l, const WeightLine *first) 
   return false;
 }
 
-bool find_weights(Ex *x) {
+bool find_weights(Instance *x) {
   Sched *s = x->s;
   VEC(const WeightLine *) line = {0};
   VEC(uint32_t) depth = {0};

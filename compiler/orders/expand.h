@@ -7,10 +7,8 @@
 #ifndef PIPEC_EXPAND_H
 #define PIPEC_EXPAND_H
 
-#include "pipec.h"
+#include "instance.h"
 
-typedef struct Bound { Clause *clause; uint32_t depth; } Bound; /* depth 0: the schedule itself */
-typedef struct Clauses { Bound *at; uint32_t n, cap; } Clauses;
 typedef struct KernelItem { /* an op of the kernel being expanded */
   int64_t lag, lo, hi;
   const Expr *index;
@@ -52,7 +50,7 @@ typedef struct Region { /* of rules: these ops of a rank are put in order once a
   const Stmt *at;
 } Region;
 
-/* What a rank may take next (rules.h): `n` rows of Ex.parts. */
+/* What a rank may take next (rules.h): `n` rows of RuleTables.parts. */
 typedef struct RuleCand {
   uint32_t cls, first, n;
   uint32_t mb;         /* of the first op that it names; NONE: it names none, and stays when it was taken */
@@ -125,13 +123,21 @@ typedef struct Fitting {
   uint32_t row;        /* of Ex.fitting */
 } Fitting;
 
+/* What `rules` list. */
+typedef struct RuleTables {
+  VEC(Region) regions;
+  VEC(RuleCand) cands;
+  VEC(RulePart) parts;
+  VEC(RuleClass) classes;
+  VEC(Later) later;    /* of conditions: rows of BI_LATER */
+} RuleTables;
+
 typedef struct Ex {
   Sched *s;
-  Model *model;        /* what it makes: the same that s sees */
-  Orders *orders;
+  Instance in;
+  Orders *orders;      /* what it makes: the same that s sees */
   Sides *sides;
   Arena scratch;       /* what clock and rules need until the pass ends */
-  Clauses clauses;
   uint32_t rank;
   uint8_t phase;
   bool labelled;
@@ -164,63 +170,11 @@ typedef struct Ex {
   bool keyed;
   VEC(Listed) listed;
   VEC(Noted) noted;    /* of the block */
-  VEC(Region) regions;
-  VEC(RuleCand) cands;
-  VEC(RulePart) parts;
-  VEC(RuleClass) classes;
-  VEC(Later) later;    /* of conditions: rows of BI_LATER */
+  RuleTables rules;
 } Ex;
-
-/* ---- place.c ---- */
-bool find_ranks(Ex *x);
-/* The clause of a kind of which there is one, or NULL: that of the schedule itself before that of a base;
- * false: reported. */
-bool only_clause(Ex *x, ClauseKind kind, const char *word, const Clause **clause);
-bool find_groups(Ex *x); /* the `exclusive` clause */
-bool find_pipes(Ex *x);
-bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far, with F and B; c: where to report */
-bool ops_fit(Sched *s);               /* for the ops that there are */
-bool place_stages(Ex *x);
-/* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, Model.rank_stage and Model.rank_stage0. */
-void number_chunks(Sched *s, Model *model);
-void sort_chunks(Sched *s); /* where the rows of a pipe are not in its order (place.c) */
-
-/* ---- graph.c ---- */
-bool find_graph(Ex *x);
-bool find_ties(Ex *x);
-/* What follows from the edges, by `from` and then as a stage has them, and the rows ([nmodel * nmb]). */
-void join_graph(Sched *s, Model *model, PipeEdge *edge, uint32_t nedge, uint32_t *row);
-/* group: [nmodel] 1 + number of the tie of a stage, 0: none. Requires ntie > 0. */
-void join_ties(Sched *s, Model *model, const uint32_t *group);
-
-/* ---- costs.c ---- */
-bool set_costs(Ex *x);
-
-/* ---- links.c ---- */
-void find_link_clauses(Ex *x); /* ensures Model.link_clause */
-/* What transfers and sums take, unless the schedule says it more closely. cost: [NENTRIES - NKEYS] by stage; most:
- * that one of them may take. Requires all other costs; ensures PipeEdge.send. False: reported. */
-bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t *depth, const Span *at,
-               uint64_t most);
 
 /* ---- side.c ---- */
 bool find_sides(Ex *x);
-
-/* ---- instance.c ---- */
-/* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
-bool bind_top(Ex *x);
-/* Gives the parameters of sc the values of args, else of the parameters of `within` with the same name,
- * else their defaults; at: where to report. */
-bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at);
-/* Checks what sc, whose parameters are bound, and its bases require, binds the parameters of the bases and
- * adds the clauses of all to `to`, those of sc last. */
-bool instantiate(Ex *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
-
-/* The clause of a kind that holds, of which a schedule has one: its own before that of what it extends; NULL. */
-bool find_only(Ex *x, ClauseKind kind, const char *word, const Clause **found);
-
-/* The order that each rank follows, order[nrank], which is all NULL before. */
-bool find_orders(Ex *x, const Clause **order);
 
 /* ---- expand.c ---- */
 bool spend(Ex *x, const Stmt *t);
@@ -275,9 +229,6 @@ bool find_lowering(Ex *x); /* the `transfers` clauses */
 /* ---- recompute.c ---- */
 /* Once every rank has its ops: puts in what the `recompute` clause says. */
 bool insert_recompute(Ex *x);
-
-/* ---- weights.c ---- */
-bool find_weights(Ex *x); /* which lines of the `weights` clauses count */
 
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);
