@@ -14,6 +14,6 @@ const char *formula_fields(Sched *s, const char *prefix); /* of the program, for
 void emit_formulas_json(Sched *s, Text *t);
 
 /* emit_c.c: the tables of s->prog and the program; all their names begin with t->prefix. */
-void emit_c_tables(Sched *s, Text *t, const char *symbol);
+void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows);
 
 #endif

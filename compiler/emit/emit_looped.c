@@ -90,7 +90,7 @@ static const char *table_name(Sched *s, uint32_t r, int i) {
 }
 
 static void class_tables(Sched *like, Text *t, const PipeLooped *l, const PipeLoopClass *c) {
-  emit_c_tables(like, t, "program");
+  emit_c_tables(like, t, "program", false);
   text_string(
       t, "\n/* What varies: row word by_turn by_n cycle pool, of a segment: row0 nrow vary0 nvary "
          "turns by_n. */\n");

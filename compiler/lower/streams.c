@@ -21,6 +21,8 @@
 #include "streams.h"
 #include "lower.h"
 
+#include "pipe_rows.h"
+
 #include <string.h>
 
 /* ---- the streams of a rank ---- */
@@ -70,7 +72,7 @@ typedef struct Place {
   uint32_t *need;       /* clock */
   uint32_t *on, *after; /* [streams] of the row at hand: streams to wait for, and which row + 1 */
   VEC(PipeSync) sync;
-  uint32_t *last, *event, *free; /* [rows] */
+  uint32_t *events; /* room of pipe_number_events */
 } Place;
 
 /* Row + 1 of the instruction that makes `count` of a stream complete: of a group of transfers the last. */
@@ -125,32 +127,6 @@ static inline void place_waits(Place *p, uint32_t before, uint32_t of, const uin
   }
 }
 
-/* Numbers the events, in issue order: the lowest that is free. */
-static uint32_t number_events(Place *p) {
-  const uint32_t n = p->k->ninstr;
-  uint32_t nevent = 0, nfree = 0;
-  if (p->sync.n == 0)
-    return 0;
-  uint32_t *const last = p->last, *const event = p->event, *const unused = p->free;
-  /* by row + 1; last: the last row that waits, + 1 */
-  PipeSync *sync = p->sync.at, *const end = sync + p->sync.n;
-  for (PipeSync *y = sync; y < end; y++)
-    last[y->after + 1] = y->before + 1;   /* `before` ascends */
-  for (uint32_t i = 0; i <= n + 1; i++) { /* i: row + 1 */
-    for (; sync < end && sync->before + 1 == i; sync++) {
-      uint32_t after = sync->after + 1;
-      sync->event = event[after];
-      if (last[after] == i) {
-        unused[nfree++] = sync->event;
-        last[after] = 0;
-      }
-    }
-    if (i <= n && last[i])
-      event[i] = nfree > 0 ? unused[--nfree] : nevent++;
-  }
-  return nevent;
-}
-
 static inline void place_rank(Place *p, const uint32_t ns) {
   const PipeInstr *const instr = p->k->instr;
   const uint32_t ninstr = p->k->ninstr;
@@ -167,7 +143,7 @@ static inline void place_rank(Place *p, const uint32_t ns) {
   place_waits(p, ninstr, PIPE_COMPUTE, done, ns);
 }
 
-/* Room for what place_rank and number_events need. */
+/* Room for what place_rank need. */
 static Place start_place(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
   size_t rows = k->ninstr + (size_t)1;
   Place p = {.arena = a, .k = k, .w = rank_streams(a, s, r, k)};
@@ -180,9 +156,7 @@ static Place start_place(Arena *a, const Sched *s, uint32_t r, const PipeRank *k
   }
   p.need = arena_alloc(a, n * sizeof *p.need);
   p.on = arena_alloc(a, n * sizeof *p.on), p.after = arena_alloc(a, n * sizeof *p.after);
-  p.last = NEW_ARRAY(a, uint32_t, rows);
-  p.event = arena_alloc(a, rows * sizeof *p.event);
-  p.free = arena_alloc(a, rows * sizeof *p.free);
+  p.events = arena_alloc(a, 3 * rows * sizeof *p.events);
   return p;
 }
 
@@ -193,7 +167,7 @@ void place_events(Sched *s, PipeRank *k, uint32_t r) {
     place_rank(&p, PIPE_COPY);
   else
     place_rank(&p, p.w.n);
-  k->nevent = number_events(&p);
+  k->nevent = pipe_number_events(p.sync.at, p.sync.n, k->ninstr, p.events);
   PipeSync *sync = arena_alloc(s->arena, p.sync.n * sizeof *sync);
   if (p.sync.n)
     memcpy(sync, p.sync.at, p.sync.n * sizeof *sync);

@@ -51,7 +51,7 @@ static void die(const char *what) {
 
 /* Between two instructions of one stream, in the steps that were traced. */
 static HandGaps gaps_of(PrRun *run) {
-  const PipeProgram *p = &pipe_program;
+  const PipeProgram *p = pr_program(run);
   double sum[2] = {0, 0};
   uint64_t n[2] = {0, 0};
   for (uint32_t s = 0; s < pr_trace_steps(run); s++)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipe_rows.h"
 #include "pipe_sim.h"
 #include "stages_cuda.h"
 
@@ -28,6 +29,7 @@ typedef struct HandRank {
 
 struct Hand {
   const PipeProgram *p;
+  PipeProgram *lists; /* p, mine */
   PrModel *model;
   PrSizes *size; /* [nstage] */
   void **weight, **grad, **opt;
@@ -253,7 +255,11 @@ static void open_rank(Hand *h, uint32_t r) {
 
 Hand *hand_open(const PipeProgram *p, PrModel *model) {
   Hand *h = room_for(1, sizeof *h);
-  h->p = p, h->model = model;
+  char why[PIPE_EXPAND_TEXT];
+  h->lists = pipe_expand(p, why);
+  if (!h->lists)
+    die(why);
+  h->p = p = h->lists, h->model = model;
   if (p->nchannel || p->slices > 1 || p->nedge)
     die("the program has channels, or slices, or stages that are no chain");
   h->size = room_for(p->nstage, sizeof *h->size);
@@ -310,6 +316,7 @@ void hand_close(Hand *h) {
   cudaEventDestroy(h->begin);
   cudaFree(h->loss);
   cudaFree(h->step_at);
+  pipe_expand_free(h->lists);
   void *mine[] = {h->size, h->weight, h->grad, h->opt, h->rank, h->call, h->act, h};
   for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
     free(mine[i]);

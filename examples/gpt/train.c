@@ -9,6 +9,7 @@
 #include "data.h"
 #include "model.h"
 #include "sequential.h"
+#include "pipe_rows.h"
 #ifdef GPT_MPI
 #include "pipe_mpi.h"
 #endif
@@ -279,15 +280,18 @@ static int train_sequential(GptModel *m, Progress *p, Seq *held, const Options *
   uint32_t nmb = prog->nmb / pipe_slices(prog), nreplica = 0;
   double *loss = calloc(nmb, sizeof *loss), before = 0, after = 0;
   uint32_t *order = calloc(nmb, sizeof *order), *end = calloc(prog->nstage, sizeof *end);
-  if (loss && order && end)
-    nreplica = gradient_order(prog, order, end);
+  char why[PIPE_EXPAND_TEXT];
+  PipeProgram *lists = pipe_expand(prog, why);
+  if (loss && order && end && lists)
+    nreplica = gradient_order(lists, order, end);
+  pipe_expand_free(lists);
   if (nreplica == 0) {
     free(loss);
     free(order);
     free(end);
     return fail(loss && order && end ? "--sequential: the stages add gradients in different orders"
                                      : "out of memory",
-                "");
+                lists ? "" : why);
   }
   int bad = seq_open(&s, &model, 0);
   if (!bad && !o->hash)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Opening a run, its steps, closing it: the functions of pipe_run.h that join all rooms. */
 #include "checkpoint.h"
+#include "pipe_rows.h"
 #include "run.h"
 
 #include <stdlib.h>
@@ -61,13 +62,25 @@ static PrStatus read_deadline(PrRun *run) {
   return PR_OK;
 }
 
+/* The lists of an emitted program, written out. */
+static PrStatus write_out(PrRun *run) {
+  char why[PIPE_EXPAND_TEXT];
+  if (!pipe_is_rows(run->p))
+    return PR_OK;
+  PipeProgram *p = run->written_out = pipe_expand(run->p, why);
+  if (!p)
+    return pr_fail(run, strncmp(why, "no memory", 9) == 0 ? PR_E_MEMORY : PR_E_ARG, "%s", why);
+  run->p = p;
+  return PR_OK;
+}
+
 /* Checks, and all that does not depend on the engine. */
 static PrStatus open_here(PrRun *run) {
-  const PipeProgram *p = run->p;
   const PrOptions *o = &run->o;
   PrStatus st;
-  if ((st = read_deadline(run)))
+  if ((st = read_deadline(run)) || (st = write_out(run)))
     return st;
+  const PipeProgram *p = run->p;
   if (o->seed && o->engine)
     return pr_fail(run, PR_E_ARG, "options: a seed and an engine");
   if ((st = pr_validate(run)))
@@ -216,5 +229,6 @@ void pr_close(PrRun *run) {
   free(run->left[1]);
   pthread_cond_destroy(&run->cond);
   pthread_mutex_destroy(&run->lock);
+  pipe_expand_free(run->written_out);
   free(run);
 }

@@ -240,7 +240,8 @@ struct PrRun {
   void *of_engine;      /* what it keeps; its own */
   uint32_t here;        /* the rank of this process, PIPE_NONE: all are here */
   uint32_t nprocess;    /* 1 without `join` */
-  const PipeProgram *p;
+  const PipeProgram *p; /* with its lists written out */
+  PipeProgram *written_out; /* that, if it was emitted as rows */
   PrModel m;
   PrOptions o;
   StageRun *stage;      /* [nstage] */

@@ -59,7 +59,7 @@ extern "C" {
 #endif
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 9u
+#define PIPE_ABI 10u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 #define PIPE_GROUP_MOST 64u    /* transfers in one group */
@@ -295,6 +295,9 @@ typedef struct PipeRank {
                              Each turn of a group is that of one instruction; on a rank they ascend */
   const PipeWeights *weights; /* [ninstr]; NULL, of all ranks: a stage has one copy of its weights, in no
                                  slot, which every op uses as it is then */
+  const uint32_t *rows;   /* [nrows] the list as it is emitted (pipe_rows.h): instr, list, sync and weights are
+                             NULL, and pipe_expand makes them of it. NULL: they are there */
+  uint32_t nrows, weighted; /* weighted, with rows: there are weights */
 } PipeRank;
 
 typedef struct PipeSite {

@@ -2,6 +2,7 @@
  * Which transfers of two ranks belong together (pipe_sim.h). */
 #include <stdlib.h>
 
+#include "pipe_rows.h"
 #include "pipe_sim.h"
 
 static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
@@ -62,7 +63,7 @@ static bool pair_one(const PipeProgram *p, uint32_t **pair, const uint32_t *head
 
 /* Plays the COMM streams alone: a transfer takes place when both of its sides are heads. A rank is
  * on the stack once at first, and again whenever its peer has completed a transfer with it. */
-uint32_t **pipe_pair(const PipeProgram *p) {
+static uint32_t **pair_lists(const PipeProgram *p) {
   uint32_t n = p->nrank, top = 0;
   size_t total = 0, left = 0;
   for (uint32_t r = 0; r < n; r++)
@@ -136,5 +137,15 @@ done:
   free(head);
   free(stack);
   free(waits);
+  return pair;
+}
+
+uint32_t **pipe_pair(const PipeProgram *p) {
+  char why[PIPE_EXPAND_TEXT];
+  if (!pipe_is_rows(p))
+    return pair_lists(p);
+  PipeProgram *lists = pipe_expand(p, why);
+  uint32_t **pair = lists ? pair_lists(lists) : NULL;
+  pipe_expand_free(lists);
   return pair;
 }

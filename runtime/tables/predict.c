@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The predicted times of a finished program, by the machine of pipe_sim.h. */
+#include "pipe_rows.h"
 #include "pipe_sim.h"
 
 #include <stdlib.h>
@@ -45,7 +46,7 @@ static bool take_needs(const PipeProgram *p, PipeNeeds **need) {
 }
 
 /* The block starts with the starts of rank 0, as free(*start) asks; the row pointers come last. */
-uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
+static uint64_t **predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
   enum { NS = PIPE_NSTREAMS };
   size_t n = p->nrank, total = 0, at[NS + 1] = {0}; /* at: of a stream, where its next one goes */
   for (size_t r = 0; r < n; r++) {
@@ -146,5 +147,15 @@ fail:
   free(rows);
   free(done);
   free(need);
+  return start;
+}
+
+uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
+  char why[PIPE_EXPAND_TEXT];
+  if (!pipe_is_rows(p))
+    return predict(p, end, makespan);
+  PipeProgram *lists = pipe_expand(p, why);
+  uint64_t **start = lists ? predict(lists, end, makespan) : NULL;
+  pipe_expand_free(lists);
   return start;
 }

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "pipe_instr.h"
+#include "pipe_rows.h"
 
 extern const PipeProgram pipe_program;
 
@@ -20,7 +20,9 @@ static void slots(const char *what, const PipeRank *k, uint32_t at, uint32_t n, 
 }
 
 int main(void) {
-  const PipeProgram *p = &pipe_program;
+  char why[PIPE_EXPAND_TEXT];
+  PipeProgram *lists = pipe_is_rows(&pipe_program) ? pipe_expand(&pipe_program, why) : NULL;
+  const PipeProgram *p = lists ? lists : &pipe_program;
   for (uint32_t i = 0; i < p->nedge; i++)
     printf("edge %" PRIu32 " -> %" PRIu32 "%s\n", p->edge[i].from, p->edge[i].to,
            p->edge[i].skip ? " skip" : "");
@@ -51,5 +53,6 @@ int main(void) {
       printf("\n");
     }
   }
+  pipe_expand_free(lists);
   return 0;
 }

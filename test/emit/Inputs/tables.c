@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Prints every table of an emitted program, a line per row: what the C compiler made of it, for
- * comparison with the JSON of the same program (tables.py). Links with the emitted file only, so the
- * names of ops, phases and classes come from the header's list and from here. */
+ * comparison with the JSON of the same program (tables.py). The names of ops, phases and classes come
+ * from the header's list and from here. */
 #include <inttypes.h>
 #include <stdio.h>
 
-#include <pipe_instr.h>
+#include <pipe_rows.h>
 
 extern const PipeProgram pipe_program;
 
@@ -24,7 +24,9 @@ static void optional(const char *name, uint32_t v) {
 }
 
 int main(void) {
-  const PipeProgram *p = &pipe_program;
+  char why[PIPE_EXPAND_TEXT];
+  PipeProgram *lists = pipe_is_rows(&pipe_program) ? pipe_expand(&pipe_program, why) : NULL;
+  const PipeProgram *p = lists ? lists : &pipe_program;
   if (p->magic != PIPE_MAGIC || p->abi != PIPE_ABI)
     return 1;
   printf("program %s, %s, %016" PRIx64 "\n", p->name, p->params, p->hash);
@@ -96,5 +98,6 @@ int main(void) {
       printf("\n");
     }
   }
+  pipe_expand_free(lists);
   return 0;
 }

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ * The words of a rank's list as the macros of pipe_rows.h: reads nothing but the words, so what is written is what
+ * was compared. Linear. */
+#include "emit_rows.h"
+
+static const char *const word_name[] = {[PIPE_WORD_LOOP] = "LOOP",
+                                        [PIPE_WORD_END] = "END",
+                                        [PIPE_WORD_STEP] = "K",
+                                        [PIPE_WORD_OUTER] = "KK",
+                                        [PIPE_WORD_HIGH] = "HIGH",
+                                        [PIPE_WORD_FINISH] = "FINISH",
+                                        [PIPE_WORD_MB] = "MB",
+                                        [PIPE_WORD_AT] = "AT",
+                                        [PIPE_WORD_GROUP] = "GROUP",
+                                        [PIPE_WORD_WAIT] = "WAIT",
+                                        [PIPE_WORD_WAIT_COPY] = "WAIT_COPY",
+                                        [PIPE_WORD_AFTER] = "AFTER",
+                                        [PIPE_WORD_PEER] = "PEER",
+                                        [PIPE_WORD_TURN] = "TURN",
+                                        [PIPE_WORD_CHANNEL] = "CHANNEL",
+                                        [PIPE_WORD_EDGE] = "EDGE",
+                                        [PIPE_WORD_SIDE] = "OP",
+                                        [PIPE_WORD_INS] = "INS",
+                                        [PIPE_WORD_OUTS] = "OUTS",
+                                        [PIPE_WORD_VERSION] = "VERSION",
+                                        [PIPE_WORD_FORMULA] = "FORMULA",
+                                        [PIPE_WORD_BEHIND] = "BEHIND",
+                                        [PIPE_WORD_AHEAD] = "AHEAD"};
+static const char *const field_name[] = {"act",    "gout", "keep",  "in",  "out",
+                                         "weight", "made", "guess", "LIST"};
+static const char *const same_name[] = {"ACT",    "GOUT", "KEEP",  "IN",  "OUT",
+                                        "WEIGHT", "MADE", "GUESS", "LIST"};
+
+static void signed_number(Text *t, uint32_t n) {
+  if (n & 0x800000)
+    text_char(t, '-');
+  text_u64(t, n & 0x800000 ? 0x1000000 - n : n);
+}
+
+/* A field of another row; of an entry of its list LIST + which. */
+static void field(Text *t, uint32_t f) {
+  text_lit(t, field_name[f < PIPE_FIELD_LIST ? f : PIPE_FIELD_LIST]);
+  if (f <= PIPE_FIELD_LIST)
+    return;
+  text_lit(t, " + ");
+  text_u64(t, f - PIPE_FIELD_LIST);
+}
+
+/* The number of a word, in parentheses. */
+static void number(Text *t, uint32_t tag, uint32_t n) {
+  static const char *const phase[] = {"warmup", "steady", "flush", "flush"};
+  text_char(t, '(');
+  if (tag >= PIPE_WORD_SAME) {
+    text_u64(t, n / PIPE_NFIELDS);
+    text_char(t, ',');
+    field(t, n % PIPE_NFIELDS);
+  } else if (tag >= PIPE_WORD_NEW) {
+    text_lit(t, field_name[tag - PIPE_WORD_NEW]);
+    text_char(t, ',');
+    text_u64(t, n);
+  } else if (tag == PIPE_WORD_AT) {
+    text_lit(t, phase[n & 3]);
+    text_char(t, ',');
+    text_u64(t, n >> 2);
+  } else if (tag == PIPE_WORD_STEP || tag == PIPE_WORD_OUTER || tag == PIPE_WORD_BEHIND) {
+    signed_number(t, n);
+  } else {
+    text_u64(t, n);
+  }
+  text_char(t, ')');
+}
+
+/* Has the macro of an op two arguments, stage and microbatch? */
+static bool has_mb(uint32_t op) { return op <= PIPE_LOAD && op != PIPE_U && !pipe_is_sum(op); }
+
+/* An op: F(3,8), U(3); or ROW(F,3) where the microbatch is not the next word. */
+static void begin_row(Text *t, const RankRows *rows, uint32_t *i) {
+  uint32_t op = rows->word[*i] >> 24, next = *i + 1 < rows->n ? rows->word[*i + 1] : 0;
+  bool mb = has_mb(op) && next >> 24 == PIPE_WORD_MB, plain = has_mb(op) && !mb;
+  text_lit(t, plain ? "ROW(" : "");
+  text_lit(t, pipe_op_info[op].text);
+  text_char(t, plain ? ',' : '(');
+  text_u64(t, rows->word[*i] & 0xffffff);
+  if (mb) {
+    text_char(t, ',');
+    text_u64(t, next & 0xffffff);
+    ++*i;
+  }
+  text_char(t, ')');
+}
+
+static void new_line(Text *t, int depth) {
+  text_room(t);
+  text_lit(t, "\n  ");
+  for (; depth > 0; depth--)
+    text_lit(t, "  ");
+}
+
+void emit_rows(Text *t, const RankRows *rows) {
+  int depth = 0;
+  for (uint32_t i = 0; i < rows->n; i++) {
+    uint32_t tag = rows->word[i] >> 24, n = rows->word[i] & 0xffffff;
+    bool of_row = tag > PIPE_WORD_FINISH || tag == PIPE_WORD_STEP || tag == PIPE_WORD_OUTER;
+    bool high = tag == PIPE_WORD_HIGH; /* of the next word */
+    depth -= tag == PIPE_WORD_END;
+    text_room(t);
+    if (of_row || (high && rows->word[i + 1] >> 24 > PIPE_WORD_FINISH))
+      text_char(t, ' ');
+    else if (i == 0 || rows->word[i - 1] >> 24 != PIPE_WORD_HIGH)
+      new_line(t, depth);
+    depth += tag == PIPE_WORD_LOOP;
+    if (tag < PIPE_NOPS) {
+      begin_row(t, rows, &i);
+      continue;
+    }
+    text_lit(t, tag >= PIPE_WORD_SAME  ? same_name[tag - PIPE_WORD_SAME]
+                : tag >= PIPE_WORD_NEW ? "NEW"
+                                       : word_name[tag]);
+    if (tag != PIPE_WORD_END && tag != PIPE_WORD_FINISH)
+      number(t, tag, n);
+  }
+  text_lit(t, "\n");
+}

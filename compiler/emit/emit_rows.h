@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ * Rows and loops of rows as C (runtime/include/pipe_rows.h). */
+#ifndef PIPEC_EMIT_ROWS_H
+#define PIPEC_EMIT_ROWS_H
+
+#include "rows.h"
+#include "text.h"
+
+/* One row or LOOP a line, without braces around them. */
+void emit_rows(Text *t, const RankRows *rows);
+
+#endif

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT
+ * Writes the list of a rank as loops. First each instruction becomes a row of words, in which all that it says of
+ * others is a distance: a slot is that of a row so far above, a wait is for all rows of a stream but the last few.
+ * So the turns of a loop are the same rows but for numbers that move on evenly, whatever the slots are called.
+ *
+ * Then rows are folded: a run of q rows that is there t times, with the same step of every number from turn to turn,
+ * is a loop. Which runs leave the fewest rows is found from the end of the list on, for each of a few lengths q:
+ * those at which equal rows follow each other most often. What comes out is folded once more, for loops of loops.
+ *
+ * Linear in instructions. Nothing here is trusted: pipe_expand writes the rows out again, and emit compares. */
+#include "rows.h"
+
+#include <string.h>
+
+#include "pipec.h"
+
+enum {
+  LENGTHS = 12,        /* of loops that are tried */
+  MOST_STEP = 0x7fffff /* what a word can say */
+};
+
+/* A word of a row: its number apart. */
+typedef struct Word {
+  uint32_t tag; /* PipeWord; of PIPE_WORD_SAME with the other field << 8 */
+  int64_t n;
+} Word;
+
+/* A row; or a loop, whose words are those of its first turn. */
+typedef struct Part {
+  uint64_t key;          /* the same for all that differ in numbers only */
+  uint32_t word0, nword; /* of Rows.word */
+  uint32_t cost;         /* rows, LOOP and END */
+  uint32_t turns;        /* of a loop; 0: a row */
+  const struct Part *body;
+  uint32_t nbody;
+  const int64_t *step; /* [nword] by turn */
+} Part;
+
+/* Who used a slot last. */
+typedef struct Use {
+  uint32_t row, field; /* 1 + row; 0: nobody yet */
+} Use;
+
+typedef struct Rows {
+  Arena *arena;
+  const PipeProgram *p;
+  const PipeRank *k;
+  VEC(Word) word;
+  VEC(Part) row;
+  Use *use, **use_of; /* by slot: of this rank; of others, for OFF and LOAD */
+  uint32_t done[PIPE_NSTREAMS];
+  VEC(uint32_t) code;
+} Rows;
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+  h = (h * 0xff51afd7ed558ccdu ^ v) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 29;
+}
+
+/* ---- rows ---- */
+
+static void put(Rows *x, uint32_t tag, int64_t n) {
+  *vec_push(x->arena, &x->word) = (Word){tag, n};
+}
+
+/* A slot: which row used it last, or that none did. */
+static void put_slot(Rows *x, const Use *use, uint32_t field, uint32_t slot) {
+  if (slot == NONE || !use[slot].row)
+    put(x, PIPE_WORD_NEW + field, slot);
+  else
+    put(x, (PIPE_WORD_SAME + field) | use[slot].field << 8,
+        x->row.n - (int64_t)(use[slot].row - 1));
+}
+
+static void touch(const Rows *x, Use *use, uint32_t field, uint32_t slot) {
+  if (slot != NONE && field < PIPE_NFIELDS && use[slot].row != x->row.n + 1)
+    use[slot] = (Use){x->row.n + 1, field};
+}
+
+/* The slots of another rank. */
+static Use *uses_of(Rows *x, uint32_t rank) {
+  if (!x->use_of[rank])
+    x->use_of[rank] = NEW_ARRAY(x->arena, Use, x->p->rank[rank].nslot + (size_t)1);
+  return x->use_of[rank];
+}
+
+/* Does a field of an op of COMPUTE stand for several slots? */
+static uint32_t in_list(const Rows *x, const PipeInstr *c, bool input) {
+  bool tensors = pipe_op_info[c->op].stream == PIPE_COMPUTE && c->op != PIPE_SIDE &&
+                 c->op != PIPE_U;
+  uint32_t n = tensors && (input ? c->in : c->out) != NONE
+                   ? pipe_fields(&x->p->stage[c->stage], c->op, input)
+                   : 0;
+  return n > 1 ? n : 0;
+}
+
+/* The slots of a row, in the order in which other rows name them: put, or touched. */
+static void slots_of(Rows *x, const PipeInstr *c, const PipeWeights *w, bool put_them) {
+  PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
+  uint32_t nin = in_list(x, c, true), nout = in_list(x, c, false);
+  bool op = on == PIPE_COMPUTE && c->op != PIPE_SIDE,
+       copy = c->op == PIPE_OFF || c->op == PIPE_LOAD;
+  const uint32_t slot[] = {c->act,
+                           op ? c->gout : NONE,
+                           op || copy ? c->keep : NONE,
+                           nin ? NONE : c->in,
+                           nout ? NONE : c->out,
+                           w ? w->slot : NONE,
+                           w ? w->out : NONE,
+                           w ? w->guess : NONE};
+  for (uint32_t f = 0; f < PIPE_FIELD_LIST; f++) {
+    Use *use = f == PIPE_FIELD_keep && copy && c->peer != NONE ? uses_of(x, c->peer) : x->use;
+    if (slot[f] == NONE)
+      continue;
+    if (put_them)
+      put_slot(x, use, f, slot[f]);
+    else
+      touch(x, use, f, slot[f]);
+  }
+  const uint32_t *list = x->k->list + (nin ? c->in_list : nout ? c->out_list : 0);
+  for (uint32_t i = 0; i < nin + nout; i++)
+    if (put_them)
+      put_slot(x, x->use, PIPE_FIELD_LIST, list[i]);
+    else
+      touch(x, x->use, PIPE_FIELD_LIST + i, list[i]);
+}
+
+/* What of PipeInstr is no slot, and no wait. */
+static void put_plain(Rows *x, const PipeInstr *c) {
+  PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
+  put(x, c->op, c->stage);
+  if (c->mb != NONE)
+    put(x, PIPE_WORD_MB, c->mb);
+  put(x, PIPE_WORD_AT, (int64_t)c->site << 2 | c->phase);
+  if (c->group)
+    put(x, PIPE_WORD_GROUP, c->group);
+  if (on == PIPE_COMM && c->channel != NONE)
+    put(x, PIPE_WORD_CHANNEL, c->channel);
+  if (on == PIPE_COPY && c->turn != NONE)
+    put(x, PIPE_WORD_TURN, c->turn);
+  if (on == PIPE_COPY && c->peer != NONE)
+    put(x, PIPE_WORD_PEER, c->peer);
+  if (pipe_is_side(c->op))
+    put(x, PIPE_WORD_SIDE, c->side);
+  else if (on == PIPE_COMM && c->edge != NONE)
+    put(x, PIPE_WORD_EDGE, c->edge);
+}
+
+static void put_waits(Rows *x, const PipeInstr *c) {
+  PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
+  if (c->wait)
+    put(x, PIPE_WORD_WAIT,
+        x->done[on == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE] - (int64_t)c->wait);
+  if (c->wait_copy)
+    put(x, PIPE_WORD_WAIT_COPY,
+        x->done[on == PIPE_COPY ? PIPE_COMM : PIPE_COPY] - (int64_t)c->wait_copy);
+}
+
+static void put_syncs(Rows *x, uint32_t *at, uint32_t before) {
+  for (; *at < x->k->nsync && x->k->sync[*at].before == before; ++*at) {
+    uint32_t after = x->k->sync[*at].after;
+    put(x, PIPE_WORD_AFTER, after == NONE ? 0 : before - (int64_t)after);
+  }
+}
+
+static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
+  const PipeInstr *c = &x->k->instr[i];
+  const PipeWeights *w = x->k->weights ? &x->k->weights[i] : NULL;
+  uint32_t word0 = x->word.n;
+  put_plain(x, c);
+  put_waits(x, c);
+  if (in_list(x, c, true))
+    put(x, PIPE_WORD_INS, in_list(x, c, true));
+  if (in_list(x, c, false))
+    put(x, PIPE_WORD_OUTS, in_list(x, c, false));
+  slots_of(x, c, w, true);
+  if (w && w->version != NONE)
+    put(x, PIPE_WORD_VERSION, w->version);
+  if (w && w->formula != NONE)
+    put(x, PIPE_WORD_FORMULA, w->formula);
+  if (w && w->behind)
+    put(x, PIPE_WORD_BEHIND, w->behind);
+  if (w && w->ahead)
+    put(x, PIPE_WORD_AHEAD, w->ahead);
+  put_syncs(x, sync, i);
+  slots_of(x, c, w, false);
+  x->done[pipe_op_info[c->op].stream]++;
+  Part *row = vec_push(x->arena, &x->row);
+  *row = (Part){.word0 = word0, .nword = x->word.n - word0, .cost = 1};
+  for (uint32_t k = word0; k < x->word.n; k++) {
+    const Word *v = &x->word.at[k]; /* places in the text do not move */
+    row->key = mix(row->key, v->tag | (v->tag == PIPE_WORD_AT ? (uint64_t)v->n << 32 : 0));
+  }
+}
+
+/* ---- loops ---- */
+
+/* The last two parts that were met with a key. */
+typedef struct Met {
+  uint64_t key;
+  uint32_t last, before; /* 1 + part */
+} Met;
+
+static Met *met(Met *table, uint64_t mask, uint64_t key) {
+  uint64_t at = (key ^ key >> 32) & mask;
+  while (table[at].last && table[at].key != key)
+    at = (at + 1) & mask;
+  table[at].key = key;
+  return &table[at];
+}
+
+static void meet(Met *m, uint32_t i) { m->before = m->last, m->last = i + 1; }
+
+/* Counts at which distances parts follow that are equal but for steps. id: of an part and how its numbers have moved on
+ * since the last one with its key. */
+static void count_lengths(Rows *x, const Part *part, uint32_t n, uint64_t *id, uint32_t *count) {
+  uint64_t size = 2;
+  while (size < 2 * (uint64_t)n)
+    size *= 2;
+  Met *by_key = NEW_ARRAY(x->arena, Met, size), *by_id = NEW_ARRAY(x->arena, Met, size);
+  for (uint32_t i = 0; i < n; i++) {
+    Met *m = met(by_key, size - 1, part[i].key);
+    uint64_t h = part[i].key;
+    const Word *w = &x->word.at[part[i].word0];
+    for (uint32_t k = 0; m->last && k < part[i].nword; k++)
+      h = mix(h, (uint64_t)(w[k].n - x->word.at[part[m->last - 1].word0 + k].n));
+    id[i] = h;
+    if (m->last)
+      count[i - (m->last - 1)]++;
+    meet(m, i);
+    m = met(by_id, size - 1, h);
+    if (m->last)
+      count[i - (m->last - 1)] += 2;
+    if (m->before)
+      count[i - (m->before - 1)]++;
+    meet(m, i);
+  }
+}
+
+/* The lengths that are met most often. Returns how many there are. */
+static uint32_t best_lengths(const uint32_t *count, uint32_t most, uint32_t length[LENGTHS]) {
+  uint32_t found = 0;
+  for (uint32_t q = 1; q <= most; q++) {
+    uint32_t at = found;
+    while (at > 0 && count[length[at - 1]] < count[q])
+      at--;
+    if (count[q] == 0 || at == LENGTHS)
+      continue;
+    found += found < LENGTHS;
+    for (uint32_t k = found - 1; k > at; k--)
+      length[k] = length[k - 1];
+    length[at] = q;
+  }
+  return found;
+}
+
+/* What to make of an part: turns of a loop of so many parts that begins there; 0: no loop. */
+typedef struct Choice {
+  uint32_t length, turns;
+} Choice;
+
+/* The choice with which the fewest rows are left, for each part. */
+static void choose(const Part *part, uint32_t n, const uint64_t *id, const uint32_t *length,
+                   uint32_t nlength, uint64_t *best, Choice *choice) {
+  uint32_t other_key[LENGTHS],
+      other_id[LENGTHS];         /* the next part that differs from that a length below */
+  uint64_t *cost = best + n + 1; /* of all parts from one on, none of them a turn */
+  for (uint32_t l = 0; l < nlength; l++)
+    other_key[l] = other_id[l] = n > length[l] ? n - length[l] : 0;
+  best[n] = cost[n] = 0;
+  for (uint32_t i = n; i-- > 0;) {
+    cost[i] = cost[i + 1] + part[i].cost;
+    best[i] = best[i + 1] + part[i].cost;
+    choice[i] = (Choice){0, 0};
+    for (uint32_t l = 0; l < nlength; l++) {
+      uint32_t q = length[l];
+      if ((uint64_t)i + q >= n)
+        continue;
+      if (part[i].key != part[i + q].key)
+        other_key[l] = i;
+      if ((uint64_t)i + 2 * (uint64_t)q < n && id[i + q] != id[i + 2 * q])
+        other_id[l] = i + q;
+      if (other_key[l] - i < q)
+        continue;
+      uint32_t same = other_id[l] > i + q ? other_id[l] - (i + q) : 0, turns = 2 + same / q;
+      uint64_t left = cost[i] - cost[i + q] + 2 + best[i + q * turns];
+      if (left < best[i])
+        best[i] = left, choice[i] = (Choice){q, turns};
+    }
+  }
+}
+
+/* How many turns of the loop that was chosen move on by its steps, which are put down; below 2: none. */
+static uint32_t fit_turns(Rows *x, const Part *part, Choice c, int64_t *step) {
+  const Word *first = &x->word.at[part->word0], *second = &x->word.at[part[c.length].word0];
+  uint32_t n = (uint32_t)(second - first), turns = 2;
+  if (x->word.n - part[c.length].word0 < n)
+    return 0;
+  for (uint32_t i = 0; i < n; i++) {
+    step[i] = second[i].n - first[i].n;
+    if (first[i].tag != second[i].tag || step[i] > MOST_STEP || step[i] < -MOST_STEP)
+      return 0;
+  }
+  for (; turns < c.turns; turns++) {
+    const Word *last = &x->word.at[part[(turns - 1) * (size_t)c.length].word0],
+               *next = &x->word.at[part[turns * (size_t)c.length].word0];
+    for (uint32_t i = 0; i < n; i++)
+      if (next[i].n - last[i].n != step[i] || next[i].tag != last[i].tag)
+        return turns;
+  }
+  return turns;
+}
+
+/* A loop of the parts at `part`, as an part. */
+static Part make_loop(const Part *part, Choice c, uint32_t nword, const int64_t *step) {
+  Part loop = {.word0 = part->word0,
+               .nword = nword,
+               .cost = 2,
+               .turns = c.turns,
+               .body = part,
+               .nbody = c.length,
+               .step = step};
+  loop.key = mix(c.turns, c.length);
+  for (uint32_t i = 0; i < c.length; i++) {
+    loop.key = mix(loop.key, part[i].key);
+    loop.cost += part[i].cost;
+  }
+  for (uint32_t i = 0; i < nword; i++)
+    loop.key = mix(loop.key, (uint64_t)step[i]);
+  return loop;
+}
+
+/* Parts [n] with what repeats in them as loops. Returns how many are left, at *out. */
+static uint32_t fold(Rows *x, const Part *part, uint32_t n, uint32_t most, Part **out) {
+  Arena *a = x->arena;
+  uint32_t length[LENGTHS], left = 0, *count = NEW_ARRAY(a, uint32_t, n + (size_t)1);
+  uint64_t *id = arena_alloc(a, (n + (size_t)1) * sizeof *id),
+           *best = arena_alloc(a, 2 * (n + (size_t)1) * sizeof *best);
+  Choice *choice = arena_alloc(a, (n + (size_t)1) * sizeof *choice);
+  count_lengths(x, part, n, id, count);
+  uint32_t nlength = best_lengths(count, most < n / 2 ? most : n / 2, length);
+  choose(part, n, id, length, nlength, best, choice);
+  *out = arena_alloc(a, (n + (size_t)1) * sizeof **out);
+  for (uint32_t i = 0; i < n;) {
+    Choice c = choice[i];
+    uint32_t nword = c.turns ? part[i + c.length].word0 - part[i].word0 : 0;
+    int64_t *step = arena_alloc(a, nword * sizeof *step + 1);
+    c.turns = c.turns ? fit_turns(x, &part[i], c, step) : 0;
+    (*out)[left++] = c.turns > 1 ? make_loop(&part[i], c, nword, step) : part[i];
+    i += c.turns > 1 ? c.turns * c.length : 1;
+  }
+  return left;
+}
+
+/* ---- words ---- */
+
+static void code(Rows *x, uint32_t tag, int64_t n) {
+  if (n > 0xffffff || (n == 0xffffff && tag >= PIPE_WORD_NEW))
+    *vec_push(x->arena, &x->code) = (uint32_t)PIPE_WORD_HIGH << 24 | (uint32_t)(n >> 24);
+  *vec_push(x->arena, &x->code) = tag << 24 | ((uint32_t)n & 0xffffff);
+}
+
+static void code_word(Rows *x, const Word *w) {
+  uint32_t tag = w->tag & 0xff;
+  if (tag >= PIPE_WORD_SAME)
+    code(x, tag, w->n * PIPE_NFIELDS + (w->tag >> 8));
+  else if (tag >= PIPE_WORD_NEW && w->n == NONE)
+    *vec_push(x->arena, &x->code) = tag << 24 | 0xffffff;
+  else
+    code(x, tag, w->n);
+}
+
+/* Parts inside of a loop, which may be inside of another one. */
+static void code_parts(Rows *x, const Part *part, uint32_t n, const Part *loop, const Part *outer) {
+  for (; n > 0; n--, part++) {
+    if (part->turns) {
+      code(x, PIPE_WORD_LOOP, part->turns);
+      code_parts(x, part->body, part->nbody, part, loop);
+      code(x, PIPE_WORD_END, 0);
+      continue;
+    }
+    for (uint32_t k = part->word0; k < part->word0 + part->nword; k++) {
+      code_word(x, &x->word.at[k]);
+      int64_t by[2] = {loop ? loop->step[k - loop->word0] : 0,
+                       outer ? outer->step[k - outer->word0] : 0};
+      for (int i = 0; i < 2; i++)
+        if (by[i])
+          *vec_push(x->arena, &x->code) = (uint32_t)(i ? PIPE_WORD_OUTER : PIPE_WORD_STEP) << 24 |
+                                          ((uint32_t)by[i] & 0xffffff);
+    }
+  }
+}
+
+typedef struct Folded {
+  Part *part;
+  uint32_t n;
+  uint64_t cost;
+} Folded;
+
+/* Loops of at most so many rows, in loops of any number. */
+static Folded fold_twice(Rows *x, uint32_t most) {
+  Part *once;
+  Folded f = {NULL, fold(x, x->row.at, x->row.n, most, &once), 0};
+  f.n = fold(x, once, f.n, UINT32_MAX, &f.part);
+  for (uint32_t i = 0; i < f.n; i++)
+    f.cost += f.part[i].cost;
+  return f;
+}
+
+/* Loops in loops are missed where a long loop leaves fewer rows than the short ones in it: then those first. */
+static Folded fold_all(Rows *x) {
+  enum { FEW = 100, SHORT = 32 };
+  Folded best = fold_twice(x, UINT32_MAX);
+  if (best.cost > FEW) {
+    Folded nested = fold_twice(x, SHORT);
+    if (nested.cost < best.cost)
+      best = nested;
+  }
+  return best;
+}
+
+RankRows list_rows(Arena *a, const PipeProgram *p, uint32_t r) {
+  Arena own = {.oom = a->oom};
+  Rows x = {.arena = &own, .p = p, .k = &p->rank[r]};
+  uint32_t sync = 0;
+  x.use = NEW_ARRAY(&own, Use, x.k->nslot + (size_t)1);
+  x.use_of = NEW_ARRAY(&own, Use *, p->nrank);
+  for (uint32_t i = 0; i < x.k->ninstr; i++)
+    put_row(&x, i, &sync);
+  Folded best = fold_all(&x);
+  code_parts(&x, best.part, best.n, NULL, NULL);
+  code(&x, PIPE_WORD_FINISH, 0);
+  uint32_t end = x.word.n;
+  put_syncs(&x, &sync, x.k->ninstr);
+  for (uint32_t k = end; k < x.word.n; k++)
+    code_word(&x, &x.word.at[k]);
+  RankRows rows = {arena_alloc(a, x.code.n * sizeof *rows.word), x.code.n};
+  memcpy(rows.word, x.code.at, x.code.n * sizeof *rows.word);
+  arena_free(&own);
+  return rows;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ * The list of a rank as pipec writes it: rows and loops of rows, in issue order.
+ *
+ *   LOOP(56)
+ *     RECV_F(3,8) K(1) AT(steady,0) WAIT(3) OUT(11,in)
+ *     F(3,8) K(1) AT(steady,0) ACT(3,act) IN(1,out) OUT(10,in) AFTER(1)
+ *     ...
+ *   END
+ *
+ * F(3,8) is 3F8, the F of stage 3 and microbatch 8. K(1) adds 1 to the number before it with each
+ * turn of the loop around it, KK with each turn of the loop around that. What a row says of others
+ * it says by distance, so that it says the same in every turn:
+ *
+ *   OUT(11,in)  it writes the slot that the row 11 rows above it has in field `in`
+ *   NEW(out,4)  it writes slot 4, which no row above it uses
+ *   WAIT(3)     it waits until all rows of the other stream above it are over, but the last 3
+ *   AFTER(1)    its stream waits for an event that is recorded after the row above it (PipeSync)
+ *
+ * pipe_expand writes the rows out as PipeInstr, PipeWeights, PipeSync and slots of PipeRank.list.
+ * A word has its tag in the upper 8 bits and its number in the lower 24; HIGH is what is above those
+ * 24 of the next one. The macros without prefix are for emitted programs, which define PIPE_ROWS. */
+#ifndef PIPE_ROWS_H
+#define PIPE_ROWS_H
+
+#include "pipe_instr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a row says. Tags below PIPE_NOPS begin a row of that op; their number is the stage. */
+typedef enum PipeWord {
+  PIPE_WORD_LOOP = 32, /* turns: all up to its END is there so many times */
+  PIPE_WORD_END,
+  PIPE_WORD_STEP,      /* signed, of the word before: by turn of the loop around the row, */
+  PIPE_WORD_OUTER,     /* and of the loop around that loop */
+  PIPE_WORD_HIGH,
+  PIPE_WORD_FINISH,    /* the end of the step, for which COMPUTE waits; the last row */
+  PIPE_WORD_MB,
+  PIPE_WORD_AT,        /* site << 2 | phase */
+  PIPE_WORD_GROUP,
+  PIPE_WORD_WAIT,      /* PipeInstr.wait; without it 0 */
+  PIPE_WORD_WAIT_COPY,
+  PIPE_WORD_AFTER,     /* rows up to the one whose record it waits for; 0: the begin of the step */
+  PIPE_WORD_PEER,      /* OFF, LOAD. Of SEND and RECV it follows from the stage and the edge */
+  PIPE_WORD_TURN,
+  PIPE_WORD_CHANNEL,
+  PIPE_WORD_EDGE,
+  PIPE_WORD_SIDE,
+  PIPE_WORD_INS,       /* it reads so many slots, which come first in its list, */
+  PIPE_WORD_OUTS,      /* and writes so many, which follow */
+  PIPE_WORD_VERSION,   /* of PipeWeights: these three, */
+  PIPE_WORD_FORMULA,
+  PIPE_WORD_BEHIND,    /* signed, */
+  PIPE_WORD_AHEAD,     /* and this one */
+  PIPE_WORD_NEW = 64,  /* + PipeField: its slot */
+  PIPE_WORD_SAME = 80  /* + PipeField: distance << 5 | PipeField there */
+} PipeWord;
+
+/* Fields that are slots: of PipeInstr, of PipeWeights, and entries of PipeRank.list, of which a row
+ * has them in the order of its words. Another row names them as PIPE_FIELD_LIST + which. */
+typedef enum PipeField {
+  PIPE_FIELD_act, PIPE_FIELD_gout, PIPE_FIELD_keep, PIPE_FIELD_in, PIPE_FIELD_out,
+  PIPE_FIELD_weight, PIPE_FIELD_made, PIPE_FIELD_guess, PIPE_FIELD_LIST,
+  PIPE_NFIELDS = 32
+} PipeField;
+
+enum { PIPE_EXPAND_TEXT = 256 };
+
+/* The program with the lists of all ranks written out, in one block; p has to stay where it is.
+ * Requires pipe_is_rows. NULL: no memory, or the rows are not what was proved, and why says where.
+ * Give it to pipe_expand_free. */
+PipeProgram *pipe_expand(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]);
+void pipe_expand_free(PipeProgram *p); /* NULL is fine */
+/* The tables of one rank, in one block that begins at out->instr and is the caller's. 0: why. */
+int pipe_expand_rank(const PipeProgram *p, uint32_t rank, PipeRank *out, char why[PIPE_EXPAND_TEXT]);
+
+/* Are the lists of p rows? */
+static inline int pipe_is_rows(const PipeProgram *p) {
+  return p && p->magic == PIPE_MAGIC && p->abi == PIPE_ABI && p->nrank > 0 && p->rank &&
+         p->rank[0].rows;
+}
+
+/* Numbers the events of a list: sync[nsync] by `before`, of ninstr rows; the lowest that is free, in
+ * issue order. room: [3 * (ninstr + 1)], any values. Returns how many there are. */
+uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uint32_t *room);
+
+#ifdef __cplusplus
+}
+#endif
+
+#ifdef PIPE_ROWS
+#define PIPE_WORD(tag, n) (uint32_t)(tag) << 24 | ((uint32_t)(n) & 0xffffffu),
+#define PIPE_SAME(field, d, f) \
+  PIPE_WORD(PIPE_WORD_SAME + PIPE_FIELD_##field, (d) * PIPE_NFIELDS + PIPE_FIELD_##f)
+#define PIPE_OF(op, stage, mb) PIPE_WORD(PIPE_##op, stage) PIPE_WORD(PIPE_WORD_MB, mb)
+#define PIPE_AT_warmup PIPE_WARMUP
+#define PIPE_AT_steady PIPE_STEADY
+#define PIPE_AT_flush PIPE_FLUSH
+
+#define F(stage, mb) PIPE_OF(F, stage, mb)
+#define B(stage, mb) PIPE_OF(B, stage, mb)
+#define I(stage, mb) PIPE_OF(I, stage, mb)
+#define W(stage, mb) PIPE_OF(W, stage, mb)
+#define R(stage, mb) PIPE_OF(R, stage, mb)
+#define SEND_F(stage, mb) PIPE_OF(SEND_F, stage, mb)
+#define RECV_F(stage, mb) PIPE_OF(RECV_F, stage, mb)
+#define SEND_B(stage, mb) PIPE_OF(SEND_B, stage, mb)
+#define RECV_B(stage, mb) PIPE_OF(RECV_B, stage, mb)
+#define OFF(stage, mb) PIPE_OF(OFF, stage, mb)
+#define LOAD(stage, mb) PIPE_OF(LOAD, stage, mb)
+#define U(stage) PIPE_WORD(PIPE_U, stage)
+#define REDUCE(stage) PIPE_WORD(PIPE_REDUCE, stage)
+#define TIE(stage) PIPE_WORD(PIPE_TIE, stage)
+#define SIDE(stage) PIPE_WORD(PIPE_SIDE, stage)
+#define SIDE_COMM(stage) PIPE_WORD(PIPE_SIDE_COMM, stage)
+#define SIDE_COPY(stage) PIPE_WORD(PIPE_SIDE_COPY, stage)
+
+#define ROW(op, stage) PIPE_WORD(PIPE_##op, stage)
+#define LOOP(turns) PIPE_WORD(PIPE_WORD_LOOP, turns)
+#define END PIPE_WORD(PIPE_WORD_END, 0)
+#define FINISH PIPE_WORD(PIPE_WORD_FINISH, 0)
+#define K(step) PIPE_WORD(PIPE_WORD_STEP, step)
+#define KK(step) PIPE_WORD(PIPE_WORD_OUTER, step)
+#define HIGH(n) PIPE_WORD(PIPE_WORD_HIGH, n)
+#define AT(phase, site) PIPE_WORD(PIPE_WORD_AT, (uint32_t)(site) << 2 | PIPE_AT_##phase)
+#define NEW(field, slot) PIPE_WORD(PIPE_WORD_NEW + PIPE_FIELD_##field, slot)
+#define ACT(d, f) PIPE_SAME(act, d, f)
+#define GOUT(d, f) PIPE_SAME(gout, d, f)
+#define KEEP(d, f) PIPE_SAME(keep, d, f)
+#define IN(d, f) PIPE_SAME(in, d, f)
+#define OUT(d, f) PIPE_SAME(out, d, f)
+#define WEIGHT(d, f) PIPE_SAME(weight, d, f)
+#define MADE(d, f) PIPE_SAME(made, d, f)
+#define GUESS(d, f) PIPE_SAME(guess, d, f)
+#define LIST(d, f) PIPE_SAME(LIST, d, f)
+#define MB(n) PIPE_WORD(PIPE_WORD_MB, n)
+#define GROUP(n) PIPE_WORD(PIPE_WORD_GROUP, n)
+#define WAIT(n) PIPE_WORD(PIPE_WORD_WAIT, n)
+#define WAIT_COPY(n) PIPE_WORD(PIPE_WORD_WAIT_COPY, n)
+#define AFTER(n) PIPE_WORD(PIPE_WORD_AFTER, n)
+#define PEER(n) PIPE_WORD(PIPE_WORD_PEER, n)
+#define TURN(n) PIPE_WORD(PIPE_WORD_TURN, n)
+#define CHANNEL(n) PIPE_WORD(PIPE_WORD_CHANNEL, n)
+#define EDGE(n) PIPE_WORD(PIPE_WORD_EDGE, n)
+#define OP(n) PIPE_WORD(PIPE_WORD_SIDE, n)
+#define INS(n) PIPE_WORD(PIPE_WORD_INS, n)
+#define OUTS(n) PIPE_WORD(PIPE_WORD_OUTS, n)
+#define VERSION(n) PIPE_WORD(PIPE_WORD_VERSION, n)
+#define FORMULA(n) PIPE_WORD(PIPE_WORD_FORMULA, n)
+#define BEHIND(n) PIPE_WORD(PIPE_WORD_BEHIND, n)
+#define AHEAD(n) PIPE_WORD(PIPE_WORD_AHEAD, n)
+#endif
+
+#endif

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT
+ * pipe_expand: rows and loops (pipe_rows.h) as the tables of PipeRank. One pass over each list, linear in what
+ * it writes. Nothing of a list is trusted: every number is held against the table that it names. */
+#include "pipe_loop.h"
+#include "pipe_rows.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH = 2 }; /* of loops */
+
+typedef struct Loop {
+  uint32_t begin; /* word behind LOOP */
+  uint64_t turns, turn;
+  uint32_t row; /* the first of the turn at hand */
+} Loop;
+
+typedef struct Expand {
+  const PipeProgram *p;
+  uint32_t rank, at; /* word at hand */
+  PipeRank *to;
+  PipeInstr *instr;
+  PipeWeights *weights; /* NULL: there are none */
+  uint32_t *list;
+  PipeSync *sync;
+  uint32_t nrow, nlist, nsync;
+  uint32_t done[PIPE_NSTREAMS]; /* rows of each stream above the one at hand */
+  Loop loop[DEPTH];
+  uint32_t depth;
+  char *why;
+} Expand;
+
+typedef struct Word {
+  uint32_t tag, field; /* field: of PIPE_WORD_SAME, in the other row */
+  int64_t n;
+} Word;
+
+static int refuse(const Expand *x, const char *fmt, ...) {
+  char text[PIPE_EXPAND_TEXT - 80];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  snprintf(x->why, PIPE_EXPAND_TEXT, "program: rank %u, word %u, row %u: %s", x->rank, x->at,
+           x->nrow, text);
+  return 0;
+}
+
+static uint32_t tag_of(uint32_t word) { return word >> 24; }
+static int64_t number_of(uint32_t word) { return word & 0xffffff; }
+static int64_t signed_of(uint32_t word) { return (number_of(word) ^ 0x800000) - 0x800000; }
+
+/* The word at hand, with what belongs to it; goes behind it. */
+static int next_word(Expand *x, Word *out) {
+  const PipeRank *k = &x->p->rank[x->rank];
+  int64_t high = 0;
+  *out = (Word){0, 0, 0};
+  int large = x->at < k->nrows && tag_of(k->rows[x->at]) == PIPE_WORD_HIGH;
+  if (large)
+    high = number_of(k->rows[x->at++]) << 24;
+  if (x->at == k->nrows)
+    return refuse(x, "the list has no end");
+  uint32_t word = k->rows[x->at++];
+  out->tag = tag_of(word);
+  out->n = out->tag == PIPE_WORD_BEHIND ? signed_of(word) : number_of(word) | high;
+  if (out->tag >= PIPE_WORD_SAME) {
+    out->field = (uint32_t)(out->n % PIPE_NFIELDS);
+    out->n /= PIPE_NFIELDS;
+  } else if (out->tag >= PIPE_WORD_NEW && out->n == 0xffffff && !large) {
+    out->n = PIPE_NONE; /* an entry of a list that is none */
+  }
+  for (uint32_t level = 0; level < DEPTH && x->at < k->nrows; level++) {
+    uint32_t tag = level ? PIPE_WORD_OUTER : PIPE_WORD_STEP;
+    if (tag_of(k->rows[x->at]) != tag)
+      continue;
+    if (x->depth <= level)
+      return refuse(x, "a step by turn, and no loop");
+    out->n += signed_of(k->rows[x->at++]) * (int64_t)x->loop[x->depth - 1 - level].turn;
+  }
+  int64_t least = out->tag == PIPE_WORD_BEHIND ? INT32_MIN : 0;
+  if (out->n < least || out->n > UINT32_MAX)
+    return refuse(x, "the number %lld is out of range", (long long)out->n);
+  return 1;
+}
+
+/* ---- rows ---- */
+
+/* Where entry i of the list of a row is; NULL: it has none. */
+static uint32_t *list_entry(Expand *x, uint32_t row, uint32_t i) {
+  const PipeInstr *c = &x->instr[row];
+  const PipeStage *st = &x->p->stage[c->stage];
+  if (pipe_op_info[c->op].stream != PIPE_COMPUTE || c->op == PIPE_SIDE || c->op == PIPE_U)
+    return NULL;
+  uint32_t nin = c->in != PIPE_NONE ? pipe_fields(st, c->op, 1) : 0,
+           nout = c->out != PIPE_NONE ? pipe_fields(st, c->op, 0) : 0;
+  uint32_t first = nin > 1 ? c->in_list : c->out_list;
+  uint32_t n = (nin > 1 ? nin : 0) + (nout > 1 ? nout : 0);
+  return i < n && first < x->nlist && i < x->nlist - first ? &x->list[first + i] : NULL;
+}
+
+/* The field of a row that is a slot; NULL: there is none. */
+static uint32_t *slot_of(Expand *x, uint32_t row, uint32_t field) {
+  PipeInstr *c = &x->instr[row];
+  switch (field) {
+  case PIPE_FIELD_act: return &c->act;
+  case PIPE_FIELD_gout: return &c->gout;
+  case PIPE_FIELD_keep: return &c->keep;
+  case PIPE_FIELD_in: return &c->in;
+  case PIPE_FIELD_out: return &c->out;
+  case PIPE_FIELD_weight: return x->weights ? &x->weights[row].slot : NULL;
+  case PIPE_FIELD_made: return x->weights ? &x->weights[row].out : NULL;
+  case PIPE_FIELD_guess: return x->weights ? &x->weights[row].guess : NULL;
+  default: return list_entry(x, row, field - PIPE_FIELD_LIST);
+  }
+}
+
+static int put_slot(Expand *x, uint32_t field, uint32_t slot) {
+  if (field == PIPE_FIELD_LIST) {
+    if (x->nlist == x->to->nlist)
+      return refuse(x, "more slots in lists than the %u of the rank", x->to->nlist);
+    x->list[x->nlist++] = slot;
+    return 1;
+  }
+  uint32_t *to = field < PIPE_FIELD_LIST ? slot_of(x, x->nrow, field) : NULL;
+  if (!to)
+    return refuse(x, "field %u is no slot", field);
+  *to = slot;
+  return 1;
+}
+
+static int same_slot(Expand *x, const Word *w) {
+  uint32_t *from = w->n <= x->nrow ? slot_of(x, x->nrow - (uint32_t)w->n, w->field) : NULL;
+  if (!from || *from == PIPE_NONE)
+    return refuse(x, "no row %lld above has a slot in field %u", (long long)w->n, w->field);
+  return put_slot(x, w->tag - PIPE_WORD_SAME, *from);
+}
+
+/* Rows of a stream above the row at hand, less n. */
+static int wait_for(Expand *x, PipeOn on, int64_t n, uint32_t *wait) {
+  if (n > x->done[on])
+    return refuse(x, "it waits for %u rows less %lld", x->done[on], (long long)n);
+  *wait = x->done[on] - (uint32_t)n;
+  return 1;
+}
+
+static int put_sync(Expand *x, int64_t back) {
+  if (back > x->nrow || x->nsync == x->to->nsync)
+    return refuse(x, "event %u of %u, of the row %lld above", x->nsync, x->to->nsync,
+                  (long long)back);
+  x->sync[x->nsync++] = (PipeSync){back ? x->nrow - (uint32_t)back : PIPE_NONE, x->nrow, PIPE_NONE};
+  return 1;
+}
+
+static int put_weight(Expand *x, const Word *w) {
+  if (!x->weights)
+    return refuse(x, "a program without versions of the weights has one");
+  PipeWeights *to = &x->weights[x->nrow];
+  switch (w->tag) {
+  case PIPE_WORD_VERSION: to->version = (uint32_t)w->n; break;
+  case PIPE_WORD_FORMULA: to->formula = (uint32_t)w->n; break;
+  case PIPE_WORD_BEHIND: to->behind = (int32_t)w->n; break;
+  default: to->ahead = (uint32_t)w->n;
+  }
+  return 1;
+}
+
+/* One word of a row. */
+static int put_word(Expand *x, PipeInstr *c, const Word *w) {
+  PipeOn own = (PipeOn)pipe_op_info[c->op].stream;
+  if (w->tag >= PIPE_WORD_SAME)
+    return same_slot(x, w);
+  if (w->tag >= PIPE_WORD_NEW)
+    return put_slot(x, w->tag - PIPE_WORD_NEW, (uint32_t)w->n);
+  switch (w->tag) {
+  case PIPE_WORD_MB: c->mb = (uint32_t)w->n; return 1;
+  case PIPE_WORD_AT: c->phase = w->n & 3, c->site = (uint32_t)(w->n >> 2); return 1;
+  case PIPE_WORD_GROUP: c->group = (uint16_t)w->n; return 1;
+  case PIPE_WORD_WAIT:
+    return wait_for(x, own == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE, w->n, &c->wait);
+  case PIPE_WORD_WAIT_COPY:
+    return wait_for(x, own == PIPE_COPY ? PIPE_COMM : PIPE_COPY, w->n, &c->wait_copy);
+  case PIPE_WORD_AFTER: return put_sync(x, w->n);
+  case PIPE_WORD_PEER: c->peer = (uint32_t)w->n; return 1;
+  case PIPE_WORD_TURN: c->turn = (uint32_t)w->n; return 1;
+  case PIPE_WORD_CHANNEL: c->channel = (uint32_t)w->n; return 1;
+  case PIPE_WORD_EDGE: c->edge = (uint32_t)w->n; return 1;
+  case PIPE_WORD_SIDE: c->side = (uint32_t)w->n; return 1;
+  case PIPE_WORD_INS: c->in_list = x->nlist; return 1;
+  case PIPE_WORD_OUTS:
+    c->out_list = x->nlist +
+                  (c->in == x->nlist ? pipe_fields(&x->p->stage[c->stage], c->op, 1) : 0);
+    return 1;
+  case PIPE_WORD_VERSION:
+  case PIPE_WORD_FORMULA:
+  case PIPE_WORD_BEHIND:
+  case PIPE_WORD_AHEAD: return put_weight(x, w);
+  default: return refuse(x, "a word of kind %u inside of a row", w->tag);
+  }
+}
+
+/* The other rank of a SEND or RECV. */
+static int find_peer(Expand *x, PipeInstr *c) {
+  const PipeProgram *p = x->p;
+  if (c->op < PIPE_SEND_F || c->op > PIPE_RECV_B)
+    return 1;
+  if (p->edge && (c->edge >= p->nedge || c->mb >= p->nmb || !p->row))
+    return refuse(x, "edge %u, microbatch %u", c->edge, c->mb);
+  uint32_t other = pipe_other_end(pipe_graph(p), c);
+  if (other >= p->nstage)
+    return refuse(x, "nothing is at the other end");
+  c->peer = p->stage[other].rank;
+  return 1;
+}
+
+static int is_word_of_row(const Expand *x) {
+  const PipeRank *k = &x->p->rank[x->rank];
+  uint32_t tag = x->at < k->nrows ? tag_of(k->rows[x->at]) : PIPE_WORD_END;
+  if (tag == PIPE_WORD_HIGH && x->at + 1 < k->nrows)
+    tag = tag_of(k->rows[x->at + 1]);
+  return tag > PIPE_WORD_FINISH;
+}
+
+/* A row, whose first word was `op`. */
+static int put_row(Expand *x, const Word *op) {
+  if (x->nrow == x->to->ninstr || op->n >= x->p->nstage)
+    return refuse(x, "more than %u rows, or stage %lld of %u", x->to->ninstr, (long long)op->n,
+                  x->p->nstage);
+  PipeInstr *c = &x->instr[x->nrow];
+  *c = pipe_instr((PipeOp)op->tag, (uint32_t)op->n, PIPE_NONE);
+  if (x->weights)
+    x->weights[x->nrow] = pipe_no_weights();
+  while (is_word_of_row(x)) {
+    Word w;
+    if (!next_word(x, &w) || !put_word(x, c, &w))
+      return 0;
+  }
+  if (!find_peer(x, c))
+    return 0;
+  x->nrow++;
+  x->done[pipe_op_info[c->op].stream]++;
+  return 1;
+}
+
+/* ---- loops ---- */
+
+static int begin_loop(Expand *x, int64_t turns) {
+  if (x->depth == DEPTH || turns == 0)
+    return refuse(x, "a loop of %lld turns, %u around it", (long long)turns, x->depth);
+  x->loop[x->depth++] = (Loop){x->at, (uint64_t)turns, 0, x->nrow};
+  return 1;
+}
+
+static int end_turn(Expand *x) {
+  Loop *l = x->depth ? &x->loop[x->depth - 1] : NULL;
+  if (!l || l->row == x->nrow)
+    return refuse(x, "the end of a loop that is none, or has no row");
+  if (++l->turn < l->turns)
+    x->at = l->begin, l->row = x->nrow;
+  else
+    x->depth--;
+  return 1;
+}
+
+static int end_list(Expand *x) {
+  while (is_word_of_row(x)) {
+    Word w;
+    if (!next_word(x, &w))
+      return 0;
+    if (w.tag != PIPE_WORD_AFTER)
+      return refuse(x, "a word of kind %u at the end of the step", w.tag);
+    if (!put_sync(x, w.n))
+      return 0;
+  }
+  if (x->depth || x->nrow != x->to->ninstr || x->nlist != x->to->nlist ||
+      x->nsync != x->to->nsync || x->at != x->p->rank[x->rank].nrows)
+    return refuse(x, "%u rows of %u, %u slots in lists of %u, %u events of %u", x->nrow,
+                  x->to->ninstr, x->nlist, x->to->nlist, x->nsync, x->to->nsync);
+  return 1;
+}
+
+static int expand_rank(Expand *x) {
+  for (;;) {
+    Word w;
+    if (!next_word(x, &w))
+      return 0;
+    if (w.tag == PIPE_WORD_FINISH)
+      return end_list(x);
+    if (w.tag == PIPE_WORD_LOOP  ? !begin_loop(x, w.n)
+        : w.tag == PIPE_WORD_END ? !end_turn(x)
+        : w.tag < PIPE_NOPS      ? !put_row(x, &w)
+                                 : !refuse(x, "a word of kind %u, and no row", w.tag))
+      return 0;
+  }
+}
+
+uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uint32_t *room) {
+  const uint32_t n = ninstr;
+  uint32_t nevent = 0, nfree = 0;
+  if (nsync == 0)
+    return 0;
+  /* by row + 1; last: the last row that waits, + 1 */
+  uint32_t *const last = room, *const event = last + n + 1, *const unused = event + n + 1;
+  PipeSync *const end = sync + nsync;
+  memset(last, 0, (n + (size_t)1) * sizeof *last);
+  for (PipeSync *y = sync; y < end; y++)
+    last[y->after + 1] = y->before + 1;   /* `before` ascends */
+  for (uint32_t i = 0; i <= n + 1; i++) { /* i: row + 1 */
+    for (; sync < end && sync->before + 1 == i; sync++) {
+      uint32_t after = sync->after + 1;
+      sync->event = event[after];
+      if (last[after] == i) {
+        unused[nfree++] = sync->event;
+        last[after] = 0;
+      }
+    }
+    if (i <= n && last[i])
+      event[i] = nfree > 0 ? unused[--nfree] : nevent++;
+  }
+  return nevent;
+}
+
+/* ---- the block ---- */
+
+typedef struct Room {
+  char *at; /* NULL: only counted */
+  size_t used;
+} Room;
+
+static void *take(Room *r, uint64_t n, size_t each) {
+  void *p = r->at ? r->at + r->used : NULL;
+  r->used += (n * each + 15) & ~(size_t)15;
+  return p;
+}
+
+/* Rank r with room for its tables. */
+static PipeRank lay_out(const PipeProgram *p, uint32_t r, Room *room) {
+  PipeRank k = p->rank[r];
+  k.instr = take(room, k.ninstr, sizeof *k.instr);
+  k.weights = k.weighted ? take(room, k.ninstr, sizeof *k.weights) : NULL;
+  k.list = k.nlist ? take(room, k.nlist, sizeof *k.list) : NULL;
+  k.sync = take(room, k.nsync, sizeof *k.sync);
+  k.rows = NULL, k.nrows = 0;
+  return k;
+}
+
+/* Fills in the tables of k, which are there. events: room of pipe_number_events. */
+static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, uint32_t *events, char *why) {
+  Expand x = {.p = p, .rank = r, .to = k, .why = why};
+  x.instr = (PipeInstr *)k->instr, x.weights = (PipeWeights *)k->weights;
+  x.list = (uint32_t *)k->list, x.sync = (PipeSync *)k->sync;
+  if (!p->rank[r].rows)
+    return refuse(&x, "there are no rows");
+  if (!expand_rank(&x))
+    return 0;
+  uint32_t nevent = pipe_number_events(x.sync, k->nsync, k->ninstr, events);
+  return nevent == k->nevent || refuse(&x, "%u events, not %u", nevent, k->nevent);
+}
+
+/* The tables of ranks from .. from + n - 1, in one block behind `head` bytes; NULL: why. */
+static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head, PipeRank *rank,
+                    char *why) {
+  Room count = {NULL, head};
+  uint64_t most = 0;
+  for (uint32_t r = from; r < from + n; r++) {
+    most = p->rank[r].ninstr > most ? p->rank[r].ninstr : most;
+    lay_out(p, r, &count);
+  }
+  uint32_t *events = malloc(3 * (most + 1) * sizeof *events);
+  Room block = {calloc(1, count.used + 1), head};
+  int ok = events && block.at;
+  if (!ok)
+    snprintf(why, PIPE_EXPAND_TEXT, "no memory for the lists of %u ranks: %zu bytes", n,
+             count.used);
+  for (uint32_t r = 0; ok && r < n; r++) {
+    PipeRank *to = rank ? &rank[r] : &((PipeRank *)(void *)block.at)[r];
+    *to = lay_out(p, from + r, &block);
+    ok = fill_in(p, from + r, to, events, why);
+  }
+  free(events);
+  if (!ok)
+    free(block.at);
+  return ok ? block.at : NULL;
+}
+
+int pipe_expand_rank(const PipeProgram *p, uint32_t r, PipeRank *out, char why[PIPE_EXPAND_TEXT]) {
+  return expand(p, r, 1, 0, out, why) != NULL;
+}
+
+PipeProgram *pipe_expand(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]) {
+  snprintf(why, PIPE_EXPAND_TEXT, "program: it has no rows to write out");
+  if (!pipe_is_rows(p) || !p->stage)
+    return NULL;
+  size_t ranks = p->nrank * sizeof(PipeRank), head = (ranks + sizeof *p + 15) & ~(size_t)15;
+  char *block = expand(p, 0, p->nrank, head, NULL, why);
+  if (!block)
+    return NULL;
+  PipeProgram *out = (PipeProgram *)(void *)(block + ranks);
+  *out = *p;
+  out->rank = (PipeRank *)(void *)block;
+  if (pipe_program_hash(out) == p->hash)
+    return out;
+  snprintf(why, PIPE_EXPAND_TEXT, "program: its rows are not what was proved: the hash differs");
+  free(block);
+  return NULL;
+}
+
+void pipe_expand_free(PipeProgram *p) {
+  if (p)
+    free((void *)(uintptr_t)p->rank);
+}
