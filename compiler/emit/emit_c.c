@@ -253,12 +253,11 @@ static bool same_bytes(const void *a, const void *b, size_t n) {
 }
 
 /* The list of a rank as rows, which are written out again and compared. */
-static void rows(Sched *s, Text *t, uint32_t r) {
+static void rows(Sched *s, Text *t, RowMaker *maker, PipeRank *rank, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
-  Arena own = {.oom = s->arena->oom};
-  RankRows rows = list_rows(&own, s->prog, r);
+  RankRows rows = make_rows(maker, r);
   PipeProgram p = *s->prog;
-  PipeRank *rank = arena_alloc(&own, p.nrank * sizeof *rank), back;
+  PipeRank back;
   char why[PIPE_EXPAND_TEXT] = "";
   rank[r] = *k;
   rank[r].rows = rows.word, rank[r].nrows = rows.n, rank[r].weighted = k->weights != NULL;
@@ -275,17 +274,19 @@ static void rows(Sched *s, Text *t, uint32_t r) {
   text_table(t, "uint32_t", arena_printf(s->arena, "rank%u", r));
   emit_rows(t, &rows);
   text_lit(t, "};\n");
-  arena_free(&own);
 }
 
 void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows) {
   const PipeProgram *p = s->prog;
   const char *x = t->prefix;
+  Arena own = {.oom = s->arena->oom};
+  RowMaker *maker = as_rows ? open_rows(&own, p) : NULL;
+  PipeRank *rank = NEW_ARRAY(&own, PipeRank, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     text_lit(t, "\n");
     if (as_rows)
-      rows(s, t, r);
+      rows(s, t, maker, rank, r);
     else
       instrs(s, t, r);
     text_table(t, "PipePool", arena_printf(s->arena, "pool%u", r));
@@ -305,6 +306,7 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows) {
     weights(s, t, r);
     syncs(s, t, r);
   }
+  arena_free(&own);
   text_lit(t, "\n");
   text_table(t, "PipeRank", "rank");
   text_lit(t, "\n");

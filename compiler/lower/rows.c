@@ -8,11 +8,10 @@
  * those at which equal rows follow each other most often. What comes out is folded once more, for loops of loops.
  *
  * Linear in instructions. Nothing here is trusted: pipe_expand writes the rows out again, and emit compares. */
-#include "rows.h"
-
 #include <string.h>
 
 #include "pipec.h"
+#include "rows.h"
 
 enum {
   LENGTHS = 12,        /* of loops that are tried */
@@ -33,7 +32,7 @@ typedef struct Part {
   uint32_t turns;        /* of a loop; 0: a row */
   const struct Part *body;
   uint32_t nbody;
-  const int64_t *step; /* [nword] by turn */
+  uint32_t step0; /* of Rows.step: [nword] by turn */
 } Part;
 
 /* Who used a slot last. */
@@ -41,16 +40,49 @@ typedef struct Use {
   uint32_t row, field; /* 1 + row; 0: nobody yet */
 } Use;
 
-typedef struct Rows {
+/* Room that is used again for every rank. */
+typedef enum RoomOf {
+  ROOM_USE,
+  ROOM_COUNT,
+  ROOM_ID,
+  ROOM_BEST,
+  ROOM_CHOICE,
+  ROOM_KEYS,
+  ROOM_IDS,
+  ROOM_PARTS, /* four: once and twice folded, in two ways */
+  NROOMS = ROOM_PARTS + 4
+} RoomOf;
+typedef struct Room {
+  void *at;
+  size_t bytes;
+} Room;
+
+struct RowMaker {
   Arena *arena;
   const PipeProgram *p;
   const PipeRank *k;
   VEC(Word) word;
   VEC(Part) row;
+  VEC(int64_t) step;
+  VEC(uint32_t) code;
   Use *use, **use_of; /* by slot: of this rank; of others, for OFF and LOAD */
   uint32_t done[PIPE_NSTREAMS];
-  VEC(uint32_t) code;
-} Rows;
+  Room room[NROOMS];
+};
+typedef RowMaker Rows;
+
+static void *room(Rows *x, RoomOf of, size_t n, size_t each) {
+  Room *r = &x->room[of];
+  if (r->bytes < n * each) {
+    r->bytes = n * each + n * each / 2;
+    r->at = arena_alloc(x->arena, r->bytes);
+  }
+  return r->at;
+}
+
+static void *zeroed(Rows *x, RoomOf of, size_t n, size_t each) {
+  return memset(room(x, of, n, each), 0, n * each);
+}
 
 static uint64_t mix(uint64_t h, uint64_t v) {
   h = (h * 0xff51afd7ed558ccdu ^ v) * 0x9e3779b97f4a7c15u;
@@ -217,7 +249,8 @@ static void count_lengths(Rows *x, const Part *part, uint32_t n, uint64_t *id, u
   uint64_t size = 2;
   while (size < 2 * (uint64_t)n)
     size *= 2;
-  Met *by_key = NEW_ARRAY(x->arena, Met, size), *by_id = NEW_ARRAY(x->arena, Met, size);
+  Met *by_key = zeroed(x, ROOM_KEYS, size, sizeof *by_key),
+      *by_id = zeroed(x, ROOM_IDS, size, sizeof *by_id);
   for (uint32_t i = 0; i < n; i++) {
     Met *m = met(by_key, size - 1, part[i].key);
     uint64_t h = part[i].key;
@@ -290,17 +323,19 @@ static void choose(const Part *part, uint32_t n, const uint64_t *id, const uint3
   }
 }
 
-/* How many turns of the loop that was chosen move on by its steps, which are put down; below 2: none. */
-static uint32_t fit_turns(Rows *x, const Part *part, Choice c, int64_t *step) {
+/* How many turns of the loop that was chosen move on by its steps, which are the last of Rows.step; below 2: none. */
+static uint32_t fit_turns(Rows *x, const Part *part, Choice c) {
   const Word *first = &x->word.at[part->word0], *second = &x->word.at[part[c.length].word0];
-  uint32_t n = (uint32_t)(second - first), turns = 2;
+  uint32_t n = (uint32_t)(second - first), turns = 2, step0 = x->step.n;
   if (x->word.n - part[c.length].word0 < n)
     return 0;
   for (uint32_t i = 0; i < n; i++) {
-    step[i] = second[i].n - first[i].n;
-    if (first[i].tag != second[i].tag || step[i] > MOST_STEP || step[i] < -MOST_STEP)
+    int64_t step = second[i].n - first[i].n;
+    *vec_push(x->arena, &x->step) = step;
+    if (first[i].tag != second[i].tag || step > MOST_STEP || step < -MOST_STEP)
       return 0;
   }
+  const int64_t *step = x->step.at + step0;
   for (; turns < c.turns; turns++) {
     const Word *last = &x->word.at[part[(turns - 1) * (size_t)c.length].word0],
                *next = &x->word.at[part[turns * (size_t)c.length].word0];
@@ -311,43 +346,46 @@ static uint32_t fit_turns(Rows *x, const Part *part, Choice c, int64_t *step) {
   return turns;
 }
 
-/* A loop of the parts at `part`, as an part. */
-static Part make_loop(const Part *part, Choice c, uint32_t nword, const int64_t *step) {
+/* A loop of the parts at `part`, as a part. */
+static Part make_loop(const Rows *x, const Part *part, Choice c, uint32_t nword) {
   Part loop = {.word0 = part->word0,
                .nword = nword,
                .cost = 2,
                .turns = c.turns,
                .body = part,
                .nbody = c.length,
-               .step = step};
+               .step0 = x->step.n - nword};
   loop.key = mix(c.turns, c.length);
   for (uint32_t i = 0; i < c.length; i++) {
     loop.key = mix(loop.key, part[i].key);
     loop.cost += part[i].cost;
   }
   for (uint32_t i = 0; i < nword; i++)
-    loop.key = mix(loop.key, (uint64_t)step[i]);
+    loop.key = mix(loop.key, (uint64_t)x->step.at[loop.step0 + i]);
   return loop;
 }
 
-/* Parts [n] with what repeats in them as loops. Returns how many are left, at *out. */
-static uint32_t fold(Rows *x, const Part *part, uint32_t n, uint32_t most, Part **out) {
-  Arena *a = x->arena;
-  uint32_t length[LENGTHS], left = 0, *count = NEW_ARRAY(a, uint32_t, n + (size_t)1);
-  uint64_t *id = arena_alloc(a, (n + (size_t)1) * sizeof *id),
-           *best = arena_alloc(a, 2 * (n + (size_t)1) * sizeof *best);
-  Choice *choice = arena_alloc(a, (n + (size_t)1) * sizeof *choice);
+/* Parts [n] with what repeats in them as loops, of at most `most` parts each. Returns how many are left, at *out, which
+ * is in that room. */
+static uint32_t fold(Rows *x, const Part *part, uint32_t n, uint32_t most, RoomOf to, Part **out) {
+  uint32_t length[LENGTHS], left = 0, *count = zeroed(x, ROOM_COUNT, n + (size_t)1, sizeof *count);
+  uint64_t *id = room(x, ROOM_ID, n + (size_t)1, sizeof *id),
+           *best = room(x, ROOM_BEST, 2 * (n + (size_t)1), sizeof *best);
+  Choice *choice = room(x, ROOM_CHOICE, n + (size_t)1, sizeof *choice);
   count_lengths(x, part, n, id, count);
   uint32_t nlength = best_lengths(count, most < n / 2 ? most : n / 2, length);
   choose(part, n, id, length, nlength, best, choice);
-  *out = arena_alloc(a, (n + (size_t)1) * sizeof **out);
+  *out = room(x, to, n + (size_t)1, sizeof **out);
   for (uint32_t i = 0; i < n;) {
     Choice c = choice[i];
     uint32_t nword = c.turns ? part[i + c.length].word0 - part[i].word0 : 0;
-    int64_t *step = arena_alloc(a, nword * sizeof *step + 1);
-    c.turns = c.turns ? fit_turns(x, &part[i], c, step) : 0;
-    (*out)[left++] = c.turns > 1 ? make_loop(&part[i], c, nword, step) : part[i];
-    i += c.turns > 1 ? c.turns * c.length : 1;
+    c.turns = c.turns ? fit_turns(x, &part[i], c) : 0;
+    if (c.turns > 1) {
+      (*out)[left++] = make_loop(x, &part[i], c, nword);
+      i += c.turns * c.length;
+    } else {
+      (*out)[left++] = part[i++];
+    }
   }
   return left;
 }
@@ -381,8 +419,8 @@ static void code_parts(Rows *x, const Part *part, uint32_t n, const Part *loop, 
     }
     for (uint32_t k = part->word0; k < part->word0 + part->nword; k++) {
       code_word(x, &x->word.at[k]);
-      int64_t by[2] = {loop ? loop->step[k - loop->word0] : 0,
-                       outer ? outer->step[k - outer->word0] : 0};
+      int64_t by[2] = {loop ? x->step.at[loop->step0 + k - loop->word0] : 0,
+                       outer ? x->step.at[outer->step0 + k - outer->word0] : 0};
       for (int i = 0; i < 2; i++)
         if (by[i])
           *vec_push(x->arena, &x->code) = (uint32_t)(i ? PIPE_WORD_OUTER : PIPE_WORD_STEP) << 24 |
@@ -398,10 +436,10 @@ typedef struct Folded {
 } Folded;
 
 /* Loops of at most so many rows, in loops of any number. */
-static Folded fold_twice(Rows *x, uint32_t most) {
+static Folded fold_twice(Rows *x, uint32_t most, RoomOf to) {
   Part *once;
-  Folded f = {NULL, fold(x, x->row.at, x->row.n, most, &once), 0};
-  f.n = fold(x, once, f.n, UINT32_MAX, &f.part);
+  Folded f = {NULL, fold(x, x->row.at, x->row.n, most, to, &once), 0};
+  f.n = fold(x, once, f.n, UINT32_MAX, to + 1, &f.part);
   for (uint32_t i = 0; i < f.n; i++)
     f.cost += f.part[i].cost;
   return f;
@@ -410,32 +448,37 @@ static Folded fold_twice(Rows *x, uint32_t most) {
 /* Loops in loops are missed where a long loop leaves fewer rows than the short ones in it: then those first. */
 static Folded fold_all(Rows *x) {
   enum { FEW = 100, SHORT = 32 };
-  Folded best = fold_twice(x, UINT32_MAX);
+  Folded best = fold_twice(x, UINT32_MAX, ROOM_PARTS);
   if (best.cost > FEW) {
-    Folded nested = fold_twice(x, SHORT);
+    Folded nested = fold_twice(x, SHORT, ROOM_PARTS + 2);
     if (nested.cost < best.cost)
       best = nested;
   }
   return best;
 }
 
-RankRows list_rows(Arena *a, const PipeProgram *p, uint32_t r) {
-  Arena own = {.oom = a->oom};
-  Rows x = {.arena = &own, .p = p, .k = &p->rank[r]};
+RowMaker *open_rows(Arena *a, const PipeProgram *p) {
+  RowMaker *x = NEW(a, RowMaker);
+  x->arena = a, x->p = p;
+  x->use_of = NEW_ARRAY(a, Use *, p->nrank);
+  return x;
+}
+
+RankRows make_rows(RowMaker *x, uint32_t r) {
   uint32_t sync = 0;
-  x.use = NEW_ARRAY(&own, Use, x.k->nslot + (size_t)1);
-  x.use_of = NEW_ARRAY(&own, Use *, p->nrank);
-  for (uint32_t i = 0; i < x.k->ninstr; i++)
-    put_row(&x, i, &sync);
-  Folded best = fold_all(&x);
-  code_parts(&x, best.part, best.n, NULL, NULL);
-  code(&x, PIPE_WORD_FINISH, 0);
-  uint32_t end = x.word.n;
-  put_syncs(&x, &sync, x.k->ninstr);
-  for (uint32_t k = end; k < x.word.n; k++)
-    code_word(&x, &x.word.at[k]);
-  RankRows rows = {arena_alloc(a, x.code.n * sizeof *rows.word), x.code.n};
-  memcpy(rows.word, x.code.at, x.code.n * sizeof *rows.word);
-  arena_free(&own);
-  return rows;
+  x->k = &x->p->rank[r];
+  x->word.n = x->row.n = x->step.n = x->code.n = 0;
+  memset(x->done, 0, sizeof x->done);
+  memset(x->use_of, 0, x->p->nrank * sizeof *x->use_of);
+  x->use = zeroed(x, ROOM_USE, x->k->nslot + (size_t)1, sizeof *x->use);
+  for (uint32_t i = 0; i < x->k->ninstr; i++)
+    put_row(x, i, &sync);
+  Folded best = fold_all(x);
+  code_parts(x, best.part, best.n, NULL, NULL);
+  code(x, PIPE_WORD_FINISH, 0);
+  uint32_t end = x->word.n;
+  put_syncs(x, &sync, x->k->ninstr);
+  for (uint32_t k = end; k < x->word.n; k++)
+    code_word(x, &x->word.at[k]);
+  return (RankRows){x->code.at, x->code.n};
 }

@@ -7,11 +7,14 @@
 #include "pipe_rows.h"
 
 typedef struct RankRows {
-  uint32_t *word; /* [n] PipeRank.rows */
+  const uint32_t *word; /* [n] PipeRank.rows; until the next make_rows */
   uint32_t n;
 } RankRows;
 
-/* The rows that pipe_expand makes the list of rank r from. p: written out. */
-RankRows list_rows(Arena *a, const PipeProgram *p, uint32_t r);
+/* Makes the rows of one rank after the other, in the same room. */
+typedef struct RowMaker RowMaker;
+RowMaker *open_rows(Arena *a, const PipeProgram *p); /* p: with its lists written out */
+/* The rows that pipe_expand makes the list of rank r from. */
+RankRows make_rows(RowMaker *x, uint32_t r);
 
 #endif

@@ -37,8 +37,9 @@ static const PipePool pool0[] = {
     {PIPE_ACT, 0, 0, 2, 0, 0, 0}, {PIPE_OUT, 0, 2, 2, 0, 0, 0}, {PIPE_IN, 0, 4, 2, 0, 0, 0}};
 static const PipePool pool1[] = {
     {PIPE_ACT, 1, 0, 1, 0, 0, 0}, {PIPE_IN, 0, 1, 2, 0, 0, 0}, {PIPE_OUT, 0, 3, 2, 0, 0, 0}};
-static const PipeRank ranks[] = {{rank0, pool0, 9, 3, 6, 2, 0, 0, NULL, 0, 0, NULL, 0, 0, NULL},
-                                 {rank1, pool1, 9, 3, 5, 1, 0, 0, NULL, 0, 0, NULL, 0, 0, NULL}};
+static const PipeRank ranks[] = {
+    {.instr = rank0, .pool = pool0, .ninstr = 9, .npool = 3, .nslot = 6, .inflight = 2},
+    {.instr = rank1, .pool = pool1, .ninstr = 9, .npool = 3, .nslot = 5, .inflight = 1}};
 static const PipeStage stages[] = {
     {.rank = 0,
      .prev = NO,
