@@ -14,7 +14,7 @@
 #include "rows.h"
 
 enum {
-  LENGTHS = 12,        /* of loops that are tried */
+  LENGTHS = 8,         /* of loops that are tried */
   MOST_STEP = 0x7fffff /* what a word can say */
 };
 
@@ -126,35 +126,42 @@ static uint32_t in_list(const Rows *x, const PipeInstr *c, bool input) {
   return n > 1 ? n : 0;
 }
 
-/* The slots of a row, in the order in which other rows name them: put, or touched. */
-static void slots_of(Rows *x, const PipeInstr *c, const PipeWeights *w, bool put_them) {
+/* The slots of a row, in the order in which other rows name them. */
+typedef struct RowSlots {
+  uint32_t field[PIPE_FIELD_LIST]; /* NONE: no slot */
+  const uint32_t *list;
+  uint32_t nlist;
+  Use *keep; /* whose slots `keep` is one of */
+} RowSlots;
+
+static RowSlots slots_of(Rows *x, const PipeInstr *c, const PipeWeights *w) {
   PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
   uint32_t nin = in_list(x, c, true), nout = in_list(x, c, false);
   bool op = on == PIPE_COMPUTE && c->op != PIPE_SIDE,
        copy = c->op == PIPE_OFF || c->op == PIPE_LOAD;
-  const uint32_t slot[] = {c->act,
-                           op ? c->gout : NONE,
-                           op || copy ? c->keep : NONE,
-                           nin ? NONE : c->in,
-                           nout ? NONE : c->out,
-                           w ? w->slot : NONE,
-                           w ? w->out : NONE,
-                           w ? w->guess : NONE};
-  for (uint32_t f = 0; f < PIPE_FIELD_LIST; f++) {
-    Use *use = f == PIPE_FIELD_keep && copy && c->peer != NONE ? uses_of(x, c->peer) : x->use;
-    if (slot[f] == NONE)
-      continue;
-    if (put_them)
-      put_slot(x, use, f, slot[f]);
-    else
-      touch(x, use, f, slot[f]);
-  }
-  const uint32_t *list = x->k->list + (nin ? c->in_list : nout ? c->out_list : 0);
-  for (uint32_t i = 0; i < nin + nout; i++)
-    if (put_them)
-      put_slot(x, x->use, PIPE_FIELD_LIST, list[i]);
-    else
-      touch(x, x->use, PIPE_FIELD_LIST + i, list[i]);
+  return (RowSlots){.field = {c->act, op ? c->gout : NONE, op || copy ? c->keep : NONE,
+                              nin ? NONE : c->in, nout ? NONE : c->out, w ? w->slot : NONE,
+                              w ? w->out : NONE, w ? w->guess : NONE},
+                    .list = x->k->list + (nin    ? c->in_list
+                                          : nout ? c->out_list
+                                                 : 0),
+                    .nlist = nin + nout,
+                    .keep = copy && c->peer != NONE ? uses_of(x, c->peer) : x->use};
+}
+
+static void put_slots(Rows *x, const RowSlots *slot) {
+  for (uint32_t f = 0; f < PIPE_FIELD_LIST; f++)
+    if (slot->field[f] != NONE)
+      put_slot(x, f == PIPE_FIELD_keep ? slot->keep : x->use, f, slot->field[f]);
+  for (uint32_t i = 0; i < slot->nlist; i++)
+    put_slot(x, x->use, PIPE_FIELD_LIST, slot->list[i]);
+}
+
+static void touch_slots(const Rows *x, const RowSlots *slot) {
+  for (uint32_t f = 0; f < PIPE_FIELD_LIST; f++)
+    touch(x, f == PIPE_FIELD_keep ? slot->keep : x->use, f, slot->field[f]);
+  for (uint32_t i = 0; i < slot->nlist; i++)
+    touch(x, x->use, PIPE_FIELD_LIST + i, slot->list[i]);
 }
 
 /* What of PipeInstr is no slot, and no wait. */
@@ -198,6 +205,7 @@ static void put_syncs(Rows *x, uint32_t *at, uint32_t before) {
 static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   const PipeInstr *c = &x->k->instr[i];
   const PipeWeights *w = x->k->weights ? &x->k->weights[i] : NULL;
+  const RowSlots slot = slots_of(x, c, w);
   uint32_t word0 = x->word.n;
   put_plain(x, c);
   put_waits(x, c);
@@ -205,7 +213,7 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
     put(x, PIPE_WORD_INS, in_list(x, c, true));
   if (in_list(x, c, false))
     put(x, PIPE_WORD_OUTS, in_list(x, c, false));
-  slots_of(x, c, w, true);
+  put_slots(x, &slot);
   if (w && w->version != NONE)
     put(x, PIPE_WORD_VERSION, w->version);
   if (w && w->formula != NONE)
@@ -215,7 +223,7 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   if (w && w->ahead)
     put(x, PIPE_WORD_AHEAD, w->ahead);
   put_syncs(x, sync, i);
-  slots_of(x, c, w, false);
+  touch_slots(x, &slot);
   x->done[pipe_op_info[c->op].stream]++;
   Part *row = vec_push(x->arena, &x->row);
   *row = (Part){.word0 = word0, .nword = x->word.n - word0, .cost = 1};
@@ -326,7 +334,7 @@ static void choose(const Part *part, uint32_t n, const uint64_t *id, const uint3
 /* How many turns of the loop that was chosen move on by its steps, which are the last of Rows.step; below 2: none. */
 static uint32_t fit_turns(Rows *x, const Part *part, Choice c) {
   const Word *first = &x->word.at[part->word0], *second = &x->word.at[part[c.length].word0];
-  uint32_t n = (uint32_t)(second - first), turns = 2, step0 = x->step.n;
+  uint32_t n = (uint32_t)(second - first), step0 = x->step.n;
   if (x->word.n - part[c.length].word0 < n)
     return 0;
   for (uint32_t i = 0; i < n; i++) {
@@ -335,15 +343,14 @@ static uint32_t fit_turns(Rows *x, const Part *part, Choice c) {
     if (first[i].tag != second[i].tag || step > MOST_STEP || step < -MOST_STEP)
       return 0;
   }
-  const int64_t *step = x->step.at + step0;
-  for (; turns < c.turns; turns++) {
-    const Word *last = &x->word.at[part[(turns - 1) * (size_t)c.length].word0],
-               *next = &x->word.at[part[turns * (size_t)c.length].word0];
-    for (uint32_t i = 0; i < n; i++)
-      if (next[i].n - last[i].n != step[i] || next[i].tag != last[i].tag)
-        return turns;
-  }
-  return turns;
+  if (c.turns == 2)
+    return 2;
+  /* The ids of the turns from the second on are equal, so it is enough to look at one. */
+  const Word *third = &x->word.at[part[2 * (size_t)c.length].word0];
+  for (uint32_t i = 0; i < n; i++)
+    if (third[i].n - second[i].n != x->step.at[step0 + i] || third[i].tag != second[i].tag)
+      return 2;
+  return c.turns;
 }
 
 /* A loop of the parts at `part`, as a part. */

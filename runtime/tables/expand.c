@@ -52,37 +52,45 @@ static uint32_t tag_of(uint32_t word) { return word >> 24; }
 static int64_t number_of(uint32_t word) { return word & 0xffffff; }
 static int64_t signed_of(uint32_t word) { return (number_of(word) ^ 0x800000) - 0x800000; }
 
-/* The word at hand, with what belongs to it; goes behind it. */
-static int next_word(Expand *x, Word *out) {
+/* Adds the steps of the word at hand. */
+static int add_steps(Expand *x, Word *w) {
   const PipeRank *k = &x->p->rank[x->rank];
-  int64_t high = 0;
-  *out = (Word){0, 0, 0};
-  int large = x->at < k->nrows && tag_of(k->rows[x->at]) == PIPE_WORD_HIGH;
-  if (large)
-    high = number_of(k->rows[x->at++]) << 24;
-  if (x->at == k->nrows)
-    return refuse(x, "the list has no end");
-  uint32_t word = k->rows[x->at++];
-  out->tag = tag_of(word);
-  out->n = out->tag == PIPE_WORD_BEHIND ? signed_of(word) : number_of(word) | high;
-  if (out->tag >= PIPE_WORD_SAME) {
-    out->field = (uint32_t)(out->n % PIPE_NFIELDS);
-    out->n /= PIPE_NFIELDS;
-  } else if (out->tag >= PIPE_WORD_NEW && out->n == 0xffffff && !large) {
-    out->n = PIPE_NONE; /* an entry of a list that is none */
-  }
   for (uint32_t level = 0; level < DEPTH && x->at < k->nrows; level++) {
-    uint32_t tag = level ? PIPE_WORD_OUTER : PIPE_WORD_STEP;
-    if (tag_of(k->rows[x->at]) != tag)
+    if (tag_of(k->rows[x->at]) != (level ? PIPE_WORD_OUTER : PIPE_WORD_STEP))
       continue;
     if (x->depth <= level)
       return refuse(x, "a step by turn, and no loop");
-    out->n += signed_of(k->rows[x->at++]) * (int64_t)x->loop[x->depth - 1 - level].turn;
+    w->n += signed_of(k->rows[x->at++]) * (int64_t)x->loop[x->depth - 1 - level].turn;
   }
-  int64_t least = out->tag == PIPE_WORD_BEHIND ? INT32_MIN : 0;
-  if (out->n < least || out->n > UINT32_MAX)
-    return refuse(x, "the number %lld is out of range", (long long)out->n);
   return 1;
+}
+
+/* The word at hand, with what belongs to it; goes behind it. */
+static int next_word(Expand *x, Word *out) {
+  const PipeRank *k = &x->p->rank[x->rank];
+  const uint32_t *rows = k->rows;
+  int64_t high = 0;
+  *out = (Word){0, 0, 0};
+  int large = x->at < k->nrows && tag_of(rows[x->at]) == PIPE_WORD_HIGH;
+  if (large)
+    high = number_of(rows[x->at++]) << 24;
+  if (x->at == k->nrows)
+    return refuse(x, "the list has no end");
+  uint32_t word = rows[x->at++];
+  out->tag = tag_of(word);
+  out->n = out->tag == PIPE_WORD_BEHIND ? signed_of(word) : number_of(word) | high;
+  if (out->tag >= PIPE_WORD_SAME) {
+    out->field = (uint32_t)out->n & (PIPE_NFIELDS - 1);
+    out->n = (int64_t)((uint64_t)out->n / PIPE_NFIELDS);
+  } else if (out->tag >= PIPE_WORD_NEW && out->n == 0xffffff && !large) {
+    out->n = PIPE_NONE; /* an entry of a list that is none */
+  }
+  if (x->at < k->nrows && tag_of(rows[x->at]) - PIPE_WORD_STEP < 2u && !add_steps(x, out))
+    return 0;
+  if ((uint64_t)out->n <= UINT32_MAX ||
+      (out->tag == PIPE_WORD_BEHIND && out->n < 0 && out->n >= INT32_MIN))
+    return 1;
+  return refuse(x, "the number %lld is out of range", (long long)out->n);
 }
 
 /* ---- rows ---- */
