@@ -220,7 +220,7 @@ typedef struct Orders {
   const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */
   const Clause **offload; uint32_t noffload; /* clauses that add copies */
   SendPolicy send;
-  PipeLowering lowering;
+  uint32_t lowering;     /* that is asked for: PipeLowering, or LOWERING_AUTO (names.h) */
   Span lowering_at;
   List *lists;           /* [nrank] of a compute_comms file (read_csv), or of the lowering (transfers); NULL */
   bool only_lists;       /* (read_csv) proved as they stand, and no more: there will be no program */
@@ -342,7 +342,7 @@ typedef struct Options {
   bool time_passes;
   bool trial;                  /* all_m_trial.c, of what is proved for every M */
   bool verify;                 /* verify.c after every pass (always in debug builds) */
-  int lowering;                /* --lowering: 1 + PipeLowering, 0: what the schedule says */
+  int lowering;                /* --lowering: 1 + what Orders.lowering will be; 0: what the schedule says */
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
   bool no_contention, own_units; /* no links are shared; schedules side by side are not scaled to equal work */
   int arrows; double figure_px, figure_pt; /* --arrows, --figure: as in SvgOptions */

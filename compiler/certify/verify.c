@@ -18,7 +18,7 @@ static void verify_head(const Sched *s) {
          p->nmodel != s->model->nmodel || p->nmb != s->model->nmb ||
          p->slices != s->model->slices || p->nedge != s->model->nedge);
   BUG_IF(p->sized != s->model->sized || p->forward != s->model->forward ||
-         p->lowering != s->orders->lowering);
+         p->lowering != s->lowered->lowering);
   BUG_IF(p->nchannel != s->lowered->npipe_channel || (p->nchannel && p->lowering != PIPE_CHANNELS));
   BUG_IF(p->nformula != s->versions->nformula || p->nrule != s->versions->nrule ||
          p->nthen != s->versions->nthen ||

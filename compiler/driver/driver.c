@@ -202,7 +202,7 @@ static bool end_pass(Run *x, const char *name, bool ok) {
 /* Has check_channels to prove anything that check_deadlock and check_match have not proved? They
  * prove what the engines demand of transfers in one global order. */
 static bool other_channels(const Sched *s) {
-  return s->orders->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model);
+  return s->lowered->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model);
 }
 
 /* Is the proof for every value of a parameter wanted? A --check looks for one that is open. */
@@ -238,7 +238,8 @@ static bool passes(Run *x) {
   PASS("order", order(s, &p->ideal));
   if (!s->orders->only_lists) { /* the file has no transfers of its own */
     PASS("offload", offload(s, &p->expanded.orders, &p->expanded.sides));
-    PASS("transfers", list_transfers(s, &p->expanded.orders) && prove_transfers(s, &p->verdict));
+    PASS("transfers",
+         list_transfers(s, &p->expanded.orders, &p->lowered) && prove_transfers(s, &p->verdict));
   }
   if (only_lists(s)) { /* of the file, or for other channels than the engines have: no program */
     PASS("check_channels", check_channels(s, &p->verdict));

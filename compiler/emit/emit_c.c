@@ -415,9 +415,9 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows) {
           p->nchannel
               ? arena_printf(s->arena,
                              "  .lowering = %u, .channel = %schannel, .nchannel = %u, /* %s */\n",
-                             p->lowering, x, p->nchannel, lowering_text(s))
+                             p->lowering, x, p->nchannel, lowering_text(p->lowering))
           : p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
-                                       lowering_text(s))
+                                       lowering_text(p->lowering))
                         : "",
           arena_printf(
               s->arena, "%s%s%s%s", formula_fields(s, x),

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "emit.h"
+#include "lower.h"
 #include "names.h"
 #include "lower.h"
 #include "orders.h"
@@ -141,9 +142,9 @@ static const char *cannot(const Sched *s) {
 bool csv_can(Sched *s) {
   bool comms = s->opt->emit == EMIT_COMMS_CSV;
   const char *why = cannot(s);
-  if (comms && !why && s->orders->lowering != PIPE_GLOBAL)
+  if (comms && !why && s->lowered->lowering != PIPE_GLOBAL)
     why = arena_printf(s->arena, "its transfers are in pipec's order, and the lowering is %s",
-                       lowering_text(s));
+                       lowering_text(s->lowered->lowering));
   if (!why) {
     warn_lost(s, comms);
     return true;

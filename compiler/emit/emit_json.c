@@ -531,7 +531,7 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "microbatches", s->times->steady.per, '}'), text_char(t, ',');
   }
   key(t, "send"), text_quoted(t, ESCAPE_JSON, send_text(s)), text_char(t, ',');
-  key(t, "lowering"), text_quoted(t, ESCAPE_JSON, lowering_text(s)), text_char(t, ',');
+  key(t, "lowering"), text_quoted(t, ESCAPE_JSON, lowering_text(s->lowered->lowering)), text_char(t, ',');
   key(t, "channels"), text_quoted(t, ESCAPE_JSON, model_text(s));
   if (s->opt->model.buffer > 0) {
     text_char(t, ','), key(t, "least_buffer"), text_char(t, '{');

@@ -613,7 +613,7 @@ static const char *obstacle(const Sched *s, Span *at) {
   if (s->tuning->clause)
     return *at = s->tuning->clause->at, "the order is tuned for them";
   *at = s->orders->lowering_at;
-  if (s->orders->lowering > PIPE_CHANNELS)
+  if (s->orders->lowering == PIPE_GROUPED)
     return "its transfers are not in the order that pipec finds";
   for (uint32_t i = 0; i < s->orders->noffload;
        i++) { /* else it closes no cycle: offload.c, note [copies cannot stall] */

@@ -17,6 +17,7 @@
 #include "import.h"
 #include "base.h"
 #include "expand.h"
+#include "names.h"
 
 enum {
   K_UNSHARD = PIPE_NOPS,
@@ -638,8 +639,8 @@ bool read_csv(Sched *s, Expanded *e) {
     return false;
   if (own)
     fill_lists(&c), e->orders.only_lists = true;
-  else if (s->opt->lowering) /* what the file has is passed over */
-    e->orders.lowering = (PipeLowering)(s->opt->lowering - 1);
+  else /* what the file has is passed over */
+    e->orders.lowering = asked_lowering(s, LOWERING_AUTO);
   if (own && !s->opt->check_only) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has its own transfers: it can be proved with --check, not emitted",

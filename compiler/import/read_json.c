@@ -183,16 +183,12 @@ static bool read_head(Read *d, json_t *root) {
     d->x.orders->send++;
   if (s->orders->send > SEND_NEXT)
     return read_bad(d, at, "'send' is end, eager or next");
-  const char *lowering = lowering_text(s);
+  const char *lowering = "auto";
   if (json_object_get(root, "lowering") && !read_word(d, at, root, "lowering", &lowering))
     return false;
-  for (d->x.orders->lowering = PIPE_GLOBAL;
-       s->orders->lowering < PIPE_NLOWERINGS && strcmp(lowering, lowering_text(s)) != 0;)
-    d->x.orders->lowering++;
-  if (s->orders->lowering == PIPE_NLOWERINGS)
-    return read_bad(d, at, "'lowering' is global, channels or grouped");
-  if (s->opt->lowering)
-    d->x.orders->lowering = (PipeLowering)(s->opt->lowering - 1);
+  if (lowering_of(lowering) == NLOWERINGS)
+    return read_bad(d, at, "'lowering' is auto, global, channels or grouped");
+  d->x.orders->lowering = asked_lowering(s, lowering_of(lowering));
   d->x.orders->lowering_at = at;
   d->tables = json_object_get(root, "edges") != NULL;
   d->x.in.model->nrank = (uint32_t)ranks, d->x.in.model->nmb = (uint32_t)(mbs * slices),

@@ -390,7 +390,7 @@ static void join_waits(const Streams *t) {
 bool comm(Sched *s, Lowered *lowered) {
   if (!lowered->channel)
     first_time(s, lowered);
-  if (s->orders->lowering == PIPE_CHANNELS && !lowered->channel_of)
+  if (s->lowered->lowering == PIPE_CHANNELS && !lowered->channel_of)
     find_channels(s, lowered);
   number_slots(s);
   bool joined = restart(s);
@@ -406,7 +406,7 @@ bool comm(Sched *s, Lowered *lowered) {
   side_waits(s);
   for (uint32_t r = 0; joined && r < s->model->nrank; r++)
     join_waits(&lowered->stream[r]);
-  if (s->orders->lowering == PIPE_CHANNELS)
+  if (s->lowered->lowering == PIPE_CHANNELS)
     channel_needs(s, lowered);
   return true;
 }

@@ -88,7 +88,7 @@ static PipeProgram *begin(Sched *s) {
   p->then = s->versions->then, p->nthen = s->versions->nthen;
   if (s->versions->nformula)
     p->state = s->versions->state, p->nstate = s->versions->nstate;
-  p->lowering = s->orders->lowering;
+  p->lowering = s->lowered->lowering;
   p->channel = s->lowered->npipe_channel ? s->lowered->pipe_channel : NULL,
   p->nchannel = s->lowered->npipe_channel;
   p->ngroup = s->model->ngroup;

@@ -49,6 +49,12 @@ typedef struct Peak {
 typedef struct Lowered {
   Xfer *xfer;            /* [Ideal.nxfer] transfers in the one global order in which they are laid: at
                             first Ideal.xfer; check_deadlock looks for a better one */
+  PipeLowering lowering; /* (transfers); of `auto` GLOBAL until check_deadlock has chosen: */
+  struct LoweringChoice {
+    bool open;             /* auto is asked for */
+    uint64_t other;        /* makespan with the lowering that was not taken; 0: none was tried */
+    uint32_t communicators; /* with CHANNELS: most channels of transfers on a rank */
+  } choice;
   Channel *channel;      /* [2 * links] */
   uint32_t channel_slots; /* (check_deadlock) most that any channel needed */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
@@ -93,7 +99,7 @@ void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute 
 /* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists, proves that
  * they are complete and, as check_channels does, that they are carried out to their end; only_lists: but not
  * under the model of the engines ---- */
-bool list_transfers(Sched *s, Orders *orders);
+bool list_transfers(Sched *s, Orders *orders, Lowered *lowered);
 /* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s, Lowered *lowered);
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
@@ -115,7 +121,7 @@ static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count)
   bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
   uint32_t *wait = copy ? &c->wait_copy : &c->wait;
   *wait = count > *wait ? count : *wait;
-  if (s->orders->lowering == PIPE_CHANNELS && count > 0)
+  if (s->lowered->lowering == PIPE_CHANNELS && count > 0)
     keep_need(s, r, copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count);
 }
 void channel_needs(Sched *s, Lowered *lowered); /* for comm, once all waits are there: ensures needs */

@@ -28,7 +28,7 @@
 /* ---- the streams of a rank ---- */
 
 RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
-  bool channels = s->orders->lowering == PIPE_CHANNELS;
+  bool channels = s->lowered->lowering == PIPE_CHANNELS;
   RankStreams w = {.k = k, .n = s->orders->ncopy || channels ? PIPE_NSTREAMS : PIPE_COPY};
   w.count = NEW_ARRAY(a, uint32_t, s->lowered->npipe_channel + (size_t)PIPE_NSTREAMS);
   if (!channels) {

@@ -8,6 +8,7 @@
  * Proves of these lists, and of those of a compute_comms file, that every tensor that crosses ranks has its SEND
  * after the op that makes it and its RECV before the op that reads it, both once; then check_channels.c proves
  * that the lists complete. Linear in instructions. */
+#include "names.h"
 #include "plant.h"
 #include "transfers.h"
 
@@ -237,7 +238,7 @@ static bool note_transfers(Sched *s, Places *at) {
       PipeInstr *in = &s->orders->lists[r].instr[i];
       if (!is_transfer(in) || is_wait_send(s, in) || pipe_is_sum(in->op))
         continue;
-      if (s->orders->lowering == PIPE_GLOBAL && !find_peer(s, r, in)) {
+      if (s->lowered->lowering == PIPE_GLOBAL && !find_peer(s, r, in)) {
         ok = false;
         continue;
       }
@@ -366,9 +367,12 @@ bool find_places(Sched *s, Places *at) {
 
 /* ---- the pass ---- */
 
-bool list_transfers(Sched *s, Orders *orders) {
-  if (s->orders->lowering <= PIPE_CHANNELS)
-    return true;
-  make_lists(s, orders);
+bool list_transfers(Sched *s, Orders *orders, Lowered *lowered) {
+  const uint32_t asked = orders->lowering;
+  lowered->choice.open = asked == LOWERING_AUTO &&
+                         s->opt->emit != EMIT_COMMS_CSV; /* that format has no channels */
+  lowered->lowering = asked == LOWERING_AUTO ? PIPE_GLOBAL : (PipeLowering)asked;
+  if (lowered->lowering == PIPE_GROUPED)
+    make_lists(s, orders);
   return true;
 }

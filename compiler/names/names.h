@@ -60,11 +60,14 @@ Sched quiet(const Sched *s, Diag *none);
 bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
 extern const char *const send_names[3]; /* by SendPolicy */
 /* shapes.c: words that the grammar leaves open. list: the clock or rules a statement is in, or NULL. */
-PipeLowering lowering_of(const Clause *c); /* PIPE_NLOWERINGS: none has this name */
+/* What --lowering and `transfers` name: a PipeLowering, or that pipec chooses. */
+enum { LOWERING_AUTO = PIPE_NLOWERINGS, NLOWERINGS };
+uint32_t lowering_of(const char *name); /* NLOWERINGS: none has this name */
+uint32_t asked_lowering(const Sched *s, uint32_t in_text); /* what --lowering names, or else the text */
 /* Reports at `at` a W without an index in the text of clock or rules. */
 void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list);
 void transfers_shape(Sched *s, const Clause *c);
-const char *lowering_text(const Sched *s); /* "grouped" */
+const char *lowering_text(uint32_t lowering); /* "grouped" */
 enum { LONGEST_SIDE_NAME = 16 };
 
 #endif

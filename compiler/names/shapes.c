@@ -126,24 +126,30 @@ void side_shape(Sched *s, const Clause *c) {
 
 /* ---- transfers ---- */
 
-static const char *const lowering_name[PIPE_NLOWERINGS] = {
-    [PIPE_GLOBAL] = "global", [PIPE_CHANNELS] = "channels", [PIPE_GROUPED] = "grouped"};
+static const char *const lowering_name[NLOWERINGS] = {[PIPE_GLOBAL] = "global",
+                                                      [PIPE_CHANNELS] = "channels",
+                                                      [PIPE_GROUPED] = "grouped",
+                                                      [LOWERING_AUTO] = "auto"};
 
-const char *lowering_text(const Sched *s) { return lowering_name[s->orders->lowering]; }
+const char *lowering_text(uint32_t lowering) { return lowering_name[lowering]; }
 
-PipeLowering lowering_of(const Clause *c) {
-  PipeLowering l = PIPE_GLOBAL;
-  while (l < PIPE_NLOWERINGS && strcmp(c->name, lowering_name[l]) != 0)
+uint32_t lowering_of(const char *name) {
+  uint32_t l = 0;
+  while (l < NLOWERINGS && strcmp(name, lowering_name[l]) != 0)
     l++;
   return l;
 }
 
+uint32_t asked_lowering(const Sched *s, uint32_t in_text) {
+  return s->opt->lowering ? (uint32_t)s->opt->lowering - 1 : in_text;
+}
+
 void transfers_shape(Sched *s, const Clause *c) {
-  if (lowering_of(c) < PIPE_NLOWERINGS)
+  if (lowering_of(c->name) < NLOWERINGS)
     return;
   bool in_line = strcmp(c->name, "inline") == 0, manual = strcmp(c->name, "manual") == 0;
   diag_error(s->diag, in_line || manual ? DIAG_REMOVED : DIAG_CLAUSE, c->name_at,
-             "'transfers %s': it is global, channels or grouped", c->name);
+             "'transfers %s': it is auto, global, channels or grouped", c->name);
   if (in_line)
     diag_help(s->diag, "'grouped' puts transfers at their ops, those with nothing computed between "
                        "them as one group");

@@ -9,8 +9,6 @@ bool find_lowering(Ex *x) {
   if (!find_only(&x->in, CL_TRANSFERS, "transfers", &clause))
     return false;
   x->orders->lowering_at = clause && !s->opt->lowering ? clause->at : s->parsed->def->name_at;
-  x->orders->lowering = s->opt->lowering ? (PipeLowering)(s->opt->lowering - 1)
-                        : clause         ? lowering_of(clause)
-                                         : PIPE_GLOBAL;
+  x->orders->lowering = asked_lowering(s, clause ? lowering_of(clause->name) : LOWERING_AUTO);
   return true;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "again.h"
+#include "lower.h"
 #include "names.h"
 #include "orders.h"
 
@@ -29,6 +30,8 @@ static bool begin(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt
   if (opt->ndefine > 0)
     memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
   opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .n = 1};
+  if (s->lowered->choice.open) /* the same one, though another may be better there */
+    opt->lowering = 1 + (int)s->lowered->lowering;
   opt->any_value = any;
   for (uint32_t i = 0; i < s->diag->nsource; i++)
     bytes += s->diag->source[i].len;

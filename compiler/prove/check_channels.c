@@ -31,7 +31,7 @@ const char *model_text(Sched *s) {
       "untagged, one comm stream per rank", "untagged, one FIFO per rank pair",
       "untagged, one FIFO per directed rank pair", "matched by tag"};
   const ChannelModel *m = &s->opt->model;
-  if (is_default_model(m) && s->orders->lowering == PIPE_CHANNELS)
+  if (is_default_model(m) && s->lowered->lowering == PIPE_CHANNELS)
     return "rendezvous, untagged, one comm stream per channel, or per rank";
   if (m->buffer == 0)
     return arena_printf(s->arena, "rendezvous, %s", channels[m->channels]);
@@ -181,7 +181,7 @@ static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const
       if (link_crosses(s, link_at(s, link)) && !PLANTED(LISTS_READS))
         more[n++] = where->recv[link_tensor(s, &o, link)] - 1;
     }
-    if (o.kind != PIPE_U || s->orders->lowering == PIPE_GLOBAL)
+    if (o.kind != PIPE_U || s->lowered->lowering == PIPE_GLOBAL)
       continue;
     uint32_t round = updated[o.stage]++;
     if (st->replica != o.stage)
@@ -521,11 +521,11 @@ static void offer_help(Sched *s, const MachineList *list) {
       lists_complete(s, join_transfers(s, list), m)) {
     diag_help(s->diag,
               "it completes if transfers with nothing computed between them are one group%s",
-              s->orders->lists && s->orders->lowering == PIPE_GLOBAL ? ": join their cells with '+'"
+              s->orders->lists && s->lowered->lowering == PIPE_GLOBAL ? ": join their cells with '+'"
                                                                      : "");
     return;
   }
-  if (s->orders->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
+  if (s->lowered->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
     bool one = compiles_by(s, PIPE_GLOBAL), several = compiles_by(s, PIPE_CHANNELS);
     if (one || several)
       diag_help(s->diag, "it completes in the order that pipec finds: --lowering=%s%s",

@@ -115,43 +115,80 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
   } while (h.rank != start.rank || h.comm != start.comm);
 }
 
+/* A program that comm has laid out, and how the machine has played it. */
+typedef struct Play {
+  PipeSimIn in;
+  PipeSimOut out;
+} Play;
+
 /* Runs the machine, with more slots where too few close a cycle. False: reported. */
-static bool complete(Sched *s, Lowered *lowered, PipeSimIn *in, PipeSimOut *out) {
+static bool complete(Sched *s, Lowered *lowered, Play *p) {
   for (;;) {
     uint32_t rank;
-    in->needs = s->orders->lowering == PIPE_CHANNELS ? lowered->needs : NULL;
-    in->nchannel = lowered->npipe_channel;
-    PipeSimStatus st = pipe_sim(in, out, &rank);
+    p->in.needs = lowered->lowering == PIPE_CHANNELS ? lowered->needs : NULL;
+    p->in.nchannel = lowered->npipe_channel;
+    PipeSimStatus st = pipe_sim(&p->in, &p->out, &rank);
     if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
       return true;
     if (st == PIPE_SIM_NOMEM)
       s->arena->oom(0);
     BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
     if (!comm_more_slots(s)) {
-      report(s, out, find_cycle(s, out));
+      report(s, &p->out, find_cycle(s, &p->out));
       return false;
     }
     comm(s, lowered);
   }
 }
 
-/* Channels are there to be fast: where transfers wait for slots, those that the ideal timing needs, if it is shorter
- * then. */
-static void try_more_slots(Sched *s, Lowered *lowered, PipeSimIn *in, PipeSimOut *out) {
-  size_t n = 2 * (size_t)nlinks(s);
-  Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
-  memcpy(few, lowered->channel, n * sizeof *few);
-  uint64_t makespan = out->makespan;
-  if (!comm_more_slots(s))
-    return;
-  comm(s, lowered);
-  complete(s, lowered, in, out);
-  if (out->makespan < makespan)
-    return;
-  memcpy(lowered->channel, few, n * sizeof *few);
-  comm(s, lowered);
-  complete(s, lowered, in, out);
+/* Plays what comm has laid out. False: it does not complete, which is reported. */
+static bool play(Sched *s, Lowered *lowered, Play *p) {
+  const Model *m = s->model;
+  PipeGraph g = sched_graph(s);
+  p->in = (PipeSimIn){.nrank = m->nrank,
+                      .stage = m->stage,
+                      .edge = g.edge,
+                      .row = g.row,
+                      .nmb = m->nmb,
+                      .side = s->sides->row,
+                      .unit_time = m->unit_time,
+                      .nunit_time = m->nunit_time,
+                      .group = m->group,
+                      .ngroup = m->ngroup,
+                      .share = m->share,
+                      .nshare = m->nshare,
+                      .nlink = m->nlink,
+                      .groups = s->orders->lists,
+                      .compute = stream_views(s, false),
+                      .comm = stream_views(s, true)};
+  p->out = (PipeSimOut){.compute_done = NEW_ARRAY(s->arena, uint32_t, m->nrank),
+                        .comm_done = NEW_ARRAY(s->arena, uint32_t, m->nrank),
+                        .link_busy = m->nshare ? NEW_ARRAY(s->arena, uint64_t, m->nlink) : NULL,
+                        .rank_busy = NEW_ARRAY(s->arena, uint64_t, m->nrank),
+                        .rank_window = NEW_ARRAY(s->arena, uint64_t, m->nrank),
+                        .compute_start = time_rows(s, false),
+                        .comm_start = time_rows(s, true),
+                        .compute_end = time_rows(s, false)};
+  if (s->orders->ncopy) {
+    PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, m->nrank);
+    uint64_t *cell = arena_alloc(s->arena, s->orders->ncopy * sizeof *cell);
+    p->out.copy_start = NEW_ARRAY(s->arena, uint64_t *, m->nrank);
+    for (uint32_t r = 0; r < m->nrank; r++) {
+      copy[r] = (PipeStream){lowered->stream[r].copy, NULL, lowered->stream[r].ncopy};
+      p->out.copy_start[r] = cell + s->orders->rank_copy0[r];
+    }
+    p->in.copy = copy;
+  }
+  if (lowered->lowering == PIPE_CHANNELS) {
+    p->out.comm_turn = NEW_ARRAY(s->arena, uint32_t *, m->nrank);
+    for (uint32_t r = 0; r < m->nrank; r++)
+      p->out.comm_turn[r] = arena_alloc(s->arena,
+                                        lowered->stream[r].ncomm * sizeof **p->out.comm_turn + 1);
+  }
+  return complete(s, lowered, p);
 }
+
+/* ---- shorter programs ---- */
 
 static bool transfers_take_time(const Sched *s) {
   for (uint32_t i = 0; i < s->model->nstage; i++)
@@ -163,82 +200,107 @@ static bool transfers_take_time(const Sched *s) {
   return false;
 }
 
-/* Where transfers take time: the order of a list schedule, if the program is shorter with it. */
-static void try_list_schedule(Sched *s, Lowered *lowered, PipeSimIn *in, PipeSimOut *out) {
-  const uint64_t makespan = out->makespan;
+/* Channels are there to be fast: where transfers wait for slots, those that the ideal timing needs, if it is shorter
+ * then. */
+static void try_more_slots(Sched *s, Lowered *lowered, Play *p) {
+  size_t n = 2 * (size_t)nlinks(s);
+  Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
+  memcpy(few, lowered->channel, n * sizeof *few);
+  uint64_t makespan = p->out.makespan;
+  if (!comm_more_slots(s))
+    return;
+  comm(s, lowered);
+  complete(s, lowered, p);
+  if (p->out.makespan < makespan)
+    return;
+  memcpy(lowered->channel, few, n * sizeof *few);
+  comm(s, lowered);
+  complete(s, lowered, p);
+}
+
+/* The order of a list schedule, if the program is shorter with it. */
+static void try_list_schedule(Sched *s, Lowered *lowered, Play *p) {
+  const uint64_t makespan = p->out.makespan;
   Xfer *const before = lowered->xfer, *const other = list_schedule(s, makespan);
   if (!other)
     return;
   lowered->xfer = other;
   comm(s, lowered);
-  if (complete(s, lowered, in, out) && out->makespan < makespan)
+  if (complete(s, lowered, p) && p->out.makespan < makespan)
     return;
   lowered->xfer = before;
   comm(s, lowered);
-  complete(s, lowered, in, out);
+  complete(s, lowered, p);
+}
+
+static bool play_best(Sched *s, Lowered *lowered, Play *p) {
+  if (!play(s, lowered, p))
+    return false;
+  if (p->out.makespan <= s->ideal->time.makespan)
+    return true;
+  if (lowered->lowering == PIPE_CHANNELS)
+    try_more_slots(s, lowered, p);
+  if (lowered->lowering == PIPE_GLOBAL && s->sides->ncomm == 0 && transfers_take_time(s))
+    try_list_schedule(s, lowered, p);
+  return true;
+}
+
+/* Most channels of transfers that a rank has. */
+static uint32_t most_communicators(Sched *s) {
+  uint32_t *n = NEW_ARRAY(s->arena, uint32_t, s->model->nrank), most = 0;
+  for (uint32_t i = 0; i < s->lowered->npipe_channel; i++) {
+    const PipeChannel *c = &s->lowered->pipe_channel[i];
+    if (c->op != PIPE_SEND_F && c->op != PIPE_SEND_B)
+      continue;
+    n[c->from]++, n[c->to]++;
+    most = n[c->from] > most ? n[c->from] : most;
+    most = n[c->to] > most ? n[c->to] : most;
+  }
+  return most;
+}
+
+/* The lowering `auto`. *p is the program with GLOBAL. The one with CHANNELS takes its place if the former takes more than
+ * LEAST_GAIN percent longer, and no rank has more than MOST_COMMUNICATORS. */
+static void choose_lowering(Sched *s, Lowered *lowered, Play *p) {
+  enum { LEAST_GAIN = 5, MOST_COMMUNICATORS = 8 };
+  const uint64_t makespan = p->out.makespan;
+  const double enough = (double)makespan * 100 / (100 + LEAST_GAIN);
+  if (!transfers_take_time(s) || (double)s->ideal->time.makespan > enough)
+    return;
+  const Lowered global = *lowered;
+  Play other;
+  *lowered = (Lowered){.lowering = PIPE_CHANNELS, .choice = global.choice};
+  comm(s, lowered);
+  BUG_IF(!play_best(s, lowered, &other)); /* its transfers wait for less */
+  const uint32_t n = most_communicators(s);
+  const bool better = (double)other.out.makespan <= enough && n <= MOST_COMMUNICATORS;
+  if (better)
+    *p = other;
+  else
+    *lowered = global;
+  lowered->choice.other = better ? makespan : other.out.makespan;
+  lowered->choice.communicators = n;
 }
 
 bool check_deadlock(Sched *s, Lowered *lowered, Times *times) {
-  PipeGraph g = sched_graph(s);
-  PipeSimIn in = {.nrank = s->model->nrank,
-                  .stage = s->model->stage,
-                  .edge = g.edge,
-                  .row = g.row,
-                  .nmb = s->model->nmb,
-                  .side = s->sides->row,
-                  .unit_time = s->model->unit_time,
-                  .nunit_time = s->model->nunit_time,
-                  .group = s->model->group,
-                  .ngroup = s->model->ngroup,
-                  .share = s->model->share,
-                  .nshare = s->model->nshare,
-                  .nlink = s->model->nlink,
-                  .groups = s->orders->lists};
-  PipeSimOut out = {.compute_done = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
-                    .comm_done = NEW_ARRAY(s->arena, uint32_t, s->model->nrank)};
-  out.link_busy = times->link_busy = s->model->nshare
-                                         ? NEW_ARRAY(s->arena, uint64_t, s->model->nlink)
-                                         : NULL;
-  out.rank_busy = times->rank_busy = NEW_ARRAY(s->arena, uint64_t, s->model->nrank);
-  out.rank_window = NEW_ARRAY(s->arena, uint64_t, s->model->nrank);
-  in.compute = stream_views(s, false);
-  in.comm = stream_views(s, true);
-  out.compute_start = times->compute_start = time_rows(s, false);
-  out.comm_start = times->comm_start = time_rows(s, true);
-  out.compute_end = time_rows(s, false);
-  if (s->orders->ncopy) {
-    PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, s->model->nrank);
-    uint64_t *cell = arena_alloc(s->arena, s->orders->ncopy * sizeof *cell);
-    times->copy_start = NEW_ARRAY(s->arena, uint64_t *, s->model->nrank);
-    for (uint32_t r = 0; r < s->model->nrank; r++) {
-      copy[r] = (PipeStream){lowered->stream[r].copy, NULL, lowered->stream[r].ncopy};
-      times->copy_start[r] = cell + s->orders->rank_copy0[r];
-    }
-    in.copy = copy;
-    out.copy_start = times->copy_start;
-  }
-  if (s->orders->lowering == PIPE_CHANNELS) {
-    out.comm_turn = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
-    for (uint32_t r = 0; r < s->model->nrank; r++)
-      out.comm_turn[r] = arena_alloc(s->arena,
-                                     lowered->stream[r].ncomm * sizeof **out.comm_turn + 1);
-  }
-  if (!complete(s, lowered, &in, &out))
+  Play p;
+  if (!play_best(s, lowered, &p))
     return false;
-  if (s->orders->lowering == PIPE_GLOBAL && out.makespan > s->ideal->time.makespan &&
-      s->sides->ncomm == 0 && transfers_take_time(s))
-    try_list_schedule(s, lowered, &in, &out);
-  if (out.comm_turn && out.makespan > s->ideal->time.makespan)
-    try_more_slots(s, lowered, &in, &out);
-  times->steady = find_steady(s, times, out.compute_end);
-  if (out.comm_turn)
-    sort_channels(s, lowered, out.comm_turn);
-  times->makespan = out.makespan;
-  times->link_wait = out.link_wait;
-  times->span = 0;
+  if (lowered->choice.open)
+    choose_lowering(s, lowered, &p);
+  *times = (Times){.compute_start = p.out.compute_start,
+                   .comm_start = p.out.comm_start,
+                   .copy_start = p.out.copy_start,
+                   .makespan = p.out.makespan,
+                   .busy = p.out.busy,
+                   .rank_busy = p.out.rank_busy,
+                   .link_busy = p.out.link_busy,
+                   .link_wait = p.out.link_wait};
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    times->span = out.rank_window[r] > times->span ? out.rank_window[r] : times->span;
-  times->busy = out.busy;
+    times->span = p.out.rank_window[r] > times->span ? p.out.rank_window[r] : times->span;
+  times->steady = find_steady(s, times, p.out.compute_end);
+  if (p.out.comm_turn)
+    sort_channels(s, lowered, p.out.comm_turn);
   for (size_t c = 0; c < 2 * (size_t)nlinks(s); c++)
     if (lowered->channel[c].in_slots > lowered->channel_slots)
       lowered->channel_slots = lowered->channel[c].in_slots;

@@ -48,14 +48,34 @@ static void report_lists(Sched *s, FILE *f) {
           stages_text(s), s->model->nmb, s->model->nmb == 1 ? "" : "es",
           s->orders->nop - s->model->nstage, s->ideal->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
-  if (s->orders->lowering != PIPE_GLOBAL)
-    fprintf(f, "lowering  %s\n", lowering_text(s));
+  if (s->lowered->lowering != PIPE_GLOBAL)
+    fprintf(f, "lowering  %s\n", lowering_text(s->lowered->lowering));
   fprintf(f, "model     %s\n", model_text(s));
   report_buffer(s, f);
-  if (s->orders->lowering != PIPE_GLOBAL)
+  if (s->lowered->lowering != PIPE_GLOBAL)
     fprintf(
         f,
         "program   none: it does not complete as the engines carry it out (rendezvous, one comm stream per rank)\n");
+}
+
+double above_percent(uint64_t value, uint64_t bound) {
+  return bound ? 100 * ((double)value / (double)bound - 1) : 0;
+}
+
+/* Of `auto`, with what the other one would cost. */
+static void report_lowering(Sched *s, FILE *f) {
+  const struct LoweringChoice *c = &s->lowered->choice;
+  const bool global = s->lowered->lowering == PIPE_GLOBAL;
+  if (!c->other && global)
+    return;
+  const char *name = lowering_text(s->lowered->lowering);
+  if (!c->other)
+    fprintf(f, "lowering  %s\n", name);
+  else
+    fprintf(f,
+            "lowering  %s; %s takes %s (%+.1f %%); channels has up to %u communicators on a rank\n",
+            name, global ? "channels" : "global", time_text(s, c->other),
+            above_percent(c->other, s->times->makespan), c->communicators);
 }
 
 /* Of a schedule that updates within the step. */
@@ -100,10 +120,6 @@ static void report_links(Sched *s, FILE *f) {
       "links     %u shared: the busiest is in use %.2f %% of the time; transfers wait %s for them, summed up\n",
       s->model->nlink, s->times->makespan ? 100 * (double)most / (double)s->times->makespan : 0,
       time_text(s, s->times->link_wait));
-}
-
-double above_percent(uint64_t value, uint64_t bound) {
-  return bound ? 100 * ((double)value / (double)bound - 1) : 0;
 }
 
 /* "27, bound 22 (+23 %)" */
@@ -273,8 +289,7 @@ void emit_report(Sched *s, FILE *f) {
     fprintf(f, "layers    %s\n", s->model->layers);
   if (s->model->profile_lacks)
     fprintf(f, "profile   has no %s: counted as 0\n", s->model->profile_lacks);
-  if (s->orders->lowering != PIPE_GLOBAL)
-    fprintf(f, "lowering  %s\n", lowering_text(s));
+  report_lowering(s, f);
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s),
           s->lowered->channel_slots);
   report_buffer(s, f);

@@ -3,7 +3,7 @@
 
     python3 test/bench/lowerings.py PIPEC STDLIB_DIR [P [M [NAME...]]]
 
-F = I = W = 100, B = 200, a transfer 5, 25 and 50; one row per schedule, or of
+F = I = W = 100, B = 200, a transfer 50, 100 and 200; one row per schedule, or of
 those that are named; for each lowering the three ratios. `-`: the
 schedule does not admit the size; `deadlock`: refuted. Predictions, no measurement: equal on every machine."""
 import json
@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-SENDS = (5, 25, 50)
-LOWERINGS = ("global", "channels", "grouped")
+SENDS = (50, 100, 200)
+LOWERINGS = ("auto", "global", "channels", "grouped")
 
 
 def ratio(pipec, folder, name, schedule, params, send, lowering):

@@ -59,7 +59,7 @@ class Program(machine.Program):
 
 
 def compiled(path):
-    done = subprocess.run([pipec, "--verify", "--emit=json", path], capture_output=True, text=True, check=False)
+    done = subprocess.run([pipec, "--verify", "--emit=json", "--lowering=global", path], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(open(path).read() + done.stderr)
     return done.stdout

@@ -71,6 +71,12 @@ static const char copied[] =
     "  order r in 0..P { steady m in 0..M/2 { one.F(m)  one.B(m - (P-1-r)) } U }\n"
     "  order r in P..2*P { steady m in 0..M/2 { two.F(m)  two.B(m - (2*P-1-r)) } U } }\n";
 
+/* Transfers longer than a forward: in the order of a list schedule, and with the lowering that pipec chooses. */
+#define SLOW(lowering) \
+  "schedule slow(P = 4, M = 9) { ranks P  transfers " lowering "\n" \
+  "  pipe net stages P mbs M place s -> s  time { F = 10  B = 20  send = 15 }\n" \
+  "  order r { steady m { F(m)  B(m - (P-1-r)) } U } }\n"
+
 /* A rank that meets seven others, in both directions. */
 static const char hub[] =
     "schedule hub(M = 2) { ranks 8  pipe net dag stages 8 mbs M place s -> s\n"
@@ -106,6 +112,8 @@ const Sample samples[] = {
     {"chunks", chunks, 0, 0},
     {"linked", linked, 0, 0},
     {"next", next, 0, 0},
+    {"slow", SLOW("global"), 0, 0},
+    {"slow auto", SLOW("auto"), 0, 0},
     {"1f1b channels", NULL, 3, 6},
     {"zb_v channels", NULL, 3, 6},
     {"chimera channels", NULL, 4, 4},
