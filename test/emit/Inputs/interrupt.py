@@ -13,7 +13,7 @@ def default():  # a shell may have handed down signals that are ignored
 
 
 for sig in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
-    for mbs in 2000, 8000, 32000:  # a compiler that is done before we look is given more to write
+    for mbs in 125, 500, 2000, 8000, 32000:  # a compiler that is done before we look is given more to write
         p = subprocess.Popen([pipec, text, "-DP=64", f"-DM={mbs}", "-o", os.path.join(folder, "s.c")],
                              preexec_fn=default)
         while p.poll() is None and not os.listdir(folder):

@@ -5,6 +5,8 @@
 #   gpt_library.py PIPEC STDLIB TEXT SCRATCH SHARED HOST   shell commands: cc -shared ..., "-o LIBRARY FILE" is
 #                                                          added; links the trainer with LIBRARY, "-o HOST LIBRARY" is
 #
+# Environment: LIBRARY_SHARE=n takes every n-th edge, of each schedule another one.
+#
 # The trainer is linked once; which program it runs is a matter of LD_LIBRARY_PATH. Prints a line for each that
 # is left out, or whose bits differ, how many are equal, at how many schedules each edge was met; and that
 # another seed gives other bits.
@@ -46,6 +48,7 @@ def compiled(pipec, path, to, P, M, more=None):
 
 def main(pipec, stdlib, text, scratch, shared, host):
     equal, total, seen, other = 0, 0, {}, False
+    share = int(os.environ.get("LIBRARY_SHARE", 1))
     trainer, c = os.path.join(scratch, "trainer"), os.path.join(scratch, "program.c")
     run = [trainer, "--data", text] + SIZE
 
@@ -71,7 +74,7 @@ def main(pipec, stdlib, text, scratch, shared, host):
             if met:
                 seen.setdefault(edge, set()).add(name)
 
-    for path in sorted(glob.glob(os.path.join(stdlib, "*.pipe"))):
+    for number, path in enumerate(sorted(glob.glob(os.path.join(stdlib, "*.pipe")))):
         name = os.path.basename(path)[:-5]
         program = json.loads(out(pipec, path, "-DP=4", "-DM=16", "--emit=json"))
         updates = [o for r in program["rank"] for o in r["instr"] if o["op"].split("U")[0].isdigit() and "U" in o["op"]]
@@ -83,7 +86,9 @@ def main(pipec, stdlib, text, scratch, shared, host):
             continue
         assert compiled(pipec, path, c, 4, 16)
         train(name, 4, 16)
-        for values in EDGES:
+        for edge, values in enumerate(EDGES):
+            if (number + edge) % share:
+                continue
             for P, M in values:
                 if compiled(pipec, path, c, P, M):
                     train(name, P, M)
