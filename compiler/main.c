@@ -243,8 +243,8 @@ static bool two_files(Sched *s, const char *first, const char *second) {
       "--compare ranks several, and --emit=html draws several on one page");
 }
 
-/* Refuses what says where or how to write (of --arrows: --emit) where only a report or a grid is printed. -o is fine
- * with --depfile, which names it. */
+/* Refuses what says where or how to write (of --arrows: --emit) where only a report or a grid is
+ * printed. -o is fine with --depfile, which names it. */
 static bool writes_nothing(Sched *s, bool emits) {
   const Options *o = s->opt;
   const char *what = o->dump_after          ? "--dump-after"

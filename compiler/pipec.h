@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * THE header: read this first. A compile is one Sched that the passes of driver/driver.c fill in turn:
+ * THE header: read this first. A compile is one Sched that the passes of driver/driver.c fill in
+ * turn:
  *
- *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order > offload > transfers > links > comm > check_deadlock
- *         > slots > check_memory > lower > check_streams > check_match > check_channels > check_user > check_all_m
- *         > make_looped > emit
+ *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order >
+ *   offload > transfers > links > comm > check_deadlock
+ *         > slots > check_memory > lower > check_streams > check_match > check_channels >
+ *         check_user > check_all_m > make_looped > emit
  *
  * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
- * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order > check_channels.
+ * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order >
+ * check_channels.
  *
  * Each pass is `bool pass(Sched *)`; false means that errors were reported. Its comment says what
  * it requires and ensures; check_* passes prove and change nothing that they prove. All memory is
@@ -32,7 +35,8 @@
 #define NONE UINT32_MAX
 
 enum {
-  MAX_CALLS = 1 << 20,     /* of functions in one value: fn f(x) = g(x) + g(x) doubles at each step */
+  /* of functions in one value: fn f(x) = g(x) + g(x) doubles at each step */
+  MAX_CALLS = 1 << 20,
   MAX_TURNS = 1 << 30,     /* of loops, all ranks together */
   MAX_RANKS = 1 << 20,     /* more is a typing error */
   MIN_CHANNEL_SLOTS = 2    /* receive and send slots of a channel to start from (lang/spec.md 8) */
@@ -58,7 +62,8 @@ typedef struct Copy {
   uint16_t zero;
   uint32_t stage, mb, site;
   uint32_t to;      /* rank whose memory takes the stash; NONE: the host's */
-  uint32_t at;      /* row of Orders.op before which it stands, one past the last of its rank at the end */
+  /* row of Orders.op before which it stands, one past the last of its rank at the end */
+  uint32_t at;
   uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
   uint32_t free_by; /* OFF of rules: 1 + the op for which it is free at the latest; 0 */
   uint32_t use;     /* SIDE_COPY: row of Sides.use */
@@ -69,8 +74,8 @@ typedef struct Copy {
 /* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
 typedef struct Round { uint32_t grad, u; } Round;
 
-/* A hop of a wait cycle: a rank stands at `at`, which needs `on`, of the rank of the next hop. Rows of Orders.op, or
- * positions in the list of that rank. */
+/* A hop of a wait cycle: a rank stands at `at`, which needs `on`, of the rank of the next hop. Rows
+ * of Orders.op, or positions in the list of that rank. */
 typedef struct StallHop {
   uint32_t rank, at, on;
   const char *text; /* the hop in words; NULL: it is drawn with the ops alone */
@@ -85,8 +90,9 @@ typedef struct Stall {
   const uint32_t *head;    /*   those below head[rank] */
 } Stall;
 
-/* A tensor that crosses ranks; or a sum, which cannot start before `from`, the last op that adds to any
- * of its gradients: XFER_REDUCE over the replicas of the stage, XFER_TIE over the stages tied to it. */
+/* A tensor that crosses ranks; or a sum, which cannot start before `from`, the last op that adds to
+ * any of its gradients: XFER_REDUCE over the replicas of the stage, XFER_TIE over the stages tied
+ * to it. */
 typedef struct Xfer {
   uint32_t from; /* producing op: F, or B/I */
   uint32_t to;   /* consuming op, or which sum; XFER_SIDE: no transfer, but row `from` of Sides.use,
@@ -107,7 +113,8 @@ typedef struct SideUse {
   uint32_t op, seq;     /* row while it is put into the op table; order of the clauses */
   uint32_t in, out;     /* buffers: number in its pool; given back, taken */
   uint32_t in_pool, out_pool;
-  uint32_t dep[2][3];   /* rows of side_use that must have ended: the last of each stream that used `out`; `in` */
+  /* rows of side_use that must have ended: the last of each stream that used `out`; `in` */
+  uint32_t dep[2][3];
   uint32_t pos;         /* (comm) 1 + position in its stream */
   uint64_t plan;        /* when it starts on an idle network, for the order in its stream */
   uint8_t kind, phase;  /* SIDE, SIDE_COMM or SIDE_COPY */
@@ -117,10 +124,10 @@ typedef struct SideUse {
 typedef struct SideTurn { uint32_t at; int compute; uint32_t use; uint64_t plan; } SideTurn;
 typedef struct SideBuffers { uint64_t bytes; uint32_t stage, count, first; } SideBuffers;
 
-/* A rank's instructions in the order of the text, transfers included: of a compute_comms file, or of a
- * lowering that has the transfers at their ops. Op, stage, mb, site, group and (once transfers has seen it)
- * peer and edge; `wait` is WAIT_SEND where a file does not send, but waits until it is sent, and WAIT_ALL: not
- * before all transfers above are done. */
+/* A rank's instructions in the order of the text, transfers included: of a compute_comms file, or
+ * of a lowering that has the transfers at their ops. Op, stage, mb, site, group and (once transfers
+ * has seen it) peer and edge; `wait` is WAIT_SEND where a file does not send, but waits until it is
+ * sent, and WAIT_ALL: not before all transfers above are done. */
 enum { WAIT_SEND = 1, WAIT_ALL = UINT32_MAX };
 typedef struct List {
   PipeInstr *instr;
@@ -135,8 +142,8 @@ typedef struct Pipe {
   uint32_t first, nrow, nstage, mb0, nmb;
 } Pipe;
 
-/* How far Sched.again compiles: to the ops; to proved orders, with copies in the text, but no side ops, transfers or
- * tables; or all of it, without output. */
+/* How far Sched.again compiles: to the ops; to proved orders, with copies in the text, but no side
+ * ops, transfers or tables; or all of it, without output. */
 typedef enum Until { UNTIL_OPS, UNTIL_ORDERS, UNTIL_END } Until;
 
 /* Idle-network prediction of a program for one set of costs: from order_run. */
@@ -146,15 +153,16 @@ typedef struct Timing {
 
 typedef struct Sched Sched;
 
-/* What expressions are evaluated with, while a pass evaluates them. Not a product: any pass writes it. */
+/* The state of evaluating an expression. Not a product: any pass writes it. */
 typedef struct Eval {
   int64_t *env;         /* [Parsed.nslot] current values of the variables */
   uint32_t calls, depth; /* of functions, in the value being computed */
-  /* The value of a builtin. It is that of `check` (prove/), or while they run that of rules and limits. */
+  /* The value of a builtin: as `check` (prove/) has it, or rules and limits while they run. */
   bool (*quantity)(Sched *, const Expr *call, int64_t *value);
   struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
   struct Played *played; /* (check_user) sets of uniform costs that `check` has named, played */
-  const int64_t *moment; /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
+  /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
+  const int64_t *moment;
 } Eval;
 
 /* What the text says. Made by parse and resolve. */
@@ -162,8 +170,10 @@ typedef struct Parsed {
   Interner *names;
   Ast *tree;             /* of opt->input */
   Schedule *def;         /* (resolve) the schedule that is compiled */
-  uint32_t nslot;        /* (resolve) variables of the whole text; each has a fixed place in Eval.env */
-  const char *unchecked; /* (resolve) schedules of the file beside this one; NULL: there are none, or it was named */
+  /* (resolve) variables of the whole text; each has a fixed place in Eval.env */
+  uint32_t nslot;
+  /* (resolve) schedules of the file beside this one; NULL: there are none, or it was named */
+  const char *unchecked;
 } Parsed;
 
 typedef struct ProfileLink { /* of a profile: transfers from any of these ranks to any of those */
@@ -171,11 +181,12 @@ typedef struct ProfileLink { /* of a profile: transfers from any of these ranks 
   uint32_t nfrom, nto;
 } ProfileLink;
 
-/* What the ops run on: ranks, pipes, stages, their graph, costs and links. Made by expand, or by the import of a file,
- * but for what comments say. */
+/* What the ops run on: ranks, pipes, stages, their graph, costs and links. Made by expand, or by
+ * the import of a file, but for what comments say. */
 typedef struct Model {
   const char *name, *params;
-  uint32_t nrank, nstage, nmb; /* of all pipes together; nmb counts units, as everything does that knows a Model */
+  /* of all pipes together; nmb counts units, as everything does that knows a Model */
+  uint32_t nrank, nstage, nmb;
   uint32_t slices;       /* of a microbatch; unit u is slice u % slices of microbatch u / slices */
   uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
   Pipe *pipe; uint32_t npipe;
@@ -187,13 +198,14 @@ typedef struct Model {
   uint32_t *row_of;      /* [nmodel * nmb] row, if a place depends on the microbatch, else NULL */
   struct StageGraph *graph; /* NULL: every pipe is a chain of rows (graph.h) */
   uint32_t nedge;        /* of it */
-  uint32_t ntie, *tie_of, *tie_row0, *tie_row; /* groups of rows that share weights: [nstage] group or
-                            NONE, [ntie + 1], rows ascending; tie_of NULL: none */
+  /* rows that share weights: [nstage] group, NONE; [ntie + 1]; rows ascending. NULL: none */
+  uint32_t ntie, *tie_of, *tie_row0, *tie_row;
   uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
   uint32_t *rank_stage0; /* [nrank + 1] */
-  uint32_t *group, ngroup; /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are
-                            no groups */
-  const char *profile_lacks; /* keys that neither profile nor schedule gives; NULL: no profile, or none */
+  /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are no groups */
+  uint32_t *group, ngroup;
+  /* keys that neither profile nor schedule gives; NULL: no profile, or none */
+  const char *profile_lacks;
   const char *layers;    /* how a profile of layers was cut into stages; NULL: none was */
   const Clause **link_clause; uint32_t nlink_clause; /* `exclusive a, b` that count */
   const ProfileLink *profile_link; uint32_t nprofile_link; /* of a profile, in their place */
@@ -202,18 +214,21 @@ typedef struct Model {
   const WeightLine **wline; uint32_t nwline; /* its lines that count; those of one kind in order */
 } Model;
 
-/* The ops of each rank, in order. Made by expand and check_deps, or by the import of a file; sides puts in the ops of
- * `side` clauses, and offload (lower/) the copies of `offload` clauses, which both need the orders without them. */
+/* The ops of each rank, in order. Made by expand and check_deps, or by the import of a file; sides
+ * puts in the ops of `side` clauses, and offload (lower/) the copies of `offload` clauses, which
+ * both need the orders without them. */
 typedef struct Orders {
   Op *op;                /* [nop], rank after rank, each in program order */
   uint32_t nop;
   uint32_t *rank_op0;    /* [nrank + 1] */
-  uint32_t *at_f, *at_b, *at_w, *at_r; /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
+  /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
+  uint32_t *at_f, *at_b, *at_w, *at_r;
   Copy *copy;            /* [ncopy], rank after rank, each in the order of its COPY stream */
   uint32_t ncopy, capcopy;
   uint32_t *rank_copy0;  /* [nrank + 1] (offload) */
   uint32_t *at_off, *at_load; /* [nstage * nmb] copy + 1; 0 none; NULL while ncopy is 0 */
-  Round *round;          /* (check_deps) updates, stage after stage, in the order of the stage's rank */
+  /* (check_deps) updates, stage after stage, in the order of the stage's rank */
+  Round *round;
   uint32_t *round0;      /* [nstage + 1] */
   Span *site; uint32_t nsite, capsite; /* places in the text that ops and copies come from */
   Span *order_at;        /* [nrank] the order that a rank follows */
@@ -222,9 +237,12 @@ typedef struct Orders {
   SendPolicy send;
   uint32_t lowering;     /* that is asked for: PipeLowering, or LOWERING_AUTO (names.h) */
   Span lowering_at;
-  List *lists;           /* [nrank] of a compute_comms file (read_csv), or of the lowering (transfers); NULL */
-  bool only_lists;       /* (read_csv) proved as they stand, and no more: there will be no program */
-  struct RulePlay *play; /* with opt->keep_play what `rules` went through (rules_of_m.h), if there are rules */
+  /* [nrank] of a compute_comms file (read_csv), or of the lowering (transfers); NULL */
+  List *lists;
+  /* (read_csv) proved as they stand, and no more: there will be no program */
+  bool only_lists;
+  /* with opt->keep_play what `rules` went through (rules_of_m.h), if there are rules */
+  struct RulePlay *play;
 } Orders;
 
 /* Side ops. Made by expand (find_sides) and by sides. */
@@ -242,11 +260,14 @@ typedef struct Sides {
 /* What the proofs find. Made by prove_transfers and the check_* passes. */
 typedef struct Verdict {
   const Stall *stall;    /* (check_channels) what was refuted; NULL: nothing was */
-  bool only_lists;       /* (prove_transfers) Orders.lists complete under the model that was asked for,
-                            and not under that of the engines: there will be no program */
+  /* (prove_transfers) Orders.lists complete under the model that was asked for, and not under that
+   * of the engines: there will be no program */
+  bool only_lists;
   const MachineList *machine_list; /* [nrank] (check_channels) what was proved */
-  uint64_t least_buffer; /* (check_channels) least --sends=buffered with which it completes; 0: rendezvous is enough */
-  uint32_t over;         /* (check_memory) 1 + the rank over the memory limit that needs the most; 0: none */
+  /* (check_channels) least --sends=buffered with which it completes; 0: rendezvous is enough */
+  uint64_t least_buffer;
+  /* (check_memory) 1 + the rank over the memory limit that needs the most; 0: none */
+  uint32_t over;
   bool limits_hold;      /* (check_user) they are proved, and have their peaks */
 } Verdict;
 
@@ -254,18 +275,23 @@ typedef struct Verdict {
 typedef struct ForAll {
   bool proved, refuted;
   const char *text; Span at; /* else: what stands in the way, and where */
-  uint64_t time, per;        /* steady state on an idle network: time for so many microbatches, reduced; per 0, with
-                                from 0: transfers take another time at each M, for what stands at `at`, */
+  /* steady state on an idle network: time for so many microbatches, reduced; per 0, with from 0:
+   * transfers take another time at each M, for what stands at `at`, */
+  uint64_t time, per;
   bool by_mb;                /*   or times differ by microbatch, which that says */
   bool below_one;            /* it may admit values below 1, of which nothing is said */
   uint64_t multiple;         /* proved for the multiples of this; 1: for all */
   uint64_t period;           /* microbatches after which every rank repeats */
-  uint64_t step, settled;    /* of one kernel: of M, what the counts of microbatches repeat after; an M at which every rank
-                                has come to what repeats */
+  /* of one kernel: of M, what the counts of microbatches repeat after; an M at which every rank has
+   * come to what repeats */
+  uint64_t step, settled;
   const char *lists;         /* with --dump-after: what each rank does */
-  uint64_t from;             /* proved from there on for all at once, below one by one; 0: for all at once */
-  uint64_t below;            /* with from: those below this have been compiled one by one; from: all of them */
-  bool late, applied;        /* by how many updates gradients are late grows with M; so does how many an update applies */
+  /* proved from there on for all at once, below one by one; 0: for all at once */
+  uint64_t from;
+  /* with from: those below this have been compiled one by one; from: all of them */
+  uint64_t below;
+  /* by how many updates gradients are late grows with M; so does how many an update applies */
+  bool late, applied;
 } ForAll;
 
 /* A compile: what every pass needs, and the products, each all zero until a pass makes it. */
@@ -273,8 +299,10 @@ struct Sched {
   Arena *arena;
   Diag *diag;
   struct Options *opt;
-  bool (*again)(Sched *, Until until); /* compiles the same text once more, with options of the caller's */
-  Work *work;            /* what it may take, for a question about every M (work.h); NULL: as much as it takes */
+  /* compiles the same text once more, with options of the caller's */
+  bool (*again)(Sched *, Until until);
+  /* what it may take, for a question about every M (work.h); NULL: as much as it takes */
+  Work *work;
   Eval eval;
   const Parsed *parsed;
   const Model *model;
@@ -289,25 +317,30 @@ struct Sched {
   const Verdict *verdict;
   PipeProgram *prog;         /* the result; its tables are what emit prints. NULL before lower */
   ForAll all_m;
-  struct Looped *looped;     /* the program for every M, if one was asked for (forall/looped.h); NULL */
+  /* the program for every M, if one was asked for (forall/looped.h); NULL */
+  struct Looped *looped;
 };
 
 /* Are lists proved, and no more? Then there will be no program. */
 static inline bool only_lists(const Sched *s) {
   return s->orders->only_lists || s->verdict->only_lists;
 }
-/* The number of the pipe that a row is of: of Model.pipe, which a file that was read does not have. (place.c) */
+/* The index in Model.pipe of the pipe of a row; imported files have no pipes. In place.c. */
 uint32_t pipe_of(const Sched *s, uint32_t row);
 
 /* ---- options, main.c ---- */
 typedef struct Define {
   const char *name;
   int64_t value;
-  uint32_t n, at;       /* --compare: how many values it takes, and the place of `value` among them */
-  int64_t lo, step; const int64_t *list; /* they are lo + at * step; or, unless NULL, those of [n] list */
+  /* --compare: how many values it takes, and the place of `value` among them */
+  uint32_t n, at;
+  /* they are lo + at * step; or, unless NULL, those of [n] list */
+  int64_t lo, step; const int64_t *list;
   bool used;
 } Define;
-typedef enum Emit { EMIT_C, EMIT_CSV, EMIT_COMMS_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_HTML, EMIT_NONE } Emit;
+typedef enum Emit {
+  EMIT_C, EMIT_CSV, EMIT_COMMS_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_HTML, EMIT_NONE
+} Emit;
 typedef enum RankBy {
   BY_WORK, BY_MAKESPAN, BY_SPAN, BY_BUBBLE, BY_MEMORY, BY_VOLUME, BY_VERSIONS, BY_STALENESS
 } RankBy;
@@ -316,20 +349,25 @@ typedef struct Options {
   const char *input;           /* path */
   const char **format; uint32_t nformat; /* --fmt: the inputs */
   bool format_write;           /* in place */
-  const char **compare; uint32_t ncompare; /* --compare, or --emit=html of several: the inputs; a parameter that one lacks is not its */
+  /* --compare, or --emit=html of several: the inputs; a parameter that one lacks is not its */
+  const char **compare; uint32_t ncompare;
   RankBy by;                   /* what --compare sorts the rows of a point by */
-  char *input_text; uint32_t input_len; /* of standard input, kept by file_read: it can be read once */
-  const char *text; size_t text_len; /* non-NULL: compile this text, imports are refused (fuzzing) */
+  /* of standard input, kept by file_read: it can be read once */
+  char *input_text; uint32_t input_len;
+  /* non-NULL: compile this text, imports are refused (fuzzing) */
+  const char *text; size_t text_len;
   const char *output;          /* NULL: standard output */
   const char *depfile;
   const char *counterexample;  /* NULL, or where ranks that wait for each other are drawn */
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
   bool keep_play;              /* (all_m_lists.c) */
-  enum { TUNE_BETTER, TUNE_FULL, TUNE_NONE } tune; /* (tune.c) BETTER: that of the two which is better as emitted */
+  /* (tune.c) BETTER: that of the two which is better as emitted */
+  enum { TUNE_BETTER, TUNE_FULL, TUNE_NONE } tune;
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
   int undecided;               /* --undecided: 1 error, 2 ok; 0: not given */
-  Work *work;                  /* what that may take: of programs that are compiled for it (all_m.c, looped.c) */
+  /* what that may take: of programs that are compiled for it (all_m.c, looped.c) */
+  Work *work;
   bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
   const char *profile;
@@ -342,15 +380,19 @@ typedef struct Options {
   bool time_passes;
   bool trial;                  /* all_m_trial.c, of what is proved for every M */
   bool verify;                 /* verify.c after every pass (always in debug builds) */
-  int lowering;                /* --lowering: 1 + what Orders.lowering will be; 0: what the schedule says */
+  /* --lowering: 1 + what Orders.lowering will be; 0: what the schedule says */
+  int lowering;
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
-  bool no_contention, own_units; /* no links are shared; schedules side by side are not scaled to equal work */
+  /* no links are shared; schedules side by side are not scaled to equal work */
+  bool no_contention, own_units;
   int arrows; double figure_px, figure_pt; /* --arrows, --figure: as in SvgOptions */
   bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
-  uint32_t torch_unshard;      /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
+  /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
+  uint32_t torch_unshard;
   bool torch_waits;            /* and with WAIT_SEND_x and WAIT_REDUCE_GRAD */
   uint64_t memory_limit_bytes; /* per rank; 0: none */
-  bool decimal;                /* it was given in kB, MB, GB or TB: so are the bytes that are said */
+  /* it was given in kB, MB, GB or TB: so are the bytes that are said */
+  bool decimal;
   uint64_t host_limit_bytes;   /* what the compiler itself may use; 0: the machine's memory */
   Define *define; uint32_t ndefine;
   const char **include; uint32_t ninclude;
@@ -395,6 +437,11 @@ static inline uint64_t round64(uint64_t bytes) { return (bytes + 63) & ~(uint64_
 #define OP_TEXT PIPE_OP_TEXT
 
 #define BUG_IF(cond) \
-  do { if (cond) { fprintf(stderr, "pipec: internal error: %s:%d: %s\n", __FILE__, __LINE__, #cond); abort(); } } while (0)
+  do { \
+    if (cond) { \
+      fprintf(stderr, "pipec: internal error: %s:%d: %s\n", __FILE__, __LINE__, #cond); \
+      abort(); \
+    } \
+  } while (0)
 
 #endif

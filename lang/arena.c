@@ -35,8 +35,8 @@ static void out_of_memory(Arena *a, size_t wanted) {
   abort();
 }
 
-/* Large blocks come from the system as they are, all zero, and in huge pages where it has them. NULL: there is
- * no memory. */
+/* Large blocks come from the system as they are, all zero, and in huge pages where it has them.
+ * NULL: there is no memory. */
 static ArenaBlock *get_block(size_t *bytes) {
   if (*bytes < MIN_MAPPED_BYTES)
     return malloc(*bytes);

@@ -19,8 +19,8 @@ typedef struct Arena {
 } Arena;
 
 void *arena_alloc(Arena *a, size_t bytes);              /* 16-aligned, uninitialised */
-void *arena_zalloc(Arena *a, size_t count, size_t each); /* zeroed; the product is checked. Pages of a large one
-                                                           that nobody writes take no memory */
+/* zeroed; the product is checked. Pages of a large one that nobody writes take no memory */
+void *arena_zalloc(Arena *a, size_t count, size_t each);
 char *arena_strndup(Arena *a, const char *s, size_t n); /* adds a NUL */
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void arena_free(Arena *a);                              /* everything; the arena is empty again */

@@ -45,7 +45,8 @@ struct Expr {
   double real;        /* EX_REAL */
   Name name;          /* EX_NAME, EX_CALL */
   Span name_at;
-  uint32_t slot;      /* (sema) EX_NAME: where its value is; EX_CALL in a formula: which (formula.h) */
+  /* (sema) EX_NAME: where its value is; EX_CALL in a formula: which (formula.h) */
+  uint32_t slot;
   struct Fn *fn;      /* (sema) EX_CALL of a fn */
   Expr *a, *b, *c;
   Arg *args;
@@ -66,10 +67,12 @@ typedef struct OpRef {
   int8_t op;          /* (sema) PipeOp, or -1 for a macro */
   struct OpDef *def;  /* (sema) macro */
   uint32_t place;     /* (sema) index + 1 of its place in the text, see Orders.site; 0: none yet */
-  uint32_t item;      /* (expand) its row among the items of the kernel being expanded; NONE: it stands in a loop of it */
+  /* (expand) its row among the items of the kernel being expanded; NONE: it stands in a loop */
+  uint32_t item;
 } OpRef;
 
-typedef struct Range { Expr *lo, *hi, *step; } Range; /* lo..hi [step s]; step NULL: 1; lo NULL: none */
+/* lo..hi [step s]; step NULL: 1; lo NULL: none */
+typedef struct Range { Expr *lo, *hi, *step; } Range;
 
 typedef enum StmtKind {
   ST_OP,      /* op [@ value] [when cond]; the last two in clock and rules */
@@ -95,8 +98,8 @@ struct Stmt {
   Name name;          /* loop variable, let, ST_USE: schedule */
   Span name_at;
   uint32_t slot;      /* (sema) of `name` */
-  Expr *cond, *value; /* ST_IF / ST_DO count / ST_OP, ST_OVERLAP when; ST_LET / ST_OP @ / ST_CLOCK period /
-                         ST_USE @ / ST_OVERLAP @ */
+  /* cond: ST_IF, ST_DO count, when of ST_OP, ST_OVERLAP; value: ST_LET, period, @ of others */
+  Expr *cond, *value;
   Range range;
   OpRef *op;
   struct OpDef *opdef;
@@ -154,7 +157,8 @@ typedef struct WeightLine {
   Span source_at;
   Expr *value;        /* WW_READS from a version, WW_VERSIONS */
   Expr *formula, *when; /* or NULL */
-  Expr *per;          /* WW_READS: ops of a stage with the same value read what the first of them reads; or NULL */
+  /* WW_READS: ops of a stage with the same value read what the first of them reads; or NULL */
+  Expr *per;
   Name state;         /* WW_STATE, WW_THEN */
   Span state_at;
   const struct Clause *clause; /* (sema) that it is of */
@@ -226,7 +230,8 @@ struct Clause {
   WeightLine *lines;  /* CL_WEIGHTS */
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
-  Name mb_var;        /* CL_OFFLOAD, CL_RECOMPUTE, CL_PIPE, CL_WEIGHTS, CL_TIME: the microbatch, or NULL; `var` is the stage */
+  /* the microbatch of CL_OFFLOAD RECOMPUTE PIPE WEIGHTS TIME, or NULL; `var` is the stage */
+  Name mb_var;
   Span mb_var_at;
   uint32_t mb_slot;   /* (sema) */
   Name slice_var, rank_var; /* CL_TIME, or NULL */
@@ -236,7 +241,8 @@ struct Clause {
   Side *side;         /* CL_SIDE */
 };
 
-typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require; /* text or NULL */
+/* text or NULL */
+typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require;
 
 typedef struct Schedule {
   Name name;

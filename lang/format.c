@@ -2,18 +2,19 @@
  * Formatting: the text becomes a list of pieces, tokens and comments; each is given its column; the
  * pieces are written with line ends and blanks between them.
  *
- * Lines end where the author ended them. A line begins two columns right of the line that opened the
- * innermost brace, however many that line opened; one that goes on with a statement keeps its distance
- * from the statement's first line, so what was aligned below it stays so.
+ * Lines end where the author ended them. A line begins two columns right of the line that opened
+ * the innermost brace, however many that line opened; one that goes on with a statement keeps its
+ * distance from the statement's first line, so what was aligned below it stays so.
  *
- * note [idempotent]. Between two pieces of a line a rule gives the blanks: a constant, or 0 or 1 as the
- * author chose, or 1 or 2 as the author chose; it gives the same again when it reads what it gave. An
- * operator is tight if nothing stands beside it, else it has blanks on both sides.
+ * note [idempotent]. Between two pieces of a line a rule gives the blanks: a constant, or 0 or 1 as
+ * the author chose, or 1 or 2 as the author chose; it gives the same again when it reads what it
+ * gave. An operator is tight if nothing stands beside it, else it has blanks on both sides.
  *
- * note [columns]. Pieces that begin in the same column of adjacent lines, inside as many brackets and one of
- * them after two or more blanks, are a column that the author made. It is put right of the longest line by the least distance
- * that it had; of columns that are aligned already this moves none. Columns are laid out from left to
- * right, since what is left of a piece decides where it can be. */
+ * note [columns]. Pieces that begin in the same column of adjacent lines, inside as many brackets
+ * and one of them after two or more blanks, are a column that the author made. It is put right of
+ * the longest line by the least distance that it had; of columns that are aligned already this
+ * moves none. Columns are laid out from left to right, since what is left of a piece decides where
+ * it can be. */
 #include "format.h"
 
 #include <stdlib.h>
@@ -334,7 +335,7 @@ static bool can_move(const Format *f, uint32_t i) {
   return p->blanks > 0 && gap(f, p - 1, p) > 0;
 }
 
-/* Pairs the pieces of lines [a, b) and [b, c) that begin in the same column, inside as many brackets. */
+/* Pairs pieces of lines [a, b) and [b, c) that begin in one column inside equally many brackets. */
 static void link_lines(Format *f, uint32_t a, uint32_t b, uint32_t c) {
   for (uint32_t i = a + 1, k = b + 1; i < b && k < c;) {
     Piece *up = &f->piece[i], *down = &f->piece[k];

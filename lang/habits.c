@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * One table: a word of another language, where it is met, and the help. A word that ends in '*' stands
- * for all that begin so. */
+ * One table: a word of another language, where it is met, and the help. A word that ends in '*'
+ * stands for all that begin so. */
 #include "habits.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-static const char loop
-    [] = "a loop is written 'do i in a..b { ... }' or 'do n { ... }'",
-    function
-        [] = "a function is written 'fn f(x) = e'",
-    value
-        [] = "a value is given its name by 'let x = e', once and without a type",
-   forward[] = "the forward of microbatch m is F(m)",
-   backward[] = "the backward of microbatch m is B(m), or I(m) and W(m) in two parts",
-   transfer[] = "the compiler adds the transfers; lists with their own transfers are CSV files",
-   reduction[] = "the reduction is not written: it belongs to U", update[] = "the update is U";
+static const char
+    loop[] = "a loop is written 'do i in a..b { ... }' or 'do n { ... }'",
+    function[] = "a function is written 'fn f(x) = e'",
+    value[] = "a value is given its name by 'let x = e', once and without a type",
+    forward[] = "the forward of microbatch m is F(m)",
+    backward[] = "the backward of microbatch m is B(m), or I(m) and W(m) in two parts",
+    transfer[] = "the compiler adds the transfers; lists with their own transfers are CSV files",
+    reduction[] = "the reduction is not written: it belongs to U", update[] = "the update is U";
 
 static const struct {
   const char *word;

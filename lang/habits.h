@@ -7,8 +7,8 @@
 
 typedef enum HabitPlace { HABIT_FORM = 1, HABIT_OP = 2, HABIT_VALUE = 4 } HabitPlace;
 
-/* The text of a help for a word that stands where the text is malformed, where an op is expected, or
- * where a value or a function is. NULL: none is known. */
+/* The text of a help for a word that stands where the text is malformed, where an op is expected,
+ * or where a value or a function is. NULL: none is known. */
 const char *habit(const char *word, size_t n, HabitPlace place);
 
 #endif

@@ -20,8 +20,8 @@ typedef struct Lexer {
 typedef union TokenValue {
   Name name;                                     /* names, reserved words */
   const char *text;                              /* strings, unescaped */
-  struct { int64_t value; double real; uint8_t unit; } number; /* as in Expr: 0 plain, 1 bytes, 2 time; or
-                                                     UNIT_REAL: real, which has a fraction and no unit */
+  /* as in Expr: 0 plain, 1 bytes, 2 time; or UNIT_REAL: real, which has a fraction and no unit */
+  struct { int64_t value; double real; uint8_t unit; } number;
 } TokenValue;
 enum { UNIT_REAL = 3 };
 

@@ -73,7 +73,8 @@ static void help_unit(Lexer *lx, const char *beg, const char *point, const char 
     diag_bad_line(lx->diag, span(lx, beg, end)); /* no number at all */
   if (op)
     diag_help(lx->diag, "an op is written %c(%.*s), or by its stage %c[stage %.*s](%.*s)", *unit,
-              (int)(end - digits), digits, *unit, (int)(point - beg), beg, (int)(end - digits), digits);
+              (int)(end - digits), digits, *unit, (int)(point - beg), beg, (int)(end - digits),
+              digits);
   else if (*unit == 'x' && *beg == '0' && unit == beg + 1)
     diag_help(lx->diag, "a number is decimal");
   else if (name)

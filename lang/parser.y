@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The parser, section 2 of spec.md. It builds the tree of ast.h and reports syntax errors. More than
- * 800 lines: the words of an error come from tables that Bison makes static in this file.
+ * The parser, section 2 of spec.md. It builds the tree of ast.h and reports syntax errors. More
+ * than 800 lines: the words of an error come from tables that Bison makes static in this file.
  *
  * Recovery: after an error tokens are skipped until one that can begin a statement, clause or item,
  * or that ends one (';' or '}'); a block that follows the error is read, or skipped as a whole when
@@ -274,12 +274,13 @@ static void wrong_word(Words *k, const char *want) {
   if (k->w)
     diag_error(k->ps->lx.diag, DIAG_SYNTAX, k->w->at, "expected %s, got '%s'", want, k->w->name);
   else
-    diag_error(k->ps->lx.diag, DIAG_SYNTAX, k->last->at, "expected %s after '%s'", want, k->last->name);
+    diag_error(k->ps->lx.diag, DIAG_SYNTAX, k->last->at, "expected %s after '%s'", want,
+               k->last->name);
   diag_help(k->ps->lx.diag, "%s", side_form);
 }
 
-/* "on" and a stream, and then in any order "after [first|last] OP", "[latest] before [first|last] OP" and
- * "gives NAME". */
+/* "on" and a stream, and then in any order "after [first|last] OP", "[latest] before [first|last]
+ * OP" and "gives NAME". */
 static void side_words(Words *k, Side *side) {
   if (!word(k, "on") || !(side->stream = any_word(k, &side->stream_at))) {
     wrong_word(k, k->last ? "the name of a stream" : "'on'");
@@ -314,7 +315,8 @@ static void side_words(Words *k, Side *side) {
   }
 }
 
-static Clause *new_side(Parse *ps, Span at, Binding name, Binding stage, Binding mb, const Param *words) {
+static Clause *new_side(Parse *ps, Span at, Binding name, Binding stage, Binding mb,
+                        const Param *words) {
   Clause *c = new_clause(ps, CL_SIDE, at, NULL);
   c->name = name.name;
   c->name_at = name.at;
@@ -357,7 +359,8 @@ static Binding on_rank(Parse *ps, Binding word, Binding rank) {
 }
 
 /* A line of `weights` about an op; op: NO_BINDING if it is of none. */
-static WeightLine *new_line(Parse *ps, WeightWord word, Span at, Binding op, Expr *formula, Expr *when) {
+static WeightLine *new_line(Parse *ps, WeightWord word, Span at, Binding op, Expr *formula,
+                            Expr *when) {
   WeightLine *l = NEW(ps->lx.arena, WeightLine);
   l->word = word;
   l->at = at;
@@ -424,7 +427,8 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token LET "'let'" FN "'fn'" OP "'op'"
 %token REPLICA "'replica'" OF "'of'" DAG "'dag'" TIE "'tie'"
 %token RANKS "'ranks'" PIPE "'pipe'" STAGES "'stages'" MBS "'mbs'" PLACE "'place'"
-%token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'" LIMIT "'limit'"
+%token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
+%token LIMIT "'limit'"
 %token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
 %token WITHOUT "'without'" CHECKS "'checks'"
@@ -434,7 +438,8 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token USE "'use'" EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'" EXCLUSIVE "'exclusive'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
-%token WEIGHTS "'weights'" READS "'reads'" NEWEST "'newest'" AS "'as'" PER "'per'" APPLIES "'applies'"
+%token WEIGHTS "'weights'" READS "'reads'" NEWEST "'newest'" AS "'as'" PER "'per'"
+%token APPLIES "'applies'"
 %token RATE "'rate'" THEN "'then'" VERSIONS "'versions'" STATE "'state'"
 %token TUNE "'tune'" TRIES "'tries'" BY "'by'"
 %token ARROW "'->'" DOTDOT "'..'"
@@ -587,8 +592,8 @@ clauses:
 ;
 clause:
   RANKS ok expr { $$ = new_clause(ps, CL_RANKS, @$, $3.e); }
-| PIPE ok name array_opt forward_opt dag_opt STAGES expr MBS expr slices_opt PLACE name mb_opt ARROW expr
-  replica_opt {
+| PIPE ok name array_opt forward_opt dag_opt STAGES expr MBS expr slices_opt PLACE name
+  mb_opt ARROW expr replica_opt {
     $$ = new_clause(ps, CL_PIPE, @$, $8.e);
     $$->forward = $5;
     $$->name = $3.name;
@@ -639,8 +644,12 @@ clause:
     $$->range = $6;
   }
 | RECOMPUTE ok when_opt { $$ = new_recompute(ps, @$, NO_BINDING, NO_BINDING, $3.e); }
-| RECOMPUTE ok NAME when_opt { $$ = new_recompute(ps, @$, (Binding){$3.name, @3}, NO_BINDING, $4.e); }
-| RECOMPUTE ok NAME ',' name when_opt { $$ = new_recompute(ps, @$, (Binding){$3.name, @3}, $5, $6.e); }
+| RECOMPUTE ok NAME when_opt {
+    $$ = new_recompute(ps, @$, (Binding){$3.name, @3}, NO_BINDING, $4.e);
+  }
+| RECOMPUTE ok NAME ',' name when_opt {
+    $$ = new_recompute(ps, @$, (Binding){$3.name, @3}, $5, $6.e);
+  }
 | SEND ok NAME {
     $$ = new_clause(ps, CL_SEND, @$, NULL);
     $$->name = $3.name;
@@ -1109,8 +1118,8 @@ static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
   case TOK_RANKS: case TOK_PIPE: case TOK_ORDER: case TOK_TIME: case TOK_BYTES: case TOK_PROFILE:
-  case TOK_CHECK: case TOK_LIMIT: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE: case TOK_TRANSFERS:
-  case TOK_WEIGHTS: case TOK_SIDE: case TOK_EXCLUSIVE:
+  case TOK_CHECK: case TOK_LIMIT: case TOK_RECOMPUTE: case TOK_TUNE: case TOK_OFFLOAD: case TOK_TIE:
+  case TOK_TRANSFERS: case TOK_WEIGHTS: case TOK_SIDE: case TOK_EXCLUSIVE:
     level = 1;
     break;
   case TOK_SCHEDULE: case TOK_IMPORT:
@@ -1173,11 +1182,13 @@ static int weight_word(int before, Name name) {
   if (before == TOK_READS && strcmp(name, "newest") == 0)
     return TOK_NEWEST;
   for (size_t i = 0; i < sizeof verb / sizeof *verb && ends; i++)
-    if ((before == TOK_NAME || verb[i].token == TOK_AS || verb[i].token == TOK_PER) && strcmp(name, verb[i].text) == 0)
+    if ((before == TOK_NAME || verb[i].token == TOK_AS || verb[i].token == TOK_PER) &&
+        strcmp(name, verb[i].text) == 0)
       return verb[i].token;
   if ((ends || before == '{' || before == ';') && strcmp(name, "versions") == 0)
     return TOK_VERSIONS;
-  return (ends || before == '{' || before == ';') && strcmp(name, "state") == 0 ? TOK_STATE : TOK_NAME;
+  return (ends || before == '{' || before == ';') && strcmp(name, "state") == 0 ? TOK_STATE
+                                                                              : TOK_NAME;
 }
 
 /* What to write in place of a number with a fraction. */
@@ -1205,13 +1216,15 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
     ps->held = 0;
   } else if (!token) {
     token = lex(&ps->lx, &val->token, at);
-    /* Words only there, where no name can stand: 'pipe NAME forward stages', 'extends NAME() without checks'. */
+    /* Words only where no name can stand: 'pipe NAME forward stages', 'extends NAME() without
+     * checks'. */
     bool ends = ps->before == TOK_NAME || ps->before == TOK_NUMBER || ps->before == ')';
     if (token == TOK_NAME && ps->in_pipe && ends && strcmp(val->token.name, "forward") == 0)
       token = TOK_FORWARD;
     if (token == TOK_NAME && ps->before == TOK_WITHOUT && strcmp(val->token.name, "checks") == 0)
       token = TOK_CHECKS;
-    if (token == TOK_NAME && ps->in_base && ps->before == ')' && strcmp(val->token.name, "without") == 0)
+    if (token == TOK_NAME && ps->in_base && ps->before == ')' &&
+        strcmp(val->token.name, "without") == 0)
       token = TOK_WITHOUT;
     ps->in_base = token == TOK_EXTENDS || (ps->in_base && token != '{');
     ps->in_pipe = token == TOK_PIPE || (ps->in_pipe && token != TOK_STAGES);
@@ -1263,8 +1276,9 @@ static const short stmt_tokens[] = {
   TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_USE, TOK_SEND, TOK_RECV, TOK_WAIT, TOK_GROUP,
 };
 static const short clause_tokens[] = {
-  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LIMIT, TOK_SEND, TOK_TRANSFERS,
-  TOK_RECOMPUTE, TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EXCLUSIVE, TOK_EDGE, TOK_TIE, TOK_WEIGHTS, TOK_LET, TOK_FN,
+  TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LIMIT,
+  TOK_SEND, TOK_TRANSFERS, TOK_RECOMPUTE, TOK_TUNE, TOK_OFFLOAD, TOK_SIDE, TOK_EXCLUSIVE,
+  TOK_EDGE, TOK_TIE, TOK_WEIGHTS, TOK_LET, TOK_FN,
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 
@@ -1338,7 +1352,7 @@ static bool begins_form(int token) {
   return expects(&any, token);
 }
 
-/* A habit among the words of the line up to the end of `at`, the last one first, strings left out. */
+/* Finds a habit among the words of the line up to the end of `at`, the last first; no strings. */
 static const char *habit_before(const Parse *ps, Span at) {
   const char *p = ps->lx.text + at.beg, *end = ps->lx.text + at.end, *found = NULL;
   while (p > ps->lx.text && p[-1] != '\n')
@@ -1346,7 +1360,8 @@ static const char *habit_before(const Parse *ps, Span at) {
   for (bool string = false; p < end; p++) {
     const char *word = p;
     string ^= *p == '"';
-    while (p < end && (((*p | 32) >= 'a' && (*p | 32) <= 'z') || *p == '_' || (*p >= '0' && *p <= '9')))
+    while (p < end &&
+           (((*p | 32) >= 'a' && (*p | 32) <= 'z') || *p == '_' || (*p >= '0' && *p <= '9')))
       p++;
     const char *help = p > word && !string ? habit(word, (size_t)(p - word), HABIT_FORM) : NULL;
     found = help ? help : found;

@@ -5,7 +5,8 @@
 
 #include "pipec.h"
 
-bool draws(const Options *o); /* a picture is what is wanted: of what is over the memory limit, too */
+/* a picture is what is wanted: of what is over the memory limit, too */
+bool draws(const Options *o);
 /* ---- files.c ---- */
 /* Reads a whole file into the arena; at: where it was asked for. NULL: reported. */
 const char *hint_file(Sched *s, const char *path);
@@ -25,25 +26,31 @@ bool file_close(Sched *s, OutFile *o, bool ok);
 bool file_replace(Sched *s, OutFile *o, const char *path);
 void files_catch_signals(void); /* a process that is interrupted leaves no temporary file */
 const char *copy_text(Sched *s, const Copy *c); /* "2OFF3" */
-bool is_default_model(const ChannelModel *m); /* the one that check_deadlock and check_match prove */
+/* the one that check_deadlock and check_match prove */
+bool is_default_model(const ChannelModel *m);
 const char *time_text(Sched *s, uint64_t t);   /* report.c: "1.234 ms", or the number of units */
 /* ---- explain.c ---- */
-/* Letters to change, add, leave out or swap with the next to make b of a; a large number for names of
- * more than 40 letters. */
+/* Letters to change, add, leave out or swap with the next to make b of a; a large number for names
+ * of more than 40 letters. */
 unsigned name_distance(const char *a, const char *b);
-/* Of nth(0), nth(1) ... up to NULL the name that was meant, or NULL: at most a third of its letters are
- * wrong, or it contains what was written. */
+/* Of nth(0), nth(1) ... up to NULL the name that was meant, or NULL: at most a third of its letters
+ * are wrong, or it contains what was written. */
 const char *name_meant(const char *name, const char *(*nth)(int i));
-const char *first_sentence(Sched *s, const char *text); /* of the first paragraph, on one line of about 100 bytes */
+/* of the first paragraph, on one line of about 100 bytes */
+const char *first_sentence(Sched *s, const char *text);
 /* ---- util, in dump.c ---- */
 #define OP_TEXT PIPE_OP_TEXT
 const char *op_text(Sched *s, uint32_t op);          /* "2F0", arena */
-const char *bytes_text(Sched *s, uint64_t bytes);    /* "44.0 GiB", or with Options.decimal "47.2 GB" */
-const char *escaped(Sched *s, EscapeFor to, const char *text); /* a name, path or parameter list; arena */
+/* "44.0 GiB", or with Options.decimal "47.2 GB" */
+const char *bytes_text(Sched *s, uint64_t bytes);
+/* a name, path or parameter list; arena */
+const char *escaped(Sched *s, EscapeFor to, const char *text);
 const char *printable(Sched *s, const char *text);             /* for a report */
 /* A name or path, for the terminal or in an emitted text; arena. */
 const char *escaped(Sched *s, EscapeFor to, const char *text);
-static inline const char *shown(Sched *s, const char *text) { return escaped(s, ESCAPE_TERMINAL, text); }
+static inline const char *shown(Sched *s, const char *text) {
+  return escaped(s, ESCAPE_TERMINAL, text);
+}
 /* Add a row; Orders.ncopy then counts it. */
 uint32_t add_site(Sched *s, Orders *orders, Span at);
 void add_copy(Sched *s, Orders *orders, Copy copy);

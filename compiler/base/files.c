@@ -20,7 +20,7 @@ char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
     return s->opt->input_text;
   }
   struct stat st;
-  /* What a file names may come from somebody else: nothing that could wait for ever, or act on being opened. */
+  /* A stranger may have chosen the path: open nothing that can block or act on being opened. */
   bool odd = at.file != NO_FILE && stat(path, &st) == 0 && !S_ISREG(st.st_mode) &&
              !S_ISDIR(st.st_mode);
   FILE *f = odd ? NULL : input ? stdin : fopen(path, "rb");

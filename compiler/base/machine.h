@@ -11,21 +11,22 @@
  *
  *   RANK    one for each channel of a rank, most often one for all its communication
  *   PAIR    one per peer             EDGE    one per peer and direction
- *   TAGGED  none: no transfer waits until another one is done. Those with one peer in one direction are posted in
- *           list order
+ *   TAGGED  none: no transfer waits until another one is done. Those with one peer in one direction
+ *           are posted in list order
  *
  * (the last three: a collective has the queue of its communicator). Without tags the n-th SEND
  * from rank a to rank b meets the n-th RECV that b has for a, whatever tensors they are; with
  * tags, the n-th SEND of a tensor meets the n-th RECV of that tensor.
  *
- *   posted    head of its queue, and all that it needs is done; TAGGED: and the one above it is posted.
- *             A group: once this holds of every member, whose queues may differ; all are posted at once
+ *   posted    head of its queue, and all that it needs is done; TAGGED: and the one above it is
+ *             posted. A group: once this holds of every member, whose queues may differ; all are
+ *             posted at once
  *   RECV      is done once it and its SEND are posted
  *   SEND      rendezvous: the same. Buffered: also as soon as the buffer of its directed pair has
  *             room, which holds `buffer` messages or bytes that are sent and not yet received; a
  *             message larger than the buffer is sent by rendezvous. It is received once its RECV is
- *             posted, whether or not the group of that is done. TAGGED: those of a pair get room in list
- *             order, but none waits for room whose own RECV is posted
+ *             posted, whether or not the group of that is done. TAGGED: those of a pair get room in
+ *             list order, but none waits for room whose own RECV is posted
  *   ALL       is done once every member of the communicator has posted its own; the n-th of each
  *             member belong together
  *   A group   is done once this holds of every member; no member is done before
@@ -42,19 +43,23 @@
 
 #define MACHINE_NONE UINT32_MAX
 
-typedef enum MachineKind { MACHINE_COMPUTE, MACHINE_SEND, MACHINE_RECV, MACHINE_ALL, MACHINE_COPY } MachineKind;
+typedef enum MachineKind {
+  MACHINE_COMPUTE, MACHINE_SEND, MACHINE_RECV, MACHINE_ALL, MACHINE_COPY
+} MachineKind;
 
 typedef struct MachineInstr {
   uint32_t kind;    /* MachineKind */
   uint32_t peer;    /* SEND, RECV: rank of the other end; ALL: number of the communicator */
   uint32_t need[2]; /* positions in this list that must be done before; NONE */
   uint32_t nmore;
-  uint32_t group;   /* SEND, RECV: further instructions of the list after it that are one group with it, each a
-                       SEND or RECV: posted, and done, together */
+  /* SEND, RECV: further instructions of the list after it that are one group with it, each a SEND
+   * or RECV: posted, and done, together */
+  uint32_t group;
   uint32_t channel; /* RANK: communication of a rank with one number is one queue; transfers of a
                        directed pair meet, and share a buffer, within it. Other models: 0 */
   const uint32_t *more; /* [nmore] further ones */
-  uint32_t far_rank, far; /* 1 + position in the list of that rank that must be done before; 0: none */
+  /* 1 + position in the list of that rank that must be done before; 0: none */
+  uint32_t far_rank, far;
   uint64_t tensor;  /* SEND, RECV, ALL: what it is; the ends of a transfer have the same */
   uint64_t bytes;   /* SEND: of the message */
 } MachineInstr;
@@ -97,7 +102,8 @@ typedef enum MachineWhy {
 
 typedef struct MachineAt { uint32_t rank, index; } MachineAt;
 typedef struct MachineHop {
-  MachineAt at, on; /* `at` waits for `on`, which is or stands behind `at` of the next hop, or a member of its group */
+  /* `at` waits for `on`: the next hop's `at`, or behind it, or a member of its group */
+  MachineAt at, on;
   MachineWhy why;
 } MachineHop;
 
@@ -107,14 +113,16 @@ typedef struct MachineResult {
   MachineHop *hop;    /* arena */
   uint32_t nhop;
   bool shortest;      /* no cycle is shorter; false: the search was cut short */
-  uint32_t *posted, *ended; /* the certificate, if asked for: when each instruction is, of all lists, one after the
-                               other; NONE: never. All that it waits for comes before: machine_verify */
+  /* the certificate, if asked for: when each instruction is, of all lists, one after the other;
+   * NONE: never. All that it waits for comes before: machine_verify */
+  uint32_t *posted, *ended;
 } MachineResult;
 
 /* Every condition is a conjunction of things that, once true, stay true; so it does not matter in
  * which order the machine goes on, and one run decides. Linear in instructions (a collective: times
  * its members). Everything it takes is from the arena. */
-MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model, bool certify);
+MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model,
+                          bool certify);
 
 /* Verifies what machine_run says and certifies of these lists, by the rules above; shares nothing
  * with it (verify_machine.c). NULL, or which rule is broken. All are done: each has a time, and
@@ -130,7 +138,7 @@ uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, Chan
 
 /* The least buffer, in the model's unit, with which the lists complete (0: rendezvous is enough).
  * False: with none. Who meets whom is found once; then log(buffer) runs. */
-bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank, ChannelModel model,
-                          uint64_t *buffer);
+bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
+                          ChannelModel model, uint64_t *buffer);
 
 #endif

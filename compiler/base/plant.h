@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Planted mistakes: a compiler built with -DPIPE_PLANT leaves out the part of a proof that pipe_plant
- * names, and the tests must notice each (test/check/planted.test; machine.c has its own). Any other
- * build has none of this. */
+ * Planted mistakes: a compiler built with -DPIPE_PLANT leaves out the part of a proof that
+ * pipe_plant names, and the tests must notice each (test/check/planted.test; machine.c has its
+ * own). Any other build has none of this. */
 #ifndef PIPEC_PLANT_H
 #define PIPEC_PLANT_H
 
@@ -45,7 +45,8 @@ enum Plant {
   PLANT_RULES_STATE,     /* rules for all M: when the inputs of an op arrive */
   PLANT_RULES_SEEN,      /*   the last microbatches are not seen */
   PLANT_RULES_LEFT,      /*   what is left is what repeats, and its priorities stay apart */
-  PLANT_RULES_EARLY,     /*   what is looked at before the last microbatches is the same for every M */
+  /* what is looked at before the last microbatches is the same for every M */
+  PLANT_RULES_EARLY,
   PLANT_RULES_HIDES,     /*   the last ones stand behind those that repeat, */
   PLANT_RULES_SLICE,     /*   and those are of first slices */
   PLANT_RULES_SLOPE      /*   a statement's priorities move on at one pace */

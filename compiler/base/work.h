@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * How much work the questions about every M may take: steps, one for each expression that has a value at some M, and as many
- * for other work as take as long. All parts of all proofs for every M and of the search for a looped program take theirs from one
- * Work, programs that are compiled for them at other M as well. Counted, so that the same text always comes to
- * the same verdict. */
+ * How much work the questions about every M may take: steps, one for each expression that has a
+ * value at some M, and as many for other work as take as long. All parts of all proofs for every M
+ * and of the search for a looped program take theirs from one Work, programs that are compiled for
+ * them at other M as well. Counted, so that the same text always comes to the same verdict. */
 #ifndef PIPEC_WORK_H
 #define PIPEC_WORK_H
 
@@ -22,14 +22,15 @@ enum {
 
 typedef struct Work {
   uint64_t left;
-  bool spent;   /* more was wanted than there was: whatever was found since then counts for nothing */
+  /* more was wanted than there was: whatever was found since then counts for nothing */
+  bool spent;
   Span at;      /* where */
   uint64_t of;  /* how much there was, for the progress that is shown, if `tell` */
   uint64_t tick, begin;
   bool tell, told;
 } Work;
 
-/* New steps; tell: show on standard error, if that is a terminal, how much of them is done, once it takes long. */
+/* A new budget. tell: show the progress of long work on standard error, if it is a terminal. */
 void work_begin(Work *w, uint64_t steps, bool tell);
 void work_end(Work *w); /* of what is shown */
 /* So many steps, or what `outer` has left if that is less; NULL: there is no bound. */
@@ -38,7 +39,7 @@ static inline uint64_t work_within(const Work *outer, uint64_t steps) {
 }
 bool work_more(Work *w, uint64_t steps, Span at);
 
-/* Takes so many steps for what stands there. False: there are not as many. NULL: there is no bound. */
+/* Takes `steps` for what stands at `at`. False: fewer are left. NULL: there is no bound. */
 static inline bool work_take(Work *w, uint64_t steps, Span at) {
   if (!w)
     return true;

@@ -37,8 +37,9 @@ typedef enum Edge {
 #define HAS(edge) true
 #endif
 
-/* CROSSED: its other end is another tensor; REACHED: a RECV, while find_rooms has it for posted; BEHIND: a SEND of what is
- * larger than the buffer, below one that is crossed, which never leaves it */
+/* CROSSED: its other end is another tensor; REACHED: a RECV, while find_rooms has it for posted;
+ * BEHIND: a SEND of what is larger than the buffer, below one that is crossed, which never leaves
+ * it */
 enum { POSTED = 1, DONE = 2, CROSSED = 4, REACHED = 8, BEHIND = 16 };
 
 typedef struct
@@ -186,9 +187,10 @@ static void pair_channel(Machine *m, const Channel *c) {
   }
 }
 
-/* TAGGED, with buffers: what each SEND of a directed pair waits for. RECVs are posted in list order, so that is the
- * first one with which either what is above the SEND and not received leaves room for it, or its own is posted. That of
- * a SEND is not before those of the SENDs above it, unless it is its own: each RECV is reached once. */
+/* TAGGED, with buffers: what each SEND of a directed pair waits for. RECVs are posted in list
+ * order, so that is the first one with which either what is above the SEND and not received leaves
+ * room for it, or its own is posted. That of a SEND is not before those of the SENDs above it,
+ * unless it is its own: each RECV is reached once. */
 static void find_rooms(Machine *m, const Channel *pair) {
   unsigned __int128 held = 0;                  /* by SENDs above whose RECV is not reached */
   uint32_t next = pair->first[1], last = FREE; /* RECV to reach next, reached last */
@@ -214,8 +216,8 @@ static void find_rooms(Machine *m, const Channel *pair) {
   }
 }
 
-/* TAGGED, once all ends are paired: chains of the transfers of each directed pair take the place of those of each
- * tensor. Ensures pair, above. */
+/* TAGGED, once all ends are paired: chains of the transfers of each directed pair take the place of
+ * those of each tensor. Ensures pair, above. */
 static void put_in_order(Machine *m) {
   Table pairs = {0};
   VEC(Channel) pair = {0};
@@ -383,7 +385,8 @@ typedef struct Wait {
   bool met;
 } Wait;
 
-/* Before it is posted: conditions 0 and 1, one for each of `more`, one far away, one for its queue, and one for the order. */
+/* Before it is posted: conditions 0 and 1, one for each of `more`, one far away, one for its queue,
+ * and one for the order. */
 static uint32_t nneed(const Machine *m, uint32_t i) {
   return 4 + instr(m, i)->nmore + (m->above != NULL);
 }
@@ -468,7 +471,7 @@ static void mark(Machine *m, uint32_t first, uint32_t last, uint32_t flag) {
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* The group first..last, all of whose needs are met, is posted; it ends. Both once what they wait for has. */
+/* Dates the group first..last: it is posted when the last of its needs, all met, is. */
 static void note_posted(Machine *m, uint32_t first, uint32_t last) {
   uint32_t t = 0;
   for (uint32_t i = first; i <= last; i++)
@@ -548,7 +551,8 @@ static uint32_t standing(const Machine *m, uint32_t q) {
   return m->row[i].stream;
 }
 
-/* The next thing that the group at the head of q waits for; *i and *k say where to go on, NONE and 0 at first. */
+/* The next thing that the group at the head of q waits for; *i and *k say where to go on, NONE and
+ * 0 at first. */
 static bool next_wait(const Machine *m, uint32_t q, uint32_t *i, uint32_t *k, Wait *w) {
   uint32_t first = m->row[m->head[q]].lead, last = group_end(m, first);
   bool posted = is(m, first, POSTED);

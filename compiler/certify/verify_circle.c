@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * The certificate of orders that wait for each other under every channel model (order.c): a circle of hops.
+ * The certificate of orders that wait for each other under every channel model (order.c): a circle
+ * of hops.
  *
- * A hop says that a rank is at an op that needs the result of another one; that one is of the rank of the next hop,
- * where the action of its op comes no sooner than the action that the next hop is at. Let one of the actions be the first
- * of the circle to start: then what it needs has run before it, and so, on that rank, has the action of the next hop, or
- * it is in that action itself. Neither can be, so none of them ever starts.
+ * A hop says that a rank is at an op that needs the result of another one; that one is of the rank
+ * of the next hop, where the action of its op comes no sooner than the action that the next hop is
+ * at. Let one of the actions be the first of the circle to start: then what it needs has run before
+ * it, and so, on that rank, has the action of the next hop, or it is in that action itself. Neither
+ * can be, so none of them ever starts.
  *
- * Takes what an op needs from the op table, the stages and the edges, nothing from the play. Linear in the ops of the ranks
- * of updates, and in hops times edges of a stage. */
+ * Takes what an op needs from the op table, the stages and the edges, nothing from the play. Linear
+ * in the ops of the ranks of updates, and in hops times edges of a stage. */
 #include "certify.h"
 #include "graph.h"
 #include "orders.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The part of verify.c that reads formulas: what an op's table says and what the text says have the same bits, for
- * numbers in the place of the arrays. The text is evaluated here as it stands, without terms and blocks, by what
- * lang/spec.md 5.14 says of it: what is known, computed in double, decides what is left out; what names an array is rounded
- * to float. Linear in instructions times lines and their length. */
+ * The part of verify.c that reads formulas: what an op's table says and what the text says have the
+ * same bits, for numbers in the place of the arrays. The text is evaluated here as it stands,
+ * without terms and blocks, by what lang/spec.md 5.14 says of it: what is known, computed in
+ * double, decides what is left out; what names an array is rounded to float. Linear in instructions
+ * times lines and their length. */
 #include <math.h>
 #include <string.h>
 
@@ -64,8 +65,8 @@ static double in_double(const Expr *e, double a, double b) {
   }
 }
 
-/* Of two numbers of float each operation in double, rounded to float, is the one in float: a double has more than twice
- * the bits (Figueroa 1995), and `exp`, `log` and `pow` are defined so. */
+/* Of two numbers of float each operation in double, rounded to float, is the one in float: a double
+ * has more than twice the bits (Figueroa 1995), and `exp`, `log` and `pow` are defined so. */
 static Value compute(const Expr *e, Value a, Value b) {
   Value r = {0, a.known && b.known, a.array || b.array};
   if (r.array)
@@ -183,7 +184,7 @@ static bool has_lines(const Sched *s, int kind) {
   return false;
 }
 
-/* Row `row` of the formulas, or where that is NONE `nothing`, is what the line says; of no line: it is NONE. */
+/* Formula `row`, or `nothing` if row is NONE, is what the line says. No line: row is NONE. */
 static void same(const Numbers *n, const WeightLine *l, uint32_t row, double nothing) {
   const Sched *s = n->s;
   BUG_IF(row != NONE && row >= s->versions->nformula);

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * Verifies what the machine of machine.c says: a second reading of the rules of machine.h, which shares nothing with it.
+ * Verifies what the machine of machine.c says: a second reading of the rules of machine.h, which
+ * shares nothing with it.
  *
- * note [proof]: the certificate of lists that complete is a clock. Nothing is carried out in it, it is only compared:
- * each instruction is posted no earlier than what it needs, and what stands above it in its queue, has ended, and ends later
- * than it and what it meets were posted. Those that are carried out in the order of the clock are so by the rules.
+ * note [proof]: the certificate of lists that complete is a clock. Nothing is carried out in it, it
+ * is only compared: each instruction is posted no earlier than what it needs, and what stands above
+ * it in its queue, has ended, and ends later than it and what it meets were posted. Those that are
+ * carried out in the order of the clock are so by the rules.
  *
- * note [room]: at time t the messages of a pair that lie in its buffer are those that were sent and whose RECV is not
- * posted. RECVs of a pair are posted in list order, so these are the SENDs whose RECV is number k of the pair or a later one,
- * where k have been posted. A SEND goes on without its RECV if those of them above it leave room, whether they have gone on or
- * not: then each of them has room, too, so that it holds up nobody.
+ * note [room]: at time t the messages of a pair that lie in its buffer are those that were sent and
+ * whose RECV is not posted. RECVs of a pair are posted in list order, so these are the SENDs whose
+ * RECV is number k of the pair or a later one, where k have been posted. A SEND goes on without its
+ * RECV if those of them above it leave room, whether they have gone on or not: then each of them
+ * has room, too, so that it holds up nobody.
  *
- * note [circle]: a hop says that `at`, and so its group, cannot be posted, or cannot end, before `on` is posted, or has
- * ended, which it is not; and the group of the next hop's `at` has a member at the head of the queue of `on`, so `on` comes
- * no sooner than what the next hop says. The hops of a circle wait for themselves. */
+ * note [circle]: a hop says that `at`, and so its group, cannot be posted, or cannot end, before
+ * `on` is posted, or has ended, which it is not; and the group of the next hop's `at` has a member
+ * at the head of the queue of `on`, so `on` comes no sooner than what the next hop says. The hops
+ * of a circle wait for themselves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,7 +137,8 @@ static void find_pairs(Check *c) {
     r->nth = key[k].by[2] ? p->nrecv++ : p->nsend++;
     p->recv += !key[k].by[2];
   }
-  /* With tags, in list order within each tensor; else in list order. Tensors with their ends have one key each. */
+  /* With tags, in list order within each tensor; else in list order. Tensors with their ends have
+   * one key each. */
   const bool tagged = c->model.channels == CHANNELS_TAGGED;
   for (uint32_t k = 0; k < n && tagged; k++)
     key[k].by[1] = c->row[key[k].i].in->tensor;
@@ -275,7 +280,7 @@ static unsigned __int128 sum_behind(const Behind *b, uint32_t k) {
   return sum;
 }
 
-/* The first RECV of the pair whose SEND is of another tensor: none behind it is carried out. NONE. */
+/* The first RECV of the pair whose SEND is of another tensor: no later one is carried out. NONE. */
 static uint32_t first_crossed(const Check *c, const Pair *p) {
   for (uint32_t k = 0; k < p->nrecv; k++) {
     const Row *r = &c->row[c->of_pair[p->recv + k]];
@@ -333,7 +338,8 @@ static const char *check_clock(const Check *c) {
 
 /* ---- the circle ---- */
 
-/* note [room]: SEND s waits at least until RECV number k of its pair is posted; k may be one more than there are. */
+/* note [room]: SEND s waits at least until RECV number k of its pair is posted; k may be one more
+ * than there are. */
 static bool is_full_before(const Check *c, uint32_t s, uint32_t k) {
   const Row *r = &c->row[s];
   unsigned __int128 held = 0;
@@ -344,8 +350,8 @@ static bool is_full_before(const Check *c, uint32_t s, uint32_t k) {
   return r->meets >= k && (c->model.buffer == 0 || held > c->model.buffer);
 }
 
-/* SEND s has no room before that RECV of its pair is posted, and then it has; or would have, were that not of another
- * tensor. */
+/* SEND s has no room before that RECV of its pair is posted, and then it has; or would have, were
+ * that not of another tensor. */
 static bool is_room(const Check *c, uint32_t s, const Row *recv) {
   return is_full_before(c, s, recv->nth) && (first_crossed(c, &c->pair[recv->pair]) == recv->nth
                                                  ? load(c, s) <= c->model.buffer

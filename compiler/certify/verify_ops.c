@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Our own mistakes in the op table and its maps, after check_deps. Takes nothing from the passes that
- * made them. Linear in ops. */
+ * Our own mistakes in the op table and its maps, after check_deps. Takes nothing from the passes
+ * that made them. Linear in ops. */
 #include "certify.h"
 #include "verify.h"
 
 #define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */
 _Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3 && PIPE_R == 4, "bits");
 
-/* Unit `next` of a stage may run now: its slice, forward, again or backward, comes where it belongs.
- * seen: what has run of the units of the stage, from that of `next`. */
+/* Unit `next` of a stage may run now: its slice, forward, again or backward, comes where it
+ * belongs. seen: what has run of the units of the stage, from that of `next`. */
 static void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen) {
   uint8_t back = SEEN(B) | SEEN(I);
   uint32_t slice = unit % slices;

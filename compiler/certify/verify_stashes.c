@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Verifies what is alive on each rank at each moment: the stashes and inputs of its list, in the order of the text, with
- * copies. The pools of stashes have no slot more than that needs, and the limits (lang/spec.md 7.1) hold; that these
- * are what their clauses say is seen by putting 0 and 1 into them. Shares nothing with slots.c and limit.c but the
- * rows of limits. Aborts on our own mistakes.
+ * Verifies what is alive on each rank at each moment: the stashes and inputs of its list, in the
+ * order of the text, with copies. The pools of stashes have no slot more than that needs, and the
+ * limits (lang/spec.md 7.1) hold; that these are what their clauses say is seen by putting 0 and 1
+ * into them. Shares nothing with slots.c and limit.c but the rows of limits. Aborts on our own
+ * mistakes.
  *
- * note [moments]: an action is two of them: once all its ops have taken what they take, and once all have given back. A
- * copy is one. It stands before the op that its `wait` counts to; what an OFF leaves is free for a LOAD below, and
- * for others from the first op on that waits for the OFF. The place in host memory that a LOAD reads is in use
- * until an op waits for the LOAD, or the copy behind it begins. That is of slots; in a limit copies count as they may
- * run: each moment has the most of all that they can have added, from those that are waited for to those that have their
+ * note [moments]: an action is two of them: once all its ops have taken what they take, and once
+ * all have given back. A copy is one. It stands before the op that its `wait` counts to; what an
+ * OFF leaves is free for a LOAD below, and for others from the first op on that waits for the OFF.
+ * The place in host memory that a LOAD reads is in use until an op waits for the LOAD, or the copy
+ * behind it begins. That is of slots; in a limit copies count as they may run: each moment has the
+ * most of all that they can have added, from those that are waited for to those that have their
  * place, and of these a table has the most of any 1, 2, 4, .. that stand one after the other. */
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The part of verify.c that reads the versions of the weights: what is in each slot follows from the list
- * alone, and has to be what each op says that it reads. Linear in instructions and slots. */
+ * The part of verify.c that reads the versions of the weights: what is in each slot follows from
+ * the list alone, and has to be what each op says that it reads. Linear in instructions and
+ * slots. */
 #include <string.h>
 
 #include "names.h"
@@ -27,8 +28,8 @@ typedef struct Row { /* of the stage table */
   uint32_t behind; /* most `ahead` of the F whose gradients no U has applied */
 } Row;
 
-/* How often each version of each stage is read, by U as well. Versions of a row begin at base. Nothing behind this
- * relies on a version or a slot that is out of range. */
+/* How often each version of each stage is read, by U as well. Versions of a row begin at base.
+ * Nothing behind this relies on a version or a slot that is out of range. */
 static void count_reads(const PipeProgram *p, uint32_t r, const size_t *base, uint32_t *reads) {
   const PipeRank *k = &p->rank[r];
   for (uint32_t i = 0; i < k->ninstr; i++) {
@@ -76,8 +77,9 @@ static const WeightLine *line_for(const Sched *s, const PipeInstr *in, uint32_t 
   return NULL;
 }
 
-/* Row of the instruction whose reading that of row i shares; i itself if it is the first, or shares none. Groups of a
- * stage are a list, the last one that has come first, since ops that share mostly follow each other. */
+/* Row of the instruction whose reading that of row i shares; i itself if it is the first, or shares
+ * none. Groups of a stage are a list, the last one that has come first, since ops that share mostly
+ * follow each other. */
 static uint32_t verify_alike(const Sched *s, uint32_t r, uint32_t i, Groups *groups,
                              uint32_t *first) {
   const PipeInstr *in = &s->prog->rank[r].instr[i];
@@ -124,8 +126,9 @@ static void verify_guess(const PipeProgram *p, uint32_t r, uint32_t row, uint32_
   slot[w->guess].maker = in->op == PIPE_U ? NONE : row;
 }
 
-/* One op: reads what is there, unless that is an estimate that another one has made; alike: it is not the first of those
- * that read alike. cell: the version that the F of each unit of a row has read. */
+/* One op: reads what is there, unless that is an estimate that another one has made; alike: it is
+ * not the first of those that read alike. cell: the version that the F of each unit of a row has
+ * read. */
 static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *w, const Row *row,
                         Spot *slot, const uint32_t *cell, Row *rows, bool alike) {
   BUG_IF(w->version > row->newest || w->out != NONE);
@@ -221,8 +224,8 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
   }
 }
 
-/* How far each gradient has to go: from what its F has read, and its B, to the U that applies it. at: [3 * nstage * nmb]
- * 1 + row of F, B or I, R in the list of their rank; 0: not seen. */
+/* How far each gradient has to go: from what its F has read, and its B, to the U that applies it.
+ * at: [3 * nstage * nmb] 1 + row of F, B or I, R in the list of their rank; 0: not seen. */
 static void verify_ahead(const Sched *s, uint32_t r, Row *rows, uint32_t *at) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];

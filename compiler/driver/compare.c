@@ -139,8 +139,8 @@ static void scale_rows(Compare *c) {
     c->row[i].scale = scale[i], c->scaled |= scale[i] != 1;
 }
 
-/* Sorted by time and then by memory, a row is on the front if it needs less memory than all above it, or is as
- * good in both as the last of these that is on it. */
+/* Sorted by time and then by memory, a row is on the front if it needs less memory than all above
+ * it, or is as good in both as the last of these that is on it. */
 static void rank_rows(Compare *c, Row *row, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
     row[i].memory = c->sized ? (double)row[i].bytes : row[i].inflight;
@@ -163,7 +163,7 @@ static const char *file_of(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-/* Schedules of one name are told apart by their files; if these have one name, too, by their paths. */
+/* Tells schedules of one name apart by their files, and files of one name by their paths. */
 static void tell_apart(Compare *c) {
   const char *const *file = c->s->opt->compare;
   const char **name = NEW_ARRAY(c->s->arena, const char *, c->ninput);
@@ -193,7 +193,7 @@ static const char *row_time(Compare *c, const Row *w, uint64_t t) {
              : arena_printf(c->s->arena, "%.10g", round(100 * w->scale * (double)t) / 100);
 }
 
-/* Of the parameters of a row: " M=8 V=2", those that are swept, that -D gives, or that it does not give. */
+/* The parameters of a row, such as " M=8 V=2": swept, given by -D, or all others. */
 typedef enum Which { SWEPT, GIVEN, OTHERS } Which;
 static const char *some_params(Compare *c, const Row *w, Which which) {
   const Options *o = c->s->opt;
@@ -258,7 +258,7 @@ static const char *cell_text(Compare *c, Column k, const Row *w) {
   return NULL;
 }
 
-/* Leaves out columns until the table is as narrow as `width`. Returns their names: ", scale, gap". */
+/* Drops columns until the table fits into `width`. Returns their names: ", scale, gap". */
 static const char *fit_columns(Compare *c, uint32_t name, uint32_t width, bool shown[NCOLUMN]) {
   static const struct {
     Column column;
@@ -507,8 +507,8 @@ typedef struct Picture {
   Taken taken;
 } Picture;
 
-/* A label beside its mark, as near as there is room, with a line to it unless it touches. None where there is no room:
- * for that of a row that `must` have one, its line may pass marks and text. */
+/* Puts a label near its mark, with a line unless they touch. Without room there is none, but
+ * for a row that `must` have one: its line may then pass marks and text. */
 static void label(Compare *c, FILE *f, Picture *pic, uint32_t i, bool must) {
   enum { AROUND = 16, HIGH = 12, OFF = 7, NEAR = 8, STEP = 8, FAR = 120, FARTHEST = 480 };
   static const double dx[AROUND] = {1,     -1,     0.924, -0.924, 0.924, -0.924, 0.707, -0.707,
@@ -571,7 +571,7 @@ static void put_labels(Compare *c, FILE *f, Picture *pic) {
 
 enum { SAME = 2, COLUMNS = (LEFT + W + BESIDE) / SAME, ROWS = (TOP + H + BESIDE) / SAME }; /* px */
 
-/* The place of a point: one less than SAME px away in x and in y, or a new one. cell: of each the place in it, + 1 */
+/* The place less than SAME px away in x and in y, or a new one. cell: index of a place, + 1 */
 static uint32_t place_at(Compare *c, Picture *pic, uint32_t *cell, double x, double y) {
   int col = (int)x / SAME, row = (int)y / SAME;
   for (int j = row > 0 ? row - 1 : 0; j <= row + 1; j++)
@@ -586,7 +586,7 @@ static uint32_t place_at(Compare *c, Picture *pic, uint32_t *cell, double x, dou
   return pic->place.n - 1;
 }
 
-/* Puts row i at a point; once if it is the same compile again, at a parameter that its schedule lacks. */
+/* Puts row i at a point. The same compile at another value of a parameter it lacks counts once. */
 static void put_row(Compare *c, Picture *pic, uint32_t *cell, uint32_t i, double x, double y) {
   pic->at[i] = place_at(c, pic, cell, x, y);
   Place *p = &pic->place.at[pic->at[i]];
@@ -601,7 +601,7 @@ static void put_row(Compare *c, Picture *pic, uint32_t *cell, uint32_t i, double
   p->end = i;
 }
 
-/* The marks of a place, a smaller one on a larger one: one of each schedule, those of the front on top. */
+/* The marks of a place, one for each schedule: small ones over large ones, the front on top. */
 static void put_place(Compare *c, FILE *f, const Picture *pic, const Place *p) {
   put(f, "<g class=\"place\"><title>");
   for (uint32_t i = p->row; i != NONE; i = pic->next[i]) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * --completion: scripts that complete a command line of pipec in bash, zsh and fish, made of the list of
- * options. Files are those that pipec reads: .pipe, .csv and .json. */
+ * --completion: scripts that complete a command line of pipec in bash, zsh and fish, made of the
+ * list of options. Files are those that pipec reads: .pipe, .csv and .json. */
 #include <string.h>
 
 #include "driver.h"
 #include "options.h"
 
-/* The words that option o can be given, one blank between them; in bash and fish a word that goes on
- * after ':' is complete up to there. */
+/* The words that option o can be given, one blank between them; in bash and fish a word that goes
+ * on after ':' is complete up to there. */
 static const char *values(Sched *s, const OptionRow *o) {
   const char *list = "";
   size_t n = 0;

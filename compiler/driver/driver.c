@@ -95,7 +95,7 @@ static bool depfile(Sched *s) {
   return file_close(s, &out, true);
 }
 
-/* What --dump-after shows once a pass has run; NULL: the pass only proves. In the order of passes(). */
+/* What --dump-after shows after a pass; NULL: the pass only proves. In the order of passes(). */
 static const struct {
   const char *name;
   void (*dump)(Sched *, FILE *);
@@ -265,8 +265,9 @@ static bool passes(Run *x) {
   return true;
 }
 
-/* What the exit status says of the proof for every value. asked: by --for-all. Nobody who asks for a proof goes on
- * without one unless told to; a program for every value says in its first line which values it has. */
+/* What the exit status says of the proof for every value. asked: by --for-all. Nobody who asks for
+ * a proof goes on without one unless told to; a program for every value says in its first line
+ * which values it has. */
 static bool holds_for_all(const Sched *s, bool asked) {
   const Options *o = s->opt;
   const bool error = o->undecided ? o->undecided == 1 : asked && !o->looped;
@@ -327,7 +328,7 @@ static bool again(Sched *s, Until until) {
   return until == UNTIL_END ? compile_only(s) : compile_orders(s, until == UNTIL_ORDERS);
 }
 
-/* A new compile: the hooks, and empty products, which s sees and only the passes that make them write. */
+/* A new compile: hooks and empty products, const in s. The pass that makes one writes it. */
 static Products *begin(Sched *s) {
   Products *p = NEW(s->arena, Products);
   s->again = again;

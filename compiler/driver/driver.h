@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of driver/, what other rooms call: the pass list, options, and the commands beside it: --compare, --list, --fmt, --man. */
+ * The door of driver/, what other rooms call: the pass list, options, and the commands beside it:
+ * --compare, --list, --fmt, --man. */
 #ifndef PIPEC_DRIVER_H
 #define PIPEC_DRIVER_H
 
@@ -12,8 +13,10 @@ bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s st
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);
 /* ---- library.c: requires opt->stdlib ---- */
-const char *library_find(Sched *s, const char *name); /* the path that argument `name` means: spec.md 9.5 */
-bool library_list(Sched *s, FILE *f);                 /* a line for each schedule; false: reported */
+/* the path that argument `name` means: spec.md 9.5 */
+const char *library_find(Sched *s, const char *name);
+/* a line for each schedule; false: reported */
+bool library_list(Sched *s, FILE *f);
 /* ---- format_files.c: --fmt of opt->format: prints, or with opt->format_write replaces, or with
  * opt->check_only compares; false: reported ---- */
 bool format_files(Sched *s);

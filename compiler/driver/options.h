@@ -26,20 +26,20 @@ typedef struct OptionRow { /* the columns of options.def */
 } OptionRow;
 extern const OptionRow option_row[NOPTIONS]; /* of O_FIRST + 1 + i */
 
-/* getopt_long: the next option as one of O_, -1 at the first file, ':' or '?' as getopt does. Files may
- * stand between options. */
+/* getopt_long: the next option as one of O_, -1 at the first file, ':' or '?' as getopt does. Files
+ * may stand between options. */
 int option_next(int argc, char **argv);
 
-/* The place of a word in the argument that option id takes, such as 1 of csv in "=c|csv"; false: none. */
+/* The index of a word in the argument of option id, such as 1 of csv in "=c|csv"; false: none. */
 bool option_word(int id, const char *word, int *k);
 /* "c, csv or json": the words of option id. */
 const char *option_words(Sched *s, int id);
 
-/* The word of an argument after the one that ends at `from`, or with NULL the first, and its length;
- * NULL: there is none. */
+/* The word of an argument after the one that ends at `from`, or with NULL the first, and its
+ * length; NULL: there is none. */
 const char *option_each_word(const OptionRow *o, const char *from, size_t *n);
 
-/* The long option that was meant by --NAME or --NAME=VALUE, without its dashes; NULL: none is near. */
+/* The long option that --NAME or --NAME=VALUE means, without dashes; NULL: none is near. */
 const char *option_meant(Sched *s, const char *written);
 
 void print_help(FILE *f);

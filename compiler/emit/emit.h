@@ -13,9 +13,11 @@ void emit_comms_csv(Sched *s, FILE *f);
 void emit_json(Sched *s, FILE *f);
 void emit_svg(Sched *s, FILE *f);
 void emit_trace(Sched *s, FILE *f);
-bool emit_html(Sched *s); /* opens its output; compiles the inputs after the first; false: reported */
-/* Predicted start and end of each instruction, as pipe_predict gives them; the caller frees *start. */
-const PipeInstr *over_limit(const Sched *s); /* the op at which a rank is over the memory limit, or NULL */
+/* opens its output; compiles the inputs after the first; false: reported */
+bool emit_html(Sched *s);
+/* The start and end of each instruction by pipe_predict; the caller frees *start. */
+/* the op at which a rank is over the memory limit, or NULL */
+const PipeInstr *over_limit(const Sched *s);
 void emit_looped(Sched *s, FILE *f); /* s->looped as C */
 
 #endif

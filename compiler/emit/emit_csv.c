@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * The order of a schedule as PyTorch's files: one row per rank, cells like 2F0, no idle cells (order alone
- * counts there), LF ends.
+ * The order of a schedule as PyTorch's files: one row per rank, cells like 2F0, no idle cells
+ * (order alone counts there), LF ends.
  *
- *   compute_only   F I B W. The update, R, OFF, LOAD and side ops are not part of the format and are left out.
- *   compute_comms  SEND_x and RECV_x too; REDUCE_GRAD of each stage after its last B or W; on request
- *                  UNSHARD, RESHARD and the waits that newer versions of PyTorch ask for; side ops of
- *                  a stage with these two names stand where they do in the order
+ *   compute_only   F I B W. The update, R, OFF, LOAD and side ops are not part of the format and
+ *                  are left out.
+ *   compute_comms  SEND_x and RECV_x too; REDUCE_GRAD of each stage after its last B or W; on
+ *                  request UNSHARD, RESHARD and the waits that newer versions of PyTorch ask for;
+ *                  side ops of a stage with these two names stand where they do in the order
  *
- * An action of one F and one B or I is an OVERLAP_F_B; the formats have no other, so the ops of those stand
- * one after the other. Requires order.
+ * An action of one F and one B or I is an OVERLAP_F_B; the formats have no other, so the ops of
+ * those stand one after the other. Requires order.
  *
- * note [where transfers stand]: of each rank they are in the global order of `order`. A SEND stands right
- * after the action that makes its tensor, a RECV right after the transfer before it, or first of all. So
- * what stands above a transfer is what it waits for in any case: a producer, or an earlier transfer; the
- * lists then complete wherever the global order does, with one queue per rank and unbuffered sends, and a
- * RECV is posted as early as that queue lets it. */
+ * note [where transfers stand]: of each rank they are in the global order of `order`. A SEND stands
+ * right after the action that makes its tensor, a RECV right after the transfer before it, or first
+ * of all. So what stands above a transfer is what it waits for in any case: a producer, or an
+ * earlier transfer; the lists then complete wherever the global order does, with one queue per rank
+ * and unbuffered sends, and a RECV is posted as early as that queue lets it. */
 #include <string.h>
 
 #include "emit.h"
@@ -78,7 +79,7 @@ static bool other_side(const Sched *s, bool comms) {
   return false;
 }
 
-/* Says by warnings what PyTorch or TorchTitan would not do with the file as the schedule means it. */
+/* Warns of what PyTorch or TorchTitan would do with the file against the schedule's meaning. */
 static void warn_lost(Sched *s, bool comms) {
   Diag *d = s->diag;
   const char *what = NULL;
@@ -230,8 +231,8 @@ static uint32_t next_use(const Row *w, uint32_t c) {
   return w->used[c] < w->nuse[c] ? w->use[c][w->used[c]] : NONE;
 }
 
-/* Before op i: the stages of the next `most` distinct ones that are run from here on stay or come, others
- * go; those that a last cell joins beyond that come with it, as PyTorch has it. */
+/* Before op i: the stages of the next `most` distinct ones that are run from here on stay or come,
+ * others go; those that a last cell joins beyond that come with it, as PyTorch has it. */
 static void unshard(Row *w, uint32_t i, uint32_t most) {
   const Sched *s = w->s;
   uint32_t first = s->model->rank_stage0[w->rank], n = s->model->rank_stage0[w->rank + 1] - first,

@@ -3,9 +3,10 @@
  * html/page.html with its style and script, and as data what --emit=json says of each input and the
  * texts they were compiled from. Requires prog; compiles the inputs after the first. Linear.
  *
- * The JSON form is packed, since its keys are most of its bytes: an object is [value, ..., n], whose keys
- * are shapes[n], a list is [value, ..., -1]; data.js undoes it. In the data no '<' stands as it is, so no
- * text of a user can end the script element that holds it, and all bytes are UTF-8. */
+ * The JSON form is packed, since its keys are most of its bytes: an object is [value, ..., n],
+ * whose keys are shapes[n], a list is [value, ..., -1]; data.js undoes it. In the data no '<'
+ * stands as it is, so no text of a user can end the script element that holds it, and all bytes are
+ * UTF-8. */
 #include <string.h>
 
 #include "base.h"

@@ -152,7 +152,7 @@ static bool recomputes(const Sched *s) {
   return i < s->orders->nop;
 }
 
-/* How many columns: F B I W, with R if the program has one, with OFF LOAD FB if these differ between units. */
+/* The number of columns: F B I W, R if the program has one, OFF LOAD FB if they differ by unit. */
 static int unit_columns(const Sched *s) {
   for (uint32_t st = 0; st < s->model->nstage; st++)
     for (uint32_t u = 0; u < s->model->nunit_time; u++) {
@@ -295,10 +295,11 @@ static void sums_json(Sched *s, Text *t, const Critical *c) {
     bytes_json(t, bytes);
 }
 
-/* What the instructions of a rank do not say: which side op it is, and which stand behind a `wait` of the text. */
+/* What the instructions of a rank do not say: which side op it is, and which stand behind a `wait`
+ * of the text. */
 typedef struct Beside {
-  uint32_t *side
-      [PIPE_NSTREAMS]; /* by place in its stream: 1 + row of side_turn; 0: none. NULL: there are none */
+  /* by place in its stream: 1 + row of side_turn; 0: none. NULL: there are none */
+  uint32_t *side[PIPE_NSTREAMS];
   bool *wait[PIPE_NSTREAMS];  /* NULL: none does */
   uint32_t at[PIPE_NSTREAMS]; /* instructions so far */
 } Beside;
@@ -531,7 +532,8 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "microbatches", s->times->steady.per, '}'), text_char(t, ',');
   }
   key(t, "send"), text_quoted(t, ESCAPE_JSON, send_text(s)), text_char(t, ',');
-  key(t, "lowering"), text_quoted(t, ESCAPE_JSON, lowering_text(s->lowered->lowering)), text_char(t, ',');
+  key(t, "lowering"), text_quoted(t, ESCAPE_JSON, lowering_text(s->lowered->lowering)),
+      text_char(t, ',');
   key(t, "channels"), text_quoted(t, ESCAPE_JSON, model_text(s));
   if (s->opt->model.buffer > 0) {
     text_char(t, ','), key(t, "least_buffer"), text_char(t, '{');

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The looped program as one C file (runtime/include/pipe_loop.h). Requires make_looped. For each class of values the
- * tables that emit_c prints, whose rows are those of one turn, and beside them what varies. */
+ * The looped program as one C file (runtime/include/pipe_loop.h). Requires make_looped. For each
+ * class of values the tables that emit_c prints, whose rows are those of one turn, and beside them
+ * what varies. */
 #include <inttypes.h>
 
 #include "emit.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The words of a rank's list as the macros of pipe_rows.h: reads nothing but the words, so what is written is what
- * was compared. Linear. */
+ * The words of a rank's list as the macros of pipe_rows.h: reads nothing but the words, so what is
+ * written is what was compared. Linear. */
 #include "emit_rows.h"
 
 static const char *const word_name[] = {[PIPE_WORD_LOOP] = "LOOP",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Reads PyTorch's pipeline files: a row per rank, a cell per action (lang/spec.md 10). There are two
- * formats: `compute_only`, which has idle cells and no transfers, and `compute_comms`, which has
- * UNSHARD, RESHARD, REDUCE_GRAD, SEND_x, RECV_x and WAIT_x and no idle cells. A file with one of these
- * is of the second. Two notations are pipec's own: a cell 0SEND_F1+0RECV_B0 is one group of transfers,
- * and a cell WAIT waits for all transfers above it.
+ * Reads PyTorch's pipeline files: a row per rank, a cell per action (lang/spec.md 10). There are
+ * two formats: `compute_only`, which has idle cells and no transfers, and `compute_comms`, which
+ * has UNSHARD, RESHARD, REDUCE_GRAD, SEND_x, RECV_x and WAIT_x and no idle cells. A file with one
+ * of these is of the second. Two notations are pipec's own: a cell 0SEND_F1+0RECV_B0 is one group
+ * of transfers, and a cell WAIT waits for all transfers above it.
  *
  * Ensures what expand ensures: stages placed where their rows are, ops in order; the update, which
  * the format does not have, comes last on each rank. For compute_comms, unless --lowering= asks for
@@ -313,8 +313,9 @@ static bool row(Csv *c, const char *p, const char *end) {
   return ok;
 }
 
-/* The end of the row at p, and in *next where the one below begins: a line ends with LF or CRLF, for PyTorch with CR, too.
- * *lf: the first LF from p on, or `stop`; looked for again only where p is past the one that is known. */
+/* The end of the row at p, and in *next where the one below begins: a line ends with LF or CRLF,
+ * for PyTorch with CR, too. *lf: the first LF from p on, or `stop`; looked for again only where p
+ * is past the one that is known. */
 static const char *row_end(Csv *c, const char *p, const char *stop, const char **lf,
                            const char **next, bool *ok) {
   if (*lf < p) {
@@ -498,9 +499,9 @@ static uint16_t joined_after(const Csv *c, uint32_t i, uint32_t end) {
   return (uint16_t)n;
 }
 
-/* The list of each rank without UNSHARD, RESHARD, REDUCE_GRAD and the wait for that: no proof is about
- * them. WAIT_SEND_x is its SEND with `wait` set. WAIT is the `wait` of what follows it, but for a
- * WAIT_SEND_x, whose SEND stands above the WAIT. */
+/* The list of each rank without UNSHARD, RESHARD, REDUCE_GRAD and the wait for that: no proof is
+ * about them. WAIT_SEND_x is its SEND with `wait` set. WAIT is the `wait` of what follows it, but
+ * for a WAIT_SEND_x, whose SEND stands above the WAIT. */
 static void fill_lists(Csv *c) {
   Sched *s = c->s;
   PipeInstr *in = arena_alloc(s->arena, (size_t)c->action.n * sizeof *in + 1);
@@ -527,7 +528,7 @@ static void fill_lists(Csv *c) {
   }
 }
 
-/* If the file has a WAIT_REDUCE_GRAD: each REDUCE_GRAD has its own, before the next one of the rank. */
+/* In a file with WAIT_REDUCE_GRAD each REDUCE_GRAD has one, before the next one of the rank. */
 static bool check_reduce_waits(Csv *c) {
   Sched *s = c->s;
   bool any = false, ok = true;
@@ -557,8 +558,8 @@ static bool check_reduce_waits(Csv *c) {
   return ok;
 }
 
-/* PyTorch divides the gradients of a stage by the number of microbatches only in REDUCE_GRAD; own: what is proved
- * are the transfers and sums of the file. */
+/* PyTorch divides the gradients of a stage by the number of microbatches only in REDUCE_GRAD; own:
+ * what is proved are the transfers and sums of the file. */
 static bool check_reduce(Csv *c, bool own) {
   Sched *s = c->s;
   const Action **reduce = NEW_ARRAY(s->arena, const Action *, s->model->nstage);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Reads the JSON form (lang/spec.md 9), so that other tools can make schedules: the ranks, the stages with their
- * places and costs, and of each rank the compute ops and copies in the order of its list. What is derived may be there
- * and is not read. What changes the program and is not derived from these is refused (written_only). Ensures what
- * expand ensures.
+ * Reads the JSON form (lang/spec.md 9), so that other tools can make schedules: the ranks, the
+ * stages with their places and costs, and of each rank the compute ops and copies in the order of
+ * its list. What is derived may be there and is not read. What changes the program and is not
+ * derived from these is refused (written_only). Ensures what expand ensures.
  *
- * Strict: a key that the form does not have, a wrong type or a number out of range is an error at its place, the
- * object of the list that it is in. The text is parsed with jansson, which keeps no places; where the objects of
- * the lists begin and end is found in a second look at the text, which is known to be JSON then. Linear. What
- * few programs have is read by read_tables.c. */
+ * Strict: a key that the form does not have, a wrong type or a number out of range is an error at
+ * its place, the object of the list that it is in. The text is parsed with jansson, which keeps no
+ * places; where the objects of the lists begin and end is found in a second look at the text, which
+ * is known to be JSON then. Linear. What few programs have is read by read_tables.c. */
 #include <string.h>
 
 #include "import.h"
@@ -139,7 +139,7 @@ static bool read_word(Read *d, Span at, json_t *object, const char *key, const c
 
 /* ---- the form ---- */
 
-/* Keys, up to a NULL, that --emit=json writes and that are not read: without them it would be another program. */
+/* Refuses keys that --emit=json writes and that are not read, though they change the program. */
 static bool written_only(Read *d, Span at, json_t *object, const char *const *key) {
   for (; *key; key++)
     if (json_object_get(object, *key)) {
@@ -248,8 +248,8 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
   return read_number(d, at, j, "tie", false, 0, d->most, &st->time[PIPE_TIE]);
 }
 
-/* The rows of a pipe: one for each stage of the model, and with tables further ones behind these, by stage. The
- * microbatches of the pipes follow each other. */
+/* The rows of a pipe: one for each stage of the model, and with tables further ones behind these,
+ * by stage. The microbatches of the pipes follow each other. */
 static bool join_pipes(Read *d) {
   Sched *s = d->s;
   uint32_t n = 0, mb = 0;

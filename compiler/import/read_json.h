@@ -27,8 +27,8 @@ typedef struct Read {
 bool read_bad(Read *d, Span at, const char *what);
 bool read_keys(Read *d, Span at, json_t *object, const char *what, const char *known);
 /* A whole number from `least` to `most`; absent: *v stays, if it may be absent. */
-bool read_number(Read *d, Span at, json_t *object, const char *key, bool needed, uint64_t least, uint64_t most,
-                 uint64_t *v);
+bool read_number(Read *d, Span at, json_t *object, const char *key, bool needed, uint64_t least,
+                 uint64_t most, uint64_t *v);
 /* read_tables.c; each is true if there is nothing. False: reported. */
 bool read_unit_times(Read *d, json_t *stages); /* requires costs; ensures unit_time */
 bool read_edges(Read *d, json_t *root);         /* requires the stages; ensures graph */

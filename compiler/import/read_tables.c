@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the JSON form says of few programs: edges and places by microbatch, shared weights, shared links, times of
- * slices. Each is checked as far as a table is concerned; what it means is proved by the passes. Linear. */
+ * What the JSON form says of few programs: edges and places by microbatch, shared weights, shared
+ * links, times of slices. Each is checked as far as a table is concerned; what it means is proved
+ * by the passes. Linear. */
 #include <string.h>
 
 #include "graph.h"

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * The lowering `channels` (lang/spec.md 8.4): transfers have the one global order, too, but wait only for those
- * before them in their channel. Part of comm, which lays them out, of check_deadlock, which plays them, and of
- * lower. Linear in instructions and what they need of COMM, but that both are sorted: of each rank, and the transfers of
- * all.
+ * The lowering `channels` (lang/spec.md 8.4): transfers have the one global order, too, but wait
+ * only for those before them in their channel. Part of comm, which lays them out, of
+ * check_deadlock, which plays them, and of lower. Linear in instructions and what they need of
+ * COMM, but that both are sorted: of each rank, and the transfers of all.
  *
- * A channel is of one directed pair of ranks, one pipe and one kind. Sums over one set of ranks have a channel, and
- * share it with those that need their result (a TIE waits for the REDUCE of its rows by its place); side ops of
- * the COMM stream have one on each rank.
+ * A channel is of one directed pair of ranks, one pipe and one kind. Sums over one set of ranks
+ * have a channel, and share it with those that need their result (a TIE waits for the REDUCE of its
+ * rows by its place); side ops of the COMM stream have one on each rank.
  *
- * note [channels]: what an op needs of COMM can be in several channels, so one count does not say it: Streams.need
- * has the positions. Once the machine has played them, the instructions are put into the order in which it started
- * them (sort_channels). All that one waits for was completed, and so was started, before it; both ends of a transfer
- * are started at once. So this is one order of all transfers of all ranks, in which everything that anything waits
- * for comes first: the lists complete even if each rank has one stream. Engines that issue from one thread, and
- * programs that are looked at by list order, need that. */
+ * note [channels]: what an op needs of COMM can be in several channels, so one count does not say
+ * it: Streams.need has the positions. Once the machine has played them, the instructions are put
+ * into the order in which it started them (sort_channels). All that one waits for was completed,
+ * and so was started, before it; both ends of a transfer are started at once. So this is one order
+ * of all transfers of all ranks, in which everything that anything waits for comes first: the lists
+ * complete even if each rank has one stream. Engines that issue from one thread, and programs that
+ * are looked at by list order, need that. */
 #include <string.h>
 
 #include "lower.h"
@@ -92,8 +93,8 @@ static int by_name(const void *a, const void *b) {
   return 0;
 }
 
-/* [nmb + 1] How many pipes have their first microbatch before this one; of its first one: the number of the pipe. Not
- * from Model.pipe, which programs that were read do not have. */
+/* [nmb + 1] How many pipes have their first microbatch before this one; of its first one: the
+ * number of the pipe. Not from Model.pipe, which programs that were read do not have. */
 static uint32_t *count_pipes(const Sched *s) {
   uint32_t *before = NEW_ARRAY(s->arena, uint32_t, s->model->nmb + (size_t)1);
   for (uint32_t i = 0; i < s->model->nstage; i++)
@@ -103,7 +104,7 @@ static uint32_t *count_pipes(const Sched *s) {
   return before;
 }
 
-/* Sums that share a channel: those of one communicator, and of those that a TIE needs. Number by comm_of. */
+/* Sums that share a channel: those of one communicator and the sums they need. By comm_of. */
 static uint32_t root_of(uint32_t *parent, uint32_t c) {
   while (parent[c] != c)
     c = parent[c] = parent[parent[c]];
@@ -202,8 +203,8 @@ static int by_need(const void *a, const void *b) {
   return x->of != y->of ? (x->of < y->of ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
 }
 
-/* Of those of one instruction in one channel the last says it all. of, kept: [npipe_channel], where the one at
- * hand is: 1 + what needs it, its row of `on`; of is 0 before and after. */
+/* Of those of one instruction in one channel the last says it all. of, kept: [npipe_channel], where
+ * the one at hand is: 1 + what needs it, its row of `on`; of is 0 before and after. */
 static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
   Streams *t = &s->lowered->stream[r];
   uint32_t n = 0, total = t->ncompute + t->ncopy;
@@ -294,7 +295,7 @@ static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uin
       s->sides->use[i].pos = to[s->sides->use[i].pos - 1] + 1;
 }
 
-/* Ideal.xfer in the same order: each stands on the ranks that take part at the next place of their streams. */
+/* Ideal.xfer in the same order: a transfer takes the next place in the streams of its ranks. */
 static void sort_xfers(Sched *s, Lowered *lowered, uint32_t *const *turn) {
   uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   Turn *key = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *key + 1);

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * Transfers become instructions. Requires order, and slot counts in Lowered.channel (all 0: start from
- * MIN_CHANNEL_SLOTS). Ensures Lowered.stream: per rank a compute and a comm stream in which every data
- * dependence and every reuse of a channel slot is a `wait`.
+ * Transfers become instructions. Requires order, and slot counts in Lowered.channel (all 0: start
+ * from MIN_CHANNEL_SLOTS). Ensures Lowered.stream: per rank a compute and a comm stream in which
+ * every data dependence and every reuse of a channel slot is a `wait`.
  *
  * note [channel slots]: transfer n of a channel uses slot n mod k at each end. At the sender the op
- * that makes tensor n waits until the SEND of n - k has left the slot; at the receiver the RECV of n
- * waits until the op that reads n - k has ended. Slots of a rank are numbered from 0: for each of
- * its stages, for each link that leaves it y out, dy in, then for each that reaches it x in, dx out.
+ * that makes tensor n waits until the SEND of n - k has left the slot; at the receiver the RECV of
+ * n waits until the op that reads n - k has ended. Slots of a rank are numbered from 0: for each of
+ * its stages, for each link that leaves it y out, dy in, then for each that reaches it x in, dx
+ * out.
  *
- * note [enough slots]: play the ops on an idle network and call a channel fit when the op that reads
- * n - k has ended before transfer n starts there, and started earlier (an op may take no time). If
- * all channels are fit, every edge of the happens-before graph points forward in that play (to a
- * later start, or at the same instant in the order in which it was played), so there is no cycle.
- * Fewer slots may do and save memory: comm starts from MIN_CHANNEL_SLOTS, and check_deadlock asks
- * for fit channels only if that closes a cycle. Those of edges that are not of the chain are made fit
- * from the start: the receiver keeps such a tensor while the chain goes its longer way, and a sender
- * that waited for its slot would hold up the chain as well.
+ * note [enough slots]: play the ops on an idle network and call a channel fit when the op that
+ * reads n - k has ended before transfer n starts there, and started earlier (an op may take no
+ * time). If all channels are fit, every edge of the happens-before graph points forward in that
+ * play (to a later start, or at the same instant in the order in which it was played), so there is
+ * no cycle. Fewer slots may do and save memory: comm starts from MIN_CHANNEL_SLOTS, and
+ * check_deadlock asks for fit channels only if that closes a cycle. Those of edges that are not of
+ * the chain are made fit from the start: the receiver keeps such a tensor while the chain goes its
+ * longer way, and a sender that waited for its slot would hold up the chain as well.
  *
- * note [actions]: the ops of an action start together, so what one of them needs all wait for, and an
- * action has a send slot for each tensor that it puts into one channel. Its tensors leave, and what it
- * read is free, when all of it has ended, or as each op does (Orders.send).
+ * note [actions]: the ops of an action start together, so what one of them needs all wait for, and
+ * an action has a send slot for each tensor that it puts into one channel. Its tensors leave, and
+ * what it read is free, when all of it has ended, or as each op does (Orders.send).
  *
- * Linear in ops and transfers, but that an op with several tensors looks at all of them for each transfer, and that
- * with channels what the ops of a rank need is sorted. May run again with more slots. */
+ * Linear in ops and transfers, but that an op with several tensors looks at all of them for each
+ * transfer, and that with channels what the ops of a rank need is sorted. May run again with more
+ * slots. */
 #include "graph.h"
 #include "lower.h"
 #include "orders.h"
@@ -33,7 +35,7 @@ static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
   return s->ideal->end[op] < time || (s->ideal->end[op] == time && takes_time);
 }
 
-/* The channel of transfer i. Transfers go back and forth between the ranks: their ops are fetched ahead. */
+/* The channel of transfer i. Consecutive transfers are of different ranks: prefetch their ops. */
 static inline size_t channel_at(const Sched *s, uint32_t i) {
   enum { AHEAD = 16 };
   if (i + AHEAD < s->ideal->nxfer && xfer_moves(&s->lowered->xfer[i + AHEAD]))
@@ -42,7 +44,7 @@ static inline size_t channel_at(const Sched *s, uint32_t i) {
   return 2 * (size_t)xfer_link(s, x) + (s->orders->op[x->from].kind != PIPE_F);
 }
 
-/* Gives the channels, of skips only or all, the slots that the ideal timing needs. False: nothing to add. */
+/* Gives channels, only skips or all, the slots that the ideal timing needs. False: no change. */
 static bool more_slots(Sched *s, bool skips) {
   size_t nchannel = 2 * (size_t)nlinks(s);
   uint32_t *first = NEW_ARRAY(s->arena, uint32_t, nchannel + 1),
@@ -213,8 +215,8 @@ static void first_time(Sched *s, Lowered *lowered) {
   room_for_streams(s);
 }
 
-/* The sum over the replicas of a stage for their update number k: each waits for its own last gradient,
- * each update for the sum. */
+/* The sum over the replicas of a stage for their update number k: each waits for its own last
+ * gradient, each update for the sum. */
 static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
   uint32_t st = first;
   do {
@@ -230,8 +232,8 @@ static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
   } while ((st = s->model->stage[st].replica) != first);
 }
 
-/* The sum over stages that share weights for their update number k, one instruction a rank: for all its
- * rows of the tie, after their last gradients and, by its place in the stream, their REDUCE. */
+/* The sum over stages that share weights for their update number k, one instruction a rank: for all
+ * its rows of the tie, after their last gradients and, by its place in the stream, their REDUCE. */
 static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
   for (uint32_t j = s->model->tie_row0[tie]; j < s->model->tie_row0[tie + 1]; j++) {
     uint32_t st = s->model->tie_row[j], lead = s->model->stage[st].tied,
@@ -261,8 +263,8 @@ static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
   c->channel = channel_of_sides(s, r);
 }
 
-/* A rank goes through its ops and its transfers nearly in their order, but with each of the others in between:
- * too many places for the hardware to follow. */
+/* A rank goes through its ops and its transfers nearly in their order, but with each of the others
+ * in between: too many places for the hardware to follow. */
 static inline void fetch_ahead(const Sched *s, uint32_t op, const PipeInstr *compute,
                                const PipeInstr *comm) {
   enum { AHEAD = 8 };
@@ -351,7 +353,7 @@ static void lay_xfers(Sched *s) {
   }
 }
 
-/* The compute instructions without what transfers add to them. True: there are actions of several ops. */
+/* Starts over with the compute instructions alone. True: there are actions of several ops. */
 static bool restart(Sched *s) {
   bool joined = false;
   for (uint32_t r = 0; r < s->model->nrank; r++) {

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * The order of transfers where they take time: a list schedule. A transfer takes the COMM streams of
- * both its ranks, a sum those of all its ranks, and a transfer over shared links those links. Of the
- * transfers that can start, the one with the longest path to the end of the step goes first. Requires
- * comm, to whose slots it keeps.
+ * The order of transfers where they take time: a list schedule. A transfer takes the COMM streams
+ * of both its ranks, a sum those of all its ranks, and a transfer over shared links those links. Of
+ * the transfers that can start, the one with the longest path to the end of the step goes first.
+ * Requires comm, to whose slots it keeps.
  *
- * The net: its nodes are the actions of the ranks, then the transfers in their present order. Its arcs
- * say what waits for what: an op for its tensor, a transfer for the op that makes it, for the slot at
- * the receiver and for the transfer before it in its channel, the maker for the slot at the sender, an
- * update for its sum. Copies and side ops are no part of the net: where there are any its times are a
- * guess, and the caller plays what is emitted.
+ * The net: its nodes are the actions of the ranks, then the transfers in their present order. Its
+ * arcs say what waits for what: an op for its tensor, a transfer for the op that makes it, for the
+ * slot at the receiver and for the transfer before it in its channel, the maker for the slot at the
+ * sender, an update for its sum. Copies and side ops are no part of the net: where there are any
+ * its times are a guess, and the caller plays what is emitted.
  *
- * note [repeats]: the choice depends on differences of times and of paths only. Where the orders of the
- * ranks repeat, these come to repeat, and the order of the transfers with them.
+ * note [repeats]: the choice depends on differences of times and of paths only. Where the orders of
+ * the ranks repeat, these come to repeat, and the order of the transfers with them.
  *
  * note [slower]: an order takes no longer where transfers are shorter, since everything waits for a
  * conjunction. So the orders found for slower networks are tried, too: a faster network is never
  * predicted to be much slower.
  *
- * Linear in arcs for each round, but for the heap, which holds at most one transfer of each channel. */
+ * Linear in arcs for each round, but for the heap, which holds at most one transfer of each
+ * channel. */
 #include <string.h>
 
 #include "graph.h"
@@ -28,15 +29,16 @@ typedef struct NetArc {
   uint32_t from, to;
 } NetArc;
 
-/* A transfer that has all it waits for and can start at `at`. The one with the least key goes first. */
+/* A transfer that can start at `at`, as all it waits for is done. The least key goes first. */
 typedef struct Ready {
   int64_t key;
   uint64_t at;
   uint32_t x;
 } Ready;
 
-/* How a list schedule chooses. Of two transfers the one whose path to the end is longer by d goes first, unless
- * it can start more than ahead / 2 * d later. slow: it takes transfers for slow / 4 times as long as they are. */
+/* How a list schedule chooses. Of two transfers the one whose path to the end is longer by d goes
+ * first, unless it can start more than ahead / 2 * d later. slow: it takes transfers for slow / 4
+ * times as long as they are. */
 typedef struct Choice {
   uint32_t ahead, slow;
 } Choice;
@@ -108,7 +110,7 @@ static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const
     take(net, s->model->nrank + share->link);
 }
 
-/* The rows of a sum, one call after the other: of the replicas of `first`, or of its tie; *j: 0 at first. */
+/* The rows of a sum, one per call: the replicas of `first`, or its tie. *j: 0 at first. */
 static bool next_row(const Sched *s, bool tie, uint32_t first, uint32_t *j, uint32_t *row) {
   if (tie) {
     const uint32_t *of = &s->model->tie_row0[s->model->tie_of[first]];
@@ -119,8 +121,8 @@ static bool next_row(const Sched *s, bool tie, uint32_t first, uint32_t *j, uint
   return (*j)++ == 0 || *row != first;
 }
 
-/* Sum i. sums: of each stage of the model, then of each tie, so far; reduced: the node of the last REDUCE of each
- * stage of the model, or 0. */
+/* Sum i. sums: of each stage of the model, then of each tie, so far; reduced: the node of the last
+ * REDUCE of each stage of the model, or 0. */
 static void add_sum(Net *net, uint32_t i, uint32_t *sums, uint32_t *reduced) {
   const Sched *s = net->s;
   const bool tie = s->lowered->xfer[i].to == XFER_TIE;
@@ -285,8 +287,8 @@ static uint64_t last_end(const Net *net) {
   return end;
 }
 
-/* Puts the transfers in the order in which they start into order[nx]. The makespan; UINT64_MAX: they wait for each
- * other. */
+/* Puts the transfers in the order in which they start into order[nx]. The makespan; UINT64_MAX:
+ * they wait for each other. */
 static uint64_t list_play(Net *net, uint32_t *order) {
   uint32_t n = 0;
   begin_play(net);
@@ -370,8 +372,8 @@ static Net *net_of(Sched *s, Arena *a) {
   return net;
 }
 
-/* Of the orders that the choices find, the one that takes the least; false: with these slots transfers wait for each
- * other, or none takes less than `makespan`. */
+/* Of the orders that the choices find, the one that takes the least; false: with these slots
+ * transfers wait for each other, or none takes less than `makespan`. */
 static bool find_order(Net *net, uint64_t makespan, uint32_t *best) {
   const Sched *s = net->s;
   uint32_t *order = arena_alloc(net->a, net->nx * sizeof *order + 1), slow = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * The streams of a rank become one list in issue order, and the result becomes a PipeProgram.
- * Requires slots and check_deadlock (predicted starts). Ensures prog: its tables are in the arena. The
- * events between the streams of a rank are placed by streams.c.
+ * Requires slots and check_deadlock (predicted starts). Ensures prog: its tables are in the arena.
+ * The events between the streams of a rank are placed by streams.c.
  *
  * A list merges the rank's streams by predicted start; an instruction stands after everything its
- * wait counts, so that a host can issue the list from the top; the ops of an action stay together, and the
- * transfers of a group.
- * Linear but for the events. The list takes the place of what is merged, so a program is not held twice. */
+ * wait counts, so that a host can issue the list from the top; the ops of an action stay together,
+ * and the transfers of a group. Linear but for the events. The list takes the place of what is
+ * merged, so a program is not held twice. */
 #include <string.h>
 
 #include "graph.h"
@@ -16,9 +16,9 @@
 #include "streams.h"
 #include "weights.h"
 
-/* Into t->list, which has compute and comm at its end: what is written never reaches what of comm is still to be
- * read, and compute: room for the COMPUTE stream, is copied out of the way. weights: rows beside those of the
- * list, or NULL. */
+/* Into t->list, which has compute and comm at its end: what is written never reaches what of comm
+ * is still to be read, and compute: room for the COMPUTE stream, is copied out of the way. weights:
+ * rows beside those of the list, or NULL. */
 static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights) {
   Streams *t = &s->lowered->stream[r];
   PipeInstr *out = t->list;

@@ -11,12 +11,13 @@ typedef struct Channel {
   uint32_t out_first, in_first; /* (slots) first slot number on the rank */
 } Channel;
 
-/* With lowering CHANNELS: an instruction of COMPUTE, or number ncompute + i of COPY, needs that at position `on` of
- * COMM. */
+/* With lowering CHANNELS: an instruction of COMPUTE, or number ncompute + i of COPY, needs that at
+ * position `on` of COMM. */
 typedef struct Need { uint32_t of, on; } Need;
 
-/* The instructions of a rank before they are merged into one list, which takes the place of compute and comm:
- * list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is elsewhere. */
+/* The instructions of a rank before they are merged into one list, which takes the place of compute
+ * and comm: list[ncopy + ncompute + ncomm], at its end compute and behind it comm. copy is
+ * elsewhere. */
 typedef struct Streams {
   PipeInstr *list, *compute, *comm, *copy;
   uint32_t ncompute, ncomm, ncopy;
@@ -40,15 +41,17 @@ typedef struct Peak {
   uint32_t guests;         /* GUEST slots (slots) */
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t versions;       /* most slots that a stage has for its weights (slots) */
-  uint32_t op;             /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
+  /* op at which act + gout + local + buffer bytes are most; NONE when unsized */
+  uint32_t op;
   uint64_t bytes[PEAK_NCLASSES]; /* (check_memory) each buffer rounded up to 64 */
 } Peak;
 
-/* The instructions of each rank, before they are a program. Made by comm, slots and lower. check_deadlock runs comm again
- * with more channel slots where too few close a wait cycle. */
+/* The instructions of each rank, before they are a program. Made by comm, slots and lower.
+ * check_deadlock runs comm again with more channel slots where too few close a wait cycle. */
 typedef struct Lowered {
-  Xfer *xfer;            /* [Ideal.nxfer] transfers in the one global order in which they are laid: at
-                            first Ideal.xfer; check_deadlock looks for a better one */
+  /* [Ideal.nxfer] transfers in the one global order in which they are laid: at first Ideal.xfer;
+   * check_deadlock looks for a better one */
+  Xfer *xfer;
   PipeLowering lowering; /* (transfers); of `auto` GLOBAL until check_deadlock has chosen: */
   struct LoweringChoice {
     bool open;             /* auto is asked for */
@@ -59,8 +62,10 @@ typedef struct Lowered {
   uint32_t channel_slots; /* (check_deadlock) most that any channel needed */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
   Streams *stream;       /* [nrank] */
-  PipeChannel *pipe_channel; uint32_t npipe_channel; /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
-  uint32_t *channel_of;  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
+  /* of PipeProgram, with lowering CHANNELS (channels.c), and: */
+  PipeChannel *pipe_channel; uint32_t npipe_channel;
+  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, before check_deadlock */
+  uint32_t *channel_of;
   PipeNeeds *needs;      /* [nrank] */
   PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] (slots) */
   uint32_t *weight_first; /* [nstage] (slots) the first slot of its versions */
@@ -90,42 +95,51 @@ PipeInstr side_instr(const Sched *s, const SideUse *u);
 PipeInstr *side_at(const Sched *s, const SideUse *u); /* in Lowered.stream */
 void side_waits(Sched *s);  /* once all streams are there */
 void side_slots(Sched *s, uint32_t rank); /* for slots: their pools come after the others */
-/* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves that
- * each stash that leaves comes back in time for its backward ---- */
+/* ---- offload.c: requires order. Ensures copy: what the clauses add, its order, free_at. Proves
+ * that each stash that leaves comes back in time for its backward ---- */
 bool offload(Sched *s, Orders *orders, Sides *sides);
 void offload_guests(Sched *s);  /* for slots: slots on other ranks */
-uint32_t load_reader(const Sched *s, const Copy *c); /* the op that reads the stash first when it is back */
+/* the op that reads the stash first when it is back */
+uint32_t load_reader(const Sched *s, const Copy *c);
 void offload_streams(Sched *s); /* for comm: the COPY streams, and what compute waits for of them */
-/* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists, proves that
- * they are complete and, as check_channels does, that they are carried out to their end; only_lists: but not
- * under the model of the engines ---- */
+/* ---- transfers.c: requires offload. Of a lowering that has transfers at their ops: ensures lists,
+ * proves that they are complete and, as check_channels does, that they are carried out to their
+ * end; only_lists: but not under the model of the engines ---- */
 bool list_transfers(Sched *s, Orders *orders, Lowered *lowered);
 /* ---- comm.c: requires transfers; ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s, Lowered *lowered);
 bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing to add */
-/* list_schedule.c: the transfers in another order, with which the program is predicted to take less than `makespan`;
- * NULL: none was found. Requires comm, lowering GLOBAL, no side ops in COMM streams; the caller plays it. */
+/* list_schedule.c: the transfers in another order, with which the program is predicted to take less
+ * than `makespan`; NULL: none was found. Requires comm, lowering GLOBAL, no side ops in COMM
+ * streams; the caller plays it. */
 Xfer *list_schedule(Sched *s, uint64_t makespan);
-/* comm_lists.c: the same from s->orders->lists, after number_slots; raises slot counts where the text needs more */
+/* comm_lists.c: the same from s->orders->lists, after number_slots; raises slot counts where the
+ * text needs more */
 void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);
 /* ---- channels.c: lowering CHANNELS ---- */
 void find_channels(Sched *s, Lowered *lowered); /* ensures channel_of; for comm, the first time */
-uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward); /* NONE of another lowering */
+/* NONE of another lowering */
+uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward);
 uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* as in find_communicators */
 uint32_t channel_of_sides(const Sched *s, uint32_t rank);
-/* c, of COMPUTE or COPY on rank r, starts when instruction number `count` of COMM, from 1, has ended. Of any lowering. */
-void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count); /* its part with channels; of: of Need */
+/* c, of COMPUTE or COPY on rank r, starts when instruction number `count` of COMM, from 1, has
+ * ended. Of any lowering. */
+/* its part with channels; of: of Need */
+void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count);
 static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
   const Streams *t = &s->lowered->stream[r];
   bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
   uint32_t *wait = copy ? &c->wait_copy : &c->wait;
   *wait = count > *wait ? count : *wait;
   if (s->lowered->lowering == PIPE_CHANNELS && count > 0)
-    keep_need(s, r, copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute), count);
+    keep_need(s, r, copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute),
+              count);
 }
-void channel_needs(Sched *s, Lowered *lowered); /* for comm, once all waits are there: ensures needs */
-/* Puts COMM streams and xfer into the order in which the machine has started them; turn: PipeSimOut.comm_turn. */
+/* for comm, once all waits are there: ensures needs */
+void channel_needs(Sched *s, Lowered *lowered);
+/* Puts COMM streams and xfer into the order in which the machine has started them; turn:
+ * PipeSimOut.comm_turn. */
 void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn);
 /* A slot of instruction c of COMPUTE: input k, or output k (slots.c). */
 uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT
- * Stashes that go to host memory, or to that of another rank, and back: the COPY stream of each rank. Requires order. Ensures copy:
- * what the orders say and what the `offload` clauses add, rank after rank, each in stream order, with
- * free_at. Proves that an OFF comes after its F and has its LOAD, and that no op of the stage and
- * microbatch stands between them.
+ * Stashes that go to host memory, or to that of another rank, and back: the COPY stream of each
+ * rank. Requires order. Ensures copy: what the orders say and what the `offload` clauses add, rank
+ * after rank, each in stream order, with free_at. Proves that an OFF comes after its F and has its
+ * LOAD, and that no op of the stage and microbatch stands between them.
  *
- * note [copies cannot stall]: a copy waits for compute ops that stand before it in the order, and an
- * op waits for copies that stand before it. So each such wait says no more about other instructions
- * than the COMPUTE stream says already, and closes no cycle.
+ * note [copies cannot stall]: a copy waits for compute ops that stand before it in the order, and
+ * an op waits for copies that stand before it. So each such wait says no more about other
+ * instructions than the COMPUTE stream says already, and closes no cycle.
  *
  * note [free_at]: the slot of an OFF is free for the first op that would start, on an idle network,
- * once the OFF has ended. That op, if it is an F, waits for the OFF, and so does every later F; on an
- * idle network it does not wait long. Which ops may reuse a slot thus depends on the costs, that they
- * wait for it does not. The OFF of rules says so itself, as the play had it: later than that it is not (free_by).
+ * once the OFF has ended. That op, if it is an F, waits for the OFF, and so does every later F; on
+ * an idle network it does not wait long. Which ops may reuse a slot thus depends on the costs, that
+ * they wait for it does not. The OFF of rules says so itself, as the play had it: later than that
+ * it is not (free_by).
  *
- * note [latest]: a LOAD of a clause ends when its backward starts, or when the next LOAD must start, or
- * when an OFF that is under way then begins; ops and OFFs are taken at their times on an idle network.
+ * note [latest]: a LOAD of a clause ends when its backward starts, or when the next LOAD must
+ * start, or when an OFF that is under way then begins; ops and OFFs are taken at their times on an
+ * idle network.
  *
- * Ranks of an `exclusive` group have one link, as if their copies were those of one rank: note [turns].
+ * Ranks of an `exclusive` group have one link, as if their copies were those of one rank: note
+ * [turns].
  *
  * A sort of each rank's copies apart, linear in ops and copies; a clause looks at every stage and
  * microbatch. */
@@ -30,7 +33,7 @@
 #include "orders.h"
 #include "plant.h"
 
-/* The first row of the action of an op, and the row after its last: copies stand between actions. */
+/* The first row of the action of an op, and one past its last: copies stand between actions. */
 static uint32_t action_of(const Sched *s, uint32_t op) {
   while (op > 0 && s->orders->op[op - 1].group > 0)
     op--;
@@ -79,7 +82,7 @@ static int by_backward(const void *a, const void *b) {
   return x->b != y->b ? (x->b < y->b ? -1 : 1) : x->mb < y->mb ? -1 : x->mb > y->mb;
 }
 
-/* Ops that the clause wants between the LOAD and the backward; -1: at the latest. False: reported. */
+/* Ops that the clause wants between LOAD and backward; -1: as late as can be. False: reported. */
 static bool lead(Sched *s, const Clause *c, int64_t *k) {
   *k = -1;
   if (!c->lead)
@@ -114,8 +117,8 @@ static bool target(Sched *s, const Clause *c, uint32_t own, uint32_t *to) {
   return false;
 }
 
-/* The F after which only the backward, or an R of a slice behind it, reads the stash of a unit: that of the last
- * slice of its microbatch. */
+/* The F after which only the backward, or an R of a slice behind it, reads the stash of a unit:
+ * that of the last slice of its microbatch. */
 static uint32_t last_forward(const Sched *s, uint32_t st, uint32_t mb) {
   return s->orders->at_f[(size_t)st * s->model->nmb + mb - mb % s->model->slices +
                          s->model->slices - 1] -
@@ -139,8 +142,8 @@ uint32_t load_reader(const Sched *s, const Copy *c) {
   return next_reader(s, c->stage, c->mb, c->at);
 }
 
-/* Adds a stash that is asked for, of which the order itself says nothing (a LOAD alone is refused), and that has an op between its
- * F and its backward. */
+/* Adds a stash that is asked for, of which the order itself says nothing (a LOAD alone is refused),
+ * and that has an op between its F and its backward. */
 static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
   const PipeStage *g = &s->model->stage[st];
   size_t cell = (size_t)st * s->model->nmb + mb;
@@ -181,9 +184,9 @@ static uint32_t not_ended(const Sched *s, uint32_t from, uint32_t to, uint64_t t
   return from;
 }
 
-/* Leaves out what has no time to go, behind the OFFs before it, and to come back (a lead says that it
- * may be late), and gives the LOADs of a rank, or of ranks that take turns, their places, note [latest].
- * Returns how many are left. */
+/* Leaves out what has no time to go, behind the OFFs before it, and to come back (a lead says that
+ * it may be late), and gives the LOADs of a rank, or of ranks that take turns, their places, note
+ * [latest]. Returns how many are left. */
 static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
   uint64_t end = 0;
   uint32_t n = 0;
@@ -446,9 +449,10 @@ static int by_unit(const void *a, const void *b) {
   return x->copy < y->copy ? -1 : x->copy > y->copy;
 }
 
-/* note [turns]: copies of one group go in the order in which the ops before them end on an idle network, ties in the
- * order of the play. So does everything else there (comm.c, note [enough slots]), and what a copy waits for,
- * and what waits for it, stands before and behind it in that order. */
+/* note [turns]: copies of one group go in the order in which the ops before them end on an idle
+ * network, ties in the order of the play. So does everything else there (comm.c, note [enough
+ * slots]), and what a copy waits for, and what waits for it, stands before and behind it in that
+ * order. */
 static Turn *find_turns(Sched *s) {
   Turn *turn = arena_alloc(s->arena, s->orders->ncopy * sizeof *turn);
   for (uint32_t r = 0; r < s->model->nrank; r++)
@@ -568,9 +572,9 @@ typedef struct Guest {
   uint32_t *free, nfree, cap, count;
 } Guest;
 
-/* Interval colouring of a rank's copies, which run one after the other: a slot is taken by an OFF and free
- * for the next one after its LOAD. The pools come last on the rank that has them, in the order of the
- * ranks that use them. */
+/* Interval colouring of a rank's copies, which run one after the other: a slot is taken by an OFF
+ * and free for the next one after its LOAD. The pools come last on the rank that has them, in the
+ * order of the ranks that use them. */
 void offload_guests(Sched *s) {
   VEC(Guest) all = {0};
   uint32_t *of = arena_alloc(s->arena, (s->orders->ncopy + (size_t)1) *

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Writes the list of a rank as loops. First each instruction becomes a row of words, in which all that it says of
- * others is a distance: a slot is that of a row so far above, a wait is for all rows of a stream but the last few.
- * So the turns of a loop are the same rows but for numbers that move on evenly, whatever the slots are called.
+ * Writes the list of a rank as loops. First each instruction becomes a row of words, in which all
+ * that it says of others is a distance: a slot is that of a row so far above, a wait is for all
+ * rows of a stream but the last few. So the turns of a loop are the same rows but for numbers that
+ * move on evenly, whatever the slots are called.
  *
- * Then rows are folded: a run of q rows that is there t times, with the same step of every number from turn to turn,
- * is a loop. Which runs leave the fewest rows is found from the end of the list on, for each of a few lengths q:
- * those at which equal rows follow each other most often. What comes out is folded once more, for loops of loops.
+ * Then rows are folded: a run of q rows that is there t times, with the same step of every number
+ * from turn to turn, is a loop. Which runs leave the fewest rows is found from the end of the list
+ * on, for each of a few lengths q: those at which equal rows follow each other most often. What
+ * comes out is folded once more, for loops of loops.
  *
- * Linear in instructions. Nothing here is trusted: pipe_expand writes the rows out again, and emit compares. */
+ * Linear in instructions. Nothing here is trusted: pipe_expand writes the rows out again, and emit
+ * compares. */
 #include <string.h>
 
 #include "pipec.h"
@@ -251,8 +254,8 @@ static Met *met(Met *table, uint64_t mask, uint64_t key) {
 
 static void meet(Met *m, uint32_t i) { m->before = m->last, m->last = i + 1; }
 
-/* Counts at which distances parts follow that are equal but for steps. id: of an part and how its numbers have moved on
- * since the last one with its key. */
+/* Counts at which distances parts follow that are equal but for steps. id: of an part and how its
+ * numbers have moved on since the last one with its key. */
 static void count_lengths(Rows *x, const Part *part, uint32_t n, uint64_t *id, uint32_t *count) {
   uint64_t size = 2;
   while (size < 2 * (uint64_t)n)
@@ -331,7 +334,8 @@ static void choose(const Part *part, uint32_t n, const uint64_t *id, const uint3
   }
 }
 
-/* How many turns of the loop that was chosen move on by its steps, which are the last of Rows.step; below 2: none. */
+/* How many turns of the loop that was chosen move on by its steps, which are the last of Rows.step;
+ * below 2: none. */
 static uint32_t fit_turns(Rows *x, const Part *part, Choice c) {
   const Word *first = &x->word.at[part->word0], *second = &x->word.at[part[c.length].word0];
   uint32_t n = (uint32_t)(second - first), step0 = x->step.n;
@@ -372,8 +376,8 @@ static Part make_loop(const Rows *x, const Part *part, Choice c, uint32_t nword)
   return loop;
 }
 
-/* Parts [n] with what repeats in them as loops, of at most `most` parts each. Returns how many are left, at *out, which
- * is in that room. */
+/* Parts [n] with what repeats in them as loops, of at most `most` parts each. Returns how many are
+ * left, at *out, which is in that room. */
 static uint32_t fold(Rows *x, const Part *part, uint32_t n, uint32_t most, RoomOf to, Part **out) {
   uint32_t length[LENGTHS], left = 0, *count = zeroed(x, ROOM_COUNT, n + (size_t)1, sizeof *count);
   uint64_t *id = room(x, ROOM_ID, n + (size_t)1, sizeof *id),
@@ -452,7 +456,8 @@ static Folded fold_twice(Rows *x, uint32_t most, RoomOf to) {
   return f;
 }
 
-/* Loops in loops are missed where a long loop leaves fewer rows than the short ones in it: then those first. */
+/* Loops in loops are missed where a long loop leaves fewer rows than the short ones in it: then
+ * those first. */
 static Folded fold_all(Rows *x) {
   enum { FEW = 100, SHORT = 32 };
   Folded best = fold_twice(x, UINT32_MAX, ROOM_PARTS);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * Slots of stashes and of tensors that stay on their rank, and all pools. Requires comm. Ensures
- * act, gout, keep and local in/out of every compute and copy instruction, slots of weights as slots of the rank, pool, npool, nrank_slot, peak (counts and
- * the op at which most bytes live).
+ * act, gout, keep and local in/out of every compute and copy instruction, slots of weights as slots
+ * of the rank, pool, npool, nrank_slot, peak (counts and the op at which most bytes live).
  *
  * Interval colouring along each rank's compute stream, which runs in order: a slot is taken at the
  * op that fills it and given back after the op that reads it last; a new one is made only when none
- * is free, so each pool's count is its peak. A LOAD takes its slot where it stands. The slot of an OFF is
- * left: a LOAD below may take it, since copies run one after the other; it is given back before the first
- * op that waits for the OFF or a later copy. Stages of a rank with equal sizes share a pool; without
- * sizes each stage has its own. Linear (a sort of each rank's stages by size apart). */
+ * is free, so each pool's count is its peak. A LOAD takes its slot where it stands. The slot of an
+ * OFF is left: a LOAD below may take it, since copies run one after the other; it is given back
+ * before the first op that waits for the OFF or a later copy. Stages of a rank with equal sizes
+ * share a pool; without sizes each stage has its own. Linear (a sort of each rank's stages by size
+ * apart). */
 #include <string.h>
 
 #include "formula.h"
@@ -258,8 +259,8 @@ static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
   }
 }
 
-/* Room for what op u, an update, overwrites and still needs, in which it keeps that while it runs; NULL: it needs
- * none. */
+/* Room for what op u, an update, overwrites and still needs, in which it keeps that while it runs;
+ * NULL: it needs none. */
 static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
   const PipeWeights *w = s->versions->weights ? &s->versions->weights[u] : NULL;
   bool needed = w && w->formula != NONE && w->out == w->slot && formula_needs_old(s, u);
@@ -278,7 +279,7 @@ static void give_old(Sched *s, Rank *k, uint32_t u) {
     give(s, old, s->versions->weights[u].guess), k->live -= old->bytes;
 }
 
-/* The slot of the estimate that op reads lives from the op that makes it to the last that reads it. */
+/* The slot of the estimate that op reads lives from the op that makes it to its last reader. */
 static void take_guess(Sched *s, Rank *k, uint32_t op) {
   uint32_t maker = s->versions->weights ? estimate_maker(s, op) : NONE;
   if (maker == NONE)
@@ -389,7 +390,7 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
     give(s, g, in->gout), k->live -= g->bytes, k->held--;
 }
 
-/* Versions of the weights: pools of their own for each stage, whose slots versions.c has counted from 0. */
+/* Versions of the weights: a pool for each stage; version_slots has numbered its slots from 0. */
 static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
   uint32_t *first = s->lowered->weight_first;
   for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
@@ -410,7 +411,7 @@ static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
   }
 }
 
-/* One rank: colours, then numbers. The ops of an action take all that they take before any gives back. */
+/* One rank: colours, then numbers. All ops of an action take before any of them gives back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
                         uint32_t *noff) {
   Peak *pk = &s->lowered->peak[r];

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * The waits of a list as events between streams (PipeSync). Requires a rank's instr and ninstr in issue
- * order; ensures sync and nevent.
+ * The waits of a list as events between streams (PipeSync). Requires a rank's instr and ninstr in
+ * issue order; ensures sync and nevent.
  *
- * note [clocks]: what a stream knows is how far each stream of the rank has come: its own instructions
- * in order, and through each event what the other stream knew when it recorded it. Counts of COMPUTE
- * begin with 1 for the begin of the step, which everything has to wait for; the end of the step, which
- * COMPUTE comes to last, waits for all instructions. Of COMM nothing is learnt about other ranks: a way
- * that leaves the rank and returns does both in its COMM stream.
+ * note [clocks]: what a stream knows is how far each stream of the rank has come: its own
+ * instructions in order, and through each event what the other stream knew when it recorded it.
+ * Counts of COMPUTE begin with 1 for the begin of the step, which everything has to wait for; the
+ * end of the step, which COMPUTE comes to last, waits for all instructions. Of COMM nothing is
+ * learnt about other ranks: a way that leaves the rank and returns does both in its COMM stream.
  *
- * An instruction gets an event for each wait that its stream does not know to be over, and that the other
- * ones, of an instruction with several, do not imply. So none can be left out. Only what a count asks for is
- * recorded, directly after the instruction that completes it, so one record may serve two waits. The transfers of
- * a group are issued together, and complete together: nothing is waited for or recorded between them.
+ * An instruction gets an event for each wait that its stream does not know to be over, and that the
+ * other ones, of an instruction with several, do not imply. So none can be left out. Only what a
+ * count asks for is recorded, directly after the instruction that completes it, so one record may
+ * serve two waits. The transfers of a group are issued together, and complete together: nothing is
+ * waited for or recorded between them.
  *
- * An event is free for the next record once its last wait has been issued (a wait is for the record that
- * was issued last before it).
+ * An event is free for the next record once its last wait has been issued (a wait is for the record
+ * that was issued last before it).
  *
- * Linear in instructions times streams, which channels may make many, and in the squares of how many streams one
- * instruction waits for. */
+ * Linear in instructions times streams, which channels may make many, and in the squares of how
+ * many streams one instruction waits for. */
 #include "streams.h"
 #include "lower.h"
 
@@ -75,7 +76,7 @@ typedef struct Place {
   uint32_t *events; /* room of pipe_number_events */
 } Place;
 
-/* Row + 1 of the instruction that makes `count` of a stream complete: of a group of transfers the last. */
+/* Row + 1 of the instruction that completes `count` of a stream; of a group, its last transfer. */
 static uint32_t completes(const Place *p, uint32_t on, uint32_t count) {
   if (on == PIPE_COMPUTE && count == 1)
     return 0;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * What the placement of events (streams.c) and its proof (check_streams.c) have in common: the streams of a rank,
- * the contract of a wait, and clocks. See note [clocks]. */
+ * What the placement of events (streams.c) and its proof (check_streams.c) have in common: the
+ * streams of a rank, the contract of a wait, and clocks. See note [clocks]. */
 #ifndef PIPEC_STREAMS_H
 #define PIPEC_STREAMS_H
 
 #include "pipec.h"
 
-/* Rows of COMM that the rows of a list need: on[first[i] .. first[i + 1] - 1] of row i. With lowering CHANNELS. */
+/* The rows of COMM that row i needs: on[first[i] .. first[i + 1] - 1]. Only with CHANNELS. */
 typedef struct RowNeeds {
   uint32_t *first, *on;
 } RowNeeds;
 RowNeeds row_needs(Arena *a, const Sched *s, uint32_t r, const PipeRank *k); /* channels.c */
 
-/* The streams of a rank: COMPUTE, COMM and, if the program has copies or channels, COPY; with channels the first of
- * them is COMM, and the others come after COPY. A clock has one count for each. */
+/* The streams of a rank: COMPUTE, COMM and, if the program has copies or channels, COPY; with
+ * channels the first of them is COMM, and the others come after COPY. A clock has one count for
+ * each. */
 typedef struct RankStreams {
   const PipeRank *k;
   uint32_t n;
@@ -39,8 +40,8 @@ static inline void clock_copy(uint32_t *a, const uint32_t *b, uint32_t n) {
     a[x] = b[x];
 }
 
-/* What must be over before row `row` starts, of the streams that are not its own: how many instructions of each;
- * of COMPUTE one more, for the begin of the step. n: w->n. */
+/* What must be over before row `row` starts, of the streams that are not its own: how many
+ * instructions of each; of COMPUTE one more, for the begin of the step. n: w->n. */
 static inline void clock_needed(const RankStreams *w, uint32_t row, uint32_t *clock, uint32_t n) {
   const PipeInstr *in = &w->k->instr[row];
   PipeOn own = (PipeOn)pipe_op_info[in->op].stream;

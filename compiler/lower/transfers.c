@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The lowering `grouped`, which puts each transfer at its op (lang/spec.md 8.4), as opposed to the one global
- * order of comm.c. Requires offload. Ensures lists: for each rank its ops and transfers in one order. What an op
- * reads is received right before it, and what it makes is sent right after it; transfers with nothing computed
- * between them are one group, and the next op waits for it. Sums stand before the updates that need them, in the
- * order of the model.
+ * The lowering `grouped`, which puts each transfer at its op (lang/spec.md 8.4), as opposed to the
+ * one global order of comm.c. Requires offload. Ensures lists: for each rank its ops and transfers
+ * in one order. What an op reads is received right before it, and what it makes is sent right after
+ * it; transfers with nothing computed between them are one group, and the next op waits for it.
+ * Sums stand before the updates that need them, in the order of the model.
  *
- * Proves of these lists, and of those of a compute_comms file, that every tensor that crosses ranks has its SEND
- * after the op that makes it and its RECV before the op that reads it, both once; then check_channels.c proves
- * that the lists complete. Linear in instructions. */
+ * Proves of these lists, and of those of a compute_comms file, that every tensor that crosses ranks
+ * has its SEND after the op that makes it and its RECV before the op that reads it, both once; then
+ * check_channels.c proves that the lists complete. Linear in instructions. */
 #include "names.h"
 #include "plant.h"
 #include "transfers.h"
@@ -120,7 +120,7 @@ static void add_beside(Sched *s, Instrs *to, BesideOps *b, uint32_t i) {
   }
 }
 
-/* The sums that the updates among ops i to end - 1 need: REDUCEs, then TIEs, each in the order of the model. */
+/* The sums that updates among ops i .. end - 1 need: REDUCEs, then TIEs, each in model order. */
 static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
   for (int tie = 0; tie < 2; tie++)
     for (uint64_t from = 0, least;; from = least + 1) {
@@ -141,7 +141,8 @@ static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
     }
 }
 
-/* One past the updates from op i on that follow each other, none of them in an action of several; i: there are none. */
+/* One past the updates from op i on that follow each other, none of them in an action of several;
+ * i: there are none. */
 static uint32_t plain_updates(const Sched *s, uint32_t i, uint32_t end) {
   bool inside = i > 0 && s->orders->op[i - 1].group > 0; /* the last of an action */
   while (i < end && s->orders->op[i].kind == PIPE_U && s->orders->op[i].group == 0 && !inside)
@@ -340,8 +341,8 @@ static bool check_waits(Sched *s, const uint32_t *send_at) {
 
 /* ---- sums ---- */
 
-/* Where the sums of rank r are. Only list_grouped makes them: right before the update that needs them, so behind all
- * gradients that they add up. `next`: the sums of each stage so far. */
+/* Where the sums of rank r are. Only list_grouped makes them: right before the update that needs
+ * them, so behind all gradients that they add up. `next`: the sums of each stage so far. */
 static void place_sums(Sched *s, uint32_t r, uint32_t *next, const Places *at) {
   for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
     const PipeInstr *in = &s->orders->lists[r].instr[i];

@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: MIT
- * Lists of instructions in the order of a text, with their own transfers (Orders.lists), and where in them each
- * tensor and each sum is. */
+ * Lists of instructions in the order of a text, with their own transfers (Orders.lists), and where
+ * in them each tensor and each sum is. */
 #ifndef PIPEC_TRANSFERS_H
 #define PIPEC_TRANSFERS_H
 
 #include "graph.h"
 #include "lower.h"
 
-static inline bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
-static inline bool is_forward(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F; }
+static inline bool is_send(const PipeInstr *in) {
+  return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+}
+static inline bool is_forward(const PipeInstr *in) {
+  return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F;
+}
 /* Of a list from a file: it waits for the SEND that it names. */
 static inline bool is_wait_send(const Sched *s, const PipeInstr *in) {
   return s->orders->lists && in->wait == WAIT_SEND;
 }
 static inline bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
 /* A transfer or a sum: what a rank waits for at its ops. */
-static inline bool is_transfer(const PipeInstr *in) { return is_comm(in) && in->op != PIPE_SIDE_COMM; }
+static inline bool is_transfer(const PipeInstr *in) {
+  return is_comm(in) && in->op != PIPE_SIDE_COMM;
+}
 
-/* Of a list with copies that take turns (out: row of Orders.copy), which nothing in its order waits for. */
+/* A copy in a list whose copies take turns (out: row of Orders.copy); its place is no need. */
 static inline bool is_copy(const PipeInstr *in) { return pipe_op_info[in->op].stream == PIPE_COPY; }
 
-/* Position + 1 in its list of: the SEND and RECV of a tensor, the REDUCE of a round (row of Orders.round), the TIE
- * of a round of the first tied row of a rank; 0: there is none. */
+/* Position + 1 in its list of: the SEND and RECV of a tensor, the REDUCE of a round (row of
+ * Orders.round), the TIE of a round of the first tied row of a rank; 0: there is none. */
 typedef struct Places { uint32_t *send, *recv, *reduce, *tie; } Places;
 
 const char *list_op_text(Sched *s, const PipeInstr *in); /* op notation */
@@ -36,8 +42,8 @@ static inline uint64_t tensor_of(const Sched *s, const PipeInstr *in) {
 }
 /* The same of the tensor that passes a link for op o, which makes or reads it. */
 uint64_t link_tensor(const Sched *s, const Op *o, uint32_t link);
-/* Each tensor that crosses ranks is sent once it is there and received before it is read, both once; each sum
- * stands between its last gradient and its update. False: reported. */
+/* Each tensor that crosses ranks is sent once it is there and received before it is read, both
+ * once; each sum stands between its last gradient and its update. False: reported. */
 bool find_places(Sched *s, Places *at);
 
 #endif

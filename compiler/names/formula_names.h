@@ -15,7 +15,7 @@ typedef enum FormulaName {
   FO_NNAMES
 } FormulaName;
 
-/* A call in a formula: Expr.slot is a PipeTermOp, FORMULA_SUM, or FORMULA_INTEGER: a value of the schedule. */
+/* Expr.slot of a call in a formula: a PipeTermOp, FORMULA_SUM, or an integer of the schedule. */
 enum { FORMULA_INTEGER = 0, FORMULA_SUM = PIPE_NTERMS };
 
 /* What the names of a formula are resolved with. */
@@ -25,7 +25,8 @@ typedef struct FormulaScope {
   const Name *state; uint32_t nstate; /* declared so far */
   void *self;                         /* first argument of: */
   void (*value)(void *self, Expr *e); /* an expression of the schedule */
-  bool (*visible)(void *self, Name name, Span *at); /* whether it is a name of the schedule, and its place */
+  /* whether it is a name of the schedule, and its place */
+  bool (*visible)(void *self, Name name, Span *at);
   uint32_t (*bind)(void *self, Name name, Span at); /* a variable; its slot */
   void (*unbind)(void *self);                       /* the last one */
 } FormulaScope;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What a name that is unknown may have been meant for, and which statement of an order has to change for an
- * op that is missing, too much or too early. Linear in the text, but for the library, whose files are read
- * for a schedule that is nowhere else. */
+ * What a name that is unknown may have been meant for, and which statement of an order has to
+ * change for an op that is missing, too much or too early. Linear in the text, but for the library,
+ * whose files are read for a schedule that is nowhere else. */
 #include "hints.h"
 #include "base.h"
 #include "names.h"
@@ -223,8 +223,8 @@ bool hint_params(Sched *s, const Schedule *sc) {
 
 static bool same(Span a, Span b) { return a.file == b.file && a.beg == b.beg && a.end == b.end; }
 
-/* The op written at `site` below b, or the first one of `kind` (PIPE_NOPS: any); *loop: the innermost kernel
- * or loop that holds it, NULL if none does. */
+/* The op written at `site` below b, or the first one of `kind` (PIPE_NOPS: any); *loop: the
+ * innermost kernel or loop that holds it, NULL if none does. */
 static const OpRef *find_op(const Stmt *b, Span site, int kind, const Stmt *in, const Stmt **loop) {
   for (; b; b = b->next) {
     const OpRef *base = b->op;

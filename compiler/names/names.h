@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of names/, what other rooms call: which declaration each name means, and the value of each expression. */
+ * The door of names/, what other rooms call: which declaration each name means, and the value of
+ * each expression. */
 #ifndef PIPEC_NAMES_H
 #define PIPEC_NAMES_H
 
@@ -15,7 +16,8 @@ typedef enum Builtin { /* EX_CALL.builtin */
   BI_VERSIONS, BI_STASHED,                     /* of a rank, or of all */
   BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
   BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE,    /* with named costs */
-  BI_LATER                                     /* in no text: row EX_CALL.slot of RuleTables.later, in a condition of rules */
+  /* in no text: row EX_CALL.slot of RuleTables.later, in a condition of rules */
+  BI_LATER
 } Builtin;
 /* Quantities that `when` knows in rules. */
 static inline bool is_now(int builtin) {
@@ -42,12 +44,14 @@ typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
 } CostKey;
 extern const char *const cost_key[NENTRIES];
 /* ---- overlap.c: actions of several ops ---- */
-void overlap_shape(Sched *s, const Stmt *t, const Stmt *list); /* list: the clock or rules it is in */
+/* list: the clock or rules it is in */
+void overlap_shape(Sched *s, const Stmt *t, const Stmt *list);
 void send_shape(Sched *s, const Clause *c);
-/* ---- side.c: side operations; the pass requires check_deps, ensures side_use and their ops ---- */
+/* ---- side.c: side operations. Requires check_deps; ensures Sides.use and their ops ---- */
 void side_shape(Sched *s, const Clause *c);
 bool is_given(const Options *o, const Param *p); /* by -D */
-bool rank_argument(Sched *s, const Expr *call, int64_t *r); /* its first argument; false: reported, or no rank */
+/* its first argument; false: reported, or no rank */
+bool rank_argument(Sched *s, const Expr *call, int64_t *r);
 /* A line for each page of lang/errors.md. */
 void explain_list(Sched *s, FILE *f);
 /* The page of lang/errors.md for a diagnostic; false: reported. */
@@ -59,11 +63,12 @@ Sched quiet(const Sched *s, Diag *none);
 /* The value of e where what is known has it in Eval.env; false: it has none. Says nothing. */
 bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
 extern const char *const send_names[3]; /* by SendPolicy */
-/* shapes.c: words that the grammar leaves open. list: the clock or rules a statement is in, or NULL. */
+/* shapes.c: words that the grammar leaves open. list: the clock or rules around it, or NULL. */
 /* What --lowering and `transfers` name: a PipeLowering, or that pipec chooses. */
 enum { LOWERING_AUTO = PIPE_NLOWERINGS, NLOWERINGS };
 uint32_t lowering_of(const char *name); /* NLOWERINGS: none has this name */
-uint32_t asked_lowering(const Sched *s, uint32_t in_text); /* what --lowering names, or else the text */
+/* what --lowering names, or else the text */
+uint32_t asked_lowering(const Sched *s, uint32_t in_text);
 /* Reports at `at` a W without an index in the text of clock or rules. */
 void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list);
 void transfers_shape(Sched *s, const Clause *c);

@@ -79,8 +79,8 @@ static void resolve_side(Resolver *r, Clause *c) {
   }
 }
 
-/* What a time may depend on beside its stage. A row of the stage table is of one rank, but not what rows have in
- * common, transfers and sums; U is of all microbatches. */
+/* What a time may depend on beside its stage. A row of the stage table is of one rank, but not what
+ * rows have in common, transfers and sums; U is of all microbatches. */
 static void check_moves(Resolver *r, const Clause *c, Entry *e, int k) {
   bool of_op = k <= KEY_R || k == KEY_FB || k == KEY_OFF || k == KEY_LOAD;
   bool by_mb = c->mb_var && hint_mentions(e->value, c->mb_var);
@@ -96,7 +96,7 @@ static void check_moves(Resolver *r, const Clause *c, Entry *e, int k) {
             !e->by_unit ? ", and U: a transfer and a sum are of several ranks" : "");
 }
 
-/* The names of a `time` clause. With slices two would be ambiguous: once the second was the slice. */
+/* Refuses two names in a `time` clause with slices: the second once meant the slice. */
 static void check_names(Resolver *r, const Clause *c) {
   if (r->sliced && c->mb_var && !c->slice_var) {
     diag_error(r->s->diag, DIAG_CLAUSE, c->mb_var_at,
@@ -343,7 +343,7 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
   sym_define(r, sc->name, sc->name_at, SY_SCHEDULE)->schedule = sc;
 }
 
-/* The schedules of the file that could be compiled in place of the last one, and are no part of another. */
+/* The other schedules of the file that could be compiled and are no part of another. */
 static void find_unchecked(Sched *s, Parsed *parsed, const Ast *ast) {
   enum { SHOWN = 3 };
   const char *names = "";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the parts of the resolve pass share: the symbol table and its scopes, and what is being resolved.
+ * What the parts of the resolve pass share: the symbol table and its scopes, and what is being
+ * resolved.
  *
  *   resolve.c        clauses, schedules, imports; the pass
  *   resolve_names.c  the table; what is said of a name that is unknown, or of another kind
@@ -66,7 +67,7 @@ uint32_t sym_scope_begin(Resolver *r);
 void sym_scope_end(Resolver *r, uint32_t mark);
 /* "did you mean"; false: nothing like it is visible. */
 bool sym_suggest(Resolver *r, Name name);
-/* y, or nothing, stands where `wanted` should: one error, with where y comes from or a near name. */
+/* One error: y, or nothing, stands for `wanted`. Helps: the source of y, or a near name. */
 void sym_wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char *wanted);
 
 /* ---- resolve_order.c ---- */

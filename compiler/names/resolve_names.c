@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Names for the resolve pass: a table from interned name to symbol, with an undo list per scope, and what is said of a
- * name that has no meaning where it stands, or another one. Linear in the text. */
+ * Names for the resolve pass: a table from interned name to symbol, with an undo list per scope,
+ * and what is said of a name that has no meaning where it stands, or another one. Linear in the
+ * text. */
 #include <string.h>
 
 #include "habits.h"

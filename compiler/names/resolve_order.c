@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Names of expressions, ops and statements (resolve.h), and the shape of what they stand in: how many indices an op
- * has, what may stand inside of what. */
+ * Names of expressions, ops and statements (resolve.h), and the shape of what they stand in: how
+ * many indices an op has, what may stand inside of what. */
 #include <string.h>
 
 #include "hints.h"
@@ -168,8 +168,8 @@ void resolve_range(Resolver *r, Range *g) {
 
 /* ---- ops and statements ---- */
 
-/* The index of an op in a kernel: k, or k plus or minus something without k. Cuts it to the lag: the
- * expression is left as it is, `depends` tells expand which side of it holds k. */
+/* The index of an op in a kernel: k, or k plus or minus something without k. Cuts it to the lag:
+ * the expression is left as it is, `depends` tells expand which side of it holds k. */
 static bool is_index(const Expr *e, uint32_t k) {
   if (e->kind == EX_NAME)
     return e->slot == k;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
- * already refused a second one), in this order on its rank, and R, if there is one, between the F and
- * what is next; slices go forward in order and backward in the reverse, and all R of a microbatch stand between; a U comes after the last backward of every
- * stage (expand has refused one that has nothing to apply); U(m) is the update that applies the gradient
- * of m; replicas update equally often, and stages that share weights; the ops of an action do not need one
+ * already refused a second one), in this order on its rank, and R, if there is one, between the F
+ * and what is next; slices go forward in order and backward in the reverse, and all R of a
+ * microbatch stand between; a U comes after the last backward of every stage (expand has refused
+ * one that has nothing to apply); U(m) is the update that applies the gradient of m; replicas
+ * update equally often, and stages that share weights; the ops of an action do not need one
  * another. Finds the updates of each stage. Requires expand. Linear. */
 #include "base.h"
 #include "graph.h"
@@ -49,8 +50,8 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
   return false;
 }
 
-/* Of a microbatch in slices: forward each after those before it, whose stashes it reads; backward each
- * after those behind it, which add to its gradient. at: rows of F, or of B and I. */
+/* Of a microbatch in slices: forward each after those before it, whose stashes it reads; backward
+ * each after those behind it, which add to its gradient. at: rows of F, or of B and I. */
 static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forward) {
   const PipeStage *st = &s->model->stage[stage];
   for (uint32_t u = st->mb0; u + 1 < st->mb0 + st->nmb; u++) {
@@ -84,8 +85,8 @@ static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
   return false;
 }
 
-/* R of slices: in order, after the last F of the microbatch, which reads the stashes that are made again, and
- * before the first backward, which reads them all. at_f, at_r, at_b of the stage. */
+/* R of slices: in order, after the last F of the microbatch, which reads the stashes that are made
+ * again, and before the first backward, which reads them all. at_f, at_r, at_b of the stage. */
 static bool check_slices_again(Sched *s, uint32_t stage, const uint32_t *f, const uint32_t *again,
                                const uint32_t *b) {
   const PipeStage *st = &s->model->stage[stage];
@@ -257,7 +258,7 @@ static bool check_tied(Sched *s) {
   return true;
 }
 
-/* U(m) against the gradient of m, or of one slice of it: `version` is how many updates were before it. */
+/* U(m) against the gradient of m, or of a slice of m. version: how many updates came before it. */
 static bool check_label(Sched *s, uint32_t u, uint32_t slice, uint32_t k, const uint32_t *version) {
   const Op *o = &s->orders->op[u];
   size_t cell = (size_t)o->stage * s->model->nmb + o->mb + slice;

@@ -25,7 +25,7 @@ static bool no_stage(Ex *x, const OpRef *o, Span at, const char *why) {
   return false;
 }
 
-/* The clause of pipe k in the schedule whose order is being run, or NULL, and its microbatches there. */
+/* The clause of pipe k, and its microbatches, in the schedule whose order is being run; or NULL. */
 static const Clause *pipe_clause(const Ex *x, uint32_t k) {
   return x->in_use ? x->in_use->pipe[k] : x->s->model->pipe[k].clause;
 }
@@ -180,7 +180,7 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
 /* Backwards take the slices of a microbatch from the last to the first. */
 static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I; }
 
-/* Is the unit that an op of the row without index would take, counted as in the order at hand, on another rank? */
+/* True if the unit that an op without index takes next is on another rank. */
 static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
   const Sched *s = x->s;
   const PipeStage *st = &s->model->stage[row];
@@ -195,8 +195,8 @@ static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
   return mb < nmb && x->in_use->place[k][(size_t)st->model * nmb + (size_t)mb] != x->rank;
 }
 
-/* The microbatch and slice of an op without index: F, R, B and I go on after the last of their kind on the
- * stage, W: next_w.c. A W with mb -1: there is none. */
+/* The microbatch and slice of an op without index: F, R, B and I go on after the last of their kind
+ * on the stage, W: next_w.c. A W with mb -1: there is none. */
 static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice) {
   Sched *s = x->s;
   int64_t slices = s->model->slices;
@@ -217,8 +217,8 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
   return true;
 }
 
-/* The microbatch of the step (its first unit) that mb, counted as in the order that is being run, is. NONE: `clip` leaves it
- * out. False: there is no such one. */
+/* The microbatch of the step (its first unit) that mb, counted as in the order that is being run,
+ * is. NONE: `clip` leaves it out. False: there is no such one. */
 static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
   const Sched *s = x->s;
   const PipeStage *st = &s->model->stage[stage];
@@ -323,7 +323,7 @@ bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb) {
   return row && s->orders->op[row - 1].kind == kind;
 }
 
-/* One place after that of an op in its stage's row of them, which is returned; NULL: it is not counted. */
+/* Sets where the next op of this kind on the stage counts from; returns it. NULL: not counted. */
 static int64_t *note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   int64_t slices = x->s->model->slices, place, *next = next_of(x, o->op, stage);
   if (!next || __builtin_mul_overflow(mb, slices, &place) ||
@@ -403,8 +403,8 @@ bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
   return bind_macro(x, o, index, index_value) && run_opref(x, o->def->op);
 }
 
-/* U or U(m), of one stage or of all of a pipe, or of the rank. Not of an order that is used: who uses it
- * updates. */
+/* U or U(m), of one stage or of all of a pipe, or of the rank. Not of an order that is used: who
+ * uses it updates. */
 bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   Sched *s = x->s;
   uint32_t n, one;
@@ -559,7 +559,7 @@ bool run_block(Ex *x, const Stmt *b) {
 
 /* ---- orders ---- */
 
-/* An update that has no phase yet has that of the op before it, the last ones of the rank are of the flush. */
+/* An update without a phase has the phase of the op before it; the last of a rank are flush. */
 static void phase_of_updates(Sched *s, uint32_t r) {
   uint32_t first = s->orders->rank_op0[r], end = s->orders->rank_op0[r + 1];
   for (; end > first && s->orders->op[end - 1].kind == PIPE_U; end--)

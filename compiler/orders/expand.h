@@ -27,7 +27,8 @@ typedef struct Listed { /* what stands in clock or rules */
   const OpRef *use;    /* as written */
   const Stmt *stmt;
   const Stmt *joint;   /* the overlap or group that it stands in, or NULL */
-  uint32_t joint_first; /* the same for all of a joint; (clock) for all of a U or REDUCE, which share a tick; 0 */
+  /* the same for all of a joint; (clock) for all of a U or REDUCE, which share a tick; 0 */
+  uint32_t joint_first;
   bool any;            /* (rules) it names no op: of an overlap, the one that is first in line */
   Expr *guard;         /* (rules) `when` with all but the quantities put in, or NULL */
 } Listed;
@@ -53,14 +54,16 @@ typedef struct Region { /* of rules: these ops of a rank are put in order once a
 /* What a rank may take next (rules.h): `n` rows of RuleTables.parts. */
 typedef struct RuleCand {
   uint32_t cls, first, n;
-  uint32_t mb;         /* of the first op that it names; NONE: it names none, and stays when it was taken */
+  /* of the first op that it names; NONE: it names none, and stays when it was taken */
+  uint32_t mb;
   uint32_t missing;    /* ops that it names whose inputs are not known */
   uint64_t avail;      /* when those that are known arrive */
   int64_t key;
   Expr *guard;
 } RuleCand;
 typedef struct RulePart {
-  uint32_t op;         /* row of Orders.op, or Orders.nop (at the end) + row of Orders.copy; NONE: any of */
+  /* row of Orders.op, or Orders.nop (at the end) + row of Orders.copy; NONE: any of */
+  uint32_t op;
   uint32_t stage;      /*   this stage, */
   uint32_t cand, next; /* whose it is; row + 1 of the next part with this op, 0 */
   uint8_t kind;        /*   and this kind */
@@ -68,7 +71,7 @@ typedef struct RulePart {
 
 typedef struct CandHeap { uint32_t *at, n, cap; } CandHeap;
 
-/* The candidates of one statement of `rules` on one stage: they wait for each other in order of priority. */
+/* The candidates of one statement of `rules` on one stage, in order of priority. */
 typedef struct RuleClass {
   const Stmt *stmt;
   uint32_t stage;
@@ -90,11 +93,14 @@ typedef struct Use {
   uint32_t first;      /* row of its first op, */
   uint32_t listed;     /*   of the first one that it lists */
   /* Where places depend on the microbatch, here or there; else NULL: */
-  uint32_t *const *place; /* [npipe] its rank of each stage and microbatch of its own, [stage * nmb + mb] */
-  const uint32_t *held;   /* [nheld] rows of the rank at hand that it runs, in the order of its chunks; of another
-                             rank: all microbatches of the chunk are left out */
+  /* [npipe] its rank of each stage and microbatch of its own, [stage * nmb + mb] */
+  uint32_t *const *place;
+  /* [nheld] rows of the rank at hand that it runs, in the order of its chunks; of another rank: all
+   * microbatches of the chunk are left out */
+  const uint32_t *held;
   uint32_t nheld;
-  Arg *own_chunks;     /* these as chunks of the rank, -1: of another one, once somebody asks (rules_when.c) */
+  /* these as chunks of the rank, -1: of another one, once somebody asks (rules_when.c) */
+  Arg *own_chunks;
   const Stmt *list;    /* the clock or rules that it stands in, or NULL */
   const struct Use *outer;
 } Use;
@@ -154,17 +160,21 @@ typedef struct Ex {
   bool use_told;       /* the error that was reported last is at a `use` */
   VEC(Fitting) fitting; /* of each schedule that was used, the last values */
   uint32_t op_cap;
-  int64_t *next_f, *next_b, *next_r; /* [nstage] what an op without index takes: one past the last */
+  /* [nstage] what an op without index takes: one past the last */
+  int64_t *next_f, *next_b, *next_r;
   uint32_t *fresh;     /* [nstage] gradient ops pushed since the last U */
   uint32_t *last_u;    /* [nstage] op + 1; 0: none */
-  uint32_t *w_from;    /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
+  /* [nstage + nrank] of a stage, of a rank: first op that may be an I without W */
+  uint32_t *w_from;
 
   /* clock and rules */
   const Stmt *list, *list_op; /* being listed; its op statement */
-  const Stmt *joint;   /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
+  /* the overlap or group that is being listed, its stamp or priority, and first row + 1 */
+  const Stmt *joint;
   int64_t joint_key;
   uint32_t joint_first;
-  uint32_t *at_u;      /* (rules) [nstage * (nmb + 1)] row + 1 of U(m), and behind these of U, the last one; NULL: there is none */
+  /* (rules) [nstage * (nmb + 1)] row + 1 of U(m); the last of a stage: of U. NULL: there is none */
+  uint32_t *at_u;
   uint32_t whole;      /* first row + 1 of the U of a rank that is being listed */
   int64_t key;
   bool keyed;
@@ -188,27 +198,30 @@ uint32_t pipe_mbs(const Ex *x, uint32_t k);
 bool array_mbs(const Ex *x, const OpRef *o, int64_t *n);
 /* The stage of an op; NONE: another rank has it, and `clip` leaves it out. */
 bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
-/* The rows of the rank at hand, in the order of its chunks, of an order that is used those that it runs; those of a pipe. */
+/* The rows of the rank at hand, in the order of its chunks, of an order that is used those that it
+ * runs; those of a pipe. */
 const uint32_t *rank_rows(const Ex *x, uint32_t *n);
 const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n);
 /* What stands in the parentheses of an op: where it is `index`, that has the value given. */
-bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb, int64_t *slice);
+bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
+                int64_t *slice);
 bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
-/* Which of next_f, next_b and next_r an op counts in, and what that is behind it, where `outside` is microbatch 0. NULL: of a
- * kind that is not counted. */
-int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside, int64_t *place);
+/* Which of next_f, next_b and next_r an op counts in, and what that is behind it, where `outside`
+ * is microbatch 0. NULL: of a kind that is not counted. */
+int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside,
+                     int64_t *place);
 /* Remembers what ops without index take; puts that back, also of W if `w`. The last one first. */
 uint32_t push_next(Ex *x);
 void pop_next(Ex *x, uint32_t pushed, bool w);
 /* Is that op in the rank's order already? */
 bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb);
-/* Binds the parameters of a macro as o says, `index` among its arguments having that value; runs it then. */
+/* Binds the parameters of a macro as o says, with `value` for `index`, and runs it. */
 bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
 bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
 bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb);
 
 /* ---- next_w.c ---- */
-/* What a W without index takes, counted as in the order at hand; *mb -1: there is none, and it is left out. */
+/* What a W without index takes in the order at hand; *mb -1: none is left, skip the W. */
 bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice);
 
 /* ---- kernel.c ---- */
@@ -236,7 +249,7 @@ bool run_overlap(Ex *x, const Stmt *t);
 bool beside_update(Sched *s, uint32_t a, uint32_t b);
 enum { MAX_TOGETHER = 64 };
 bool too_many(Ex *x, const Stmt *t, uint32_t n); /* reports what is more than that */
-/* Makes one action of the ops from `first` on, which came from the body of t; a single one is a plain op. */
+/* Makes one action of the ops from `first` on, from the body of t; one op stays a plain op. */
 bool join_ops(Ex *x, const Stmt *t, uint32_t first);
 bool find_send(Ex *x); /* the `send` clauses */
 
@@ -244,7 +257,8 @@ bool find_send(Ex *x); /* the `send` clauses */
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 void no_ticks(Ex *x); /* why only a clock can be used in the clock at hand */
 bool list_any(Ex *x, const OpRef *o); /* (rules) an op without index in an overlap */
-/* What an op without index takes behind an op of the block at hand, which it lists or leaves out: *next is `place`. */
+/* What an op without index takes behind an op of the block at hand, which it lists or leaves out:
+ * *next is `place`. */
 void note_listed(Ex *x, int64_t *next, int64_t place);
 /* next_behind of what is listed; NULL, too, if it has run before the block. */
 int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place);
@@ -253,11 +267,11 @@ bool list_joint(Ex *x, const Stmt *t);
 /* Runs the body of t for each index and leaves its ops in x->listed; period: added to the key once
  * for each index. */
 bool list_body(Ex *x, const Stmt *t, int64_t period);
-/* Warmup up to the first backward, flush after the last forward, of ops a..b that have no phase yet. */
+/* Sets missing phases of ops a..b: warmup before the first backward, flush after the last F. */
 void label_phases(Sched *s, uint32_t a, uint32_t b);
 /* The same of all of them. */
 void label_again(Sched *s, uint32_t a, uint32_t b);
-/* An OFF or LOAD without a phase has that of the op that it stands before, or of the last one before `end`. */
+/* An OFF or LOAD without a phase has the phase of the op after it, or of the last before `end`. */
 void label_copy(Sched *s, Copy *c, uint32_t end);
 bool run_clock(Ex *x, const Stmt *t);
 
@@ -272,7 +286,7 @@ bool play_rules(Ex *x);
 /* ---- expand.c ---- */
 /* The `tune` clause that holds for the schedule, or NULL. */
 const Clause *find_tune(const Schedule *sc);
-/* Gives the variable of c its value: the Tuning.at-th of its range if c is `chosen`, else the first. */
+/* Gives the variable of c the Tuning.at-th value of its range if c is `chosen`, else the first. */
 bool bind_tune(Sched *s, struct Tuning *tuning, const Clause *c, const Clause *chosen);
 
 /* ---- use.c ---- */

@@ -17,8 +17,9 @@ static bool pipe_depends(const OpRef *o, const OpRef *op) {
   return depends;
 }
 
-/* Microbatches of the pipe that an op of a kernel is of, macros included. Of an array of pipes that have as many each it is not
- * asked which; else the index is that of every turn: it does not depend on it, and parameters of macros are bound as at index 0. */
+/* Microbatches of the pipe that an op of a kernel is of, macros included. Of an array of pipes that
+ * have as many each it is not asked which; else the index is that of every turn: it does not depend
+ * on it, and parameters of macros are bound as at index 0. */
 static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
   const Pipe *p;
   const OpRef *op = o;
@@ -83,8 +84,9 @@ static bool items_of_turn(Ex *x, const Stmt *b, const void *of) {
   return kernel_items(x, b, &in);
 }
 
-/* Finds the ops of a kernel and their lags, of those in a loop once for each turn. Lets that depend on the index have
- * no value yet; nothing that is evaluated here may use them (resolve saw to that). */
+/* Finds the ops of a kernel and their lags, of those in a loop once for each turn. Lets that depend
+ * on the index have no value yet; nothing that is evaluated here may use them (resolve saw to
+ * that). */
 static bool kernel_items(Ex *x, const Stmt *b, const Kernel *k) {
   Sched *s = x->s;
   for (; b; b = b->next) {

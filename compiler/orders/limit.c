@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * `limit` clauses: find_limits makes rows of numbers of them, check_limits proves these over the finished program.
- * Both sides of a comparison must be linear in the counts, so that a row is one sum, which `tune` can keep when it
- * moves ops (justify.c). Cost of a proof: the ops and copies of a rank times its rows times its
- * stages. */
+ * `limit` clauses: find_limits makes rows of numbers of them, check_limits proves these over the
+ * finished program. Both sides of a comparison must be linear in the counts, so that a row is one
+ * sum, which `tune` can keep when it moves ops (justify.c). Cost of a proof: the ops and copies of
+ * a rank times its rows times its stages. */
 #include "limit.h"
 #include "base.h"
 #include "stages.h"
@@ -53,8 +53,8 @@ uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first) {
   return s->claims->nrow ? s->claims->row0[r + 1] - s->claims->row0[r] : 0;
 }
 
-/* Of a row with weights a of a stash and h of one that is held, at least min(a, a + h) of the bound goes to each
- * stash. */
+/* Of a row with weights a of a stash and h of one that is held, at least min(a, a + h) of the bound
+ * goes to each stash. */
 int64_t limits_room(const Sched *s, uint32_t r) {
   uint32_t first, n = limits_of(s, r, &first),
                   nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
@@ -301,10 +301,11 @@ bool find_limits(Sched *s, Claims *claims) {
 
 /* ---- the proof ---- */
 
-/* note [when copies run]: copies run one after the other, each from its place on, or later, and those that an op waits for
- * are over when it starts. So when the ops stand somewhere, the copies stand at one of the beginnings and ends from the last that
- * is waited for to the last that has its place, whatever they take: of what they add to a row the most counts, which a queue of
- * those that may come to be the most has at its head. */
+/* note [when copies run]: copies run one after the other, each from its place on, or later, and
+ * those that an op waits for are over when it starts. So when the ops stand somewhere, the copies
+ * stand at one of the beginnings and ends from the last that is waited for to the last that has its
+ * place, whatever they take: of what they add to a row the most counts, which a queue of those that
+ * may come to be the most has at its head. */
 typedef struct
     Ends { /* of a row; number 2 * c: c copies are over; 2 * c + 1: and the next one has begun */
   int64_t sum;         /* what copies have added, at the last of them so far */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * What ops take of the memory of their rank and give back, in stashes, and `limit` clauses (lang/spec.md 7): sums of
- * these counts, times numbers, that are never more than a bound. */
+ * What ops take of the memory of their rank and give back, in stashes, and `limit` clauses
+ * (lang/spec.md 7): sums of these counts, times numbers, that are never more than a bound. */
 #ifndef PIPEC_LIMIT_H
 #define PIPEC_LIMIT_H
 
 #include "pipec.h"
 
-/* Stashes on the device; microbatches between I and W; inputs kept for R; stashes in host memory only. */
+/* Stashes on the device; held microbatches; inputs kept for R; stashes in host memory only. */
 enum { LIVE, HELD, KEPT, HOST, NCOUNTS };
 int count_of(int builtin); /* which of them a quantity is: one with is_now() */
 
@@ -28,7 +28,8 @@ typedef struct Limit {
 } Limit;
 /* What the text says that holds: `check` and `limit` clauses. Made by expand. */
 typedef struct Claims {
-  const Clause **check; uint32_t ncheck; /* to prove at the end; Eval.env still has what they name */
+  /* to prove at the end; Eval.env still has what they name */
+  const Clause **check; uint32_t ncheck;
   const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
   Limit *row; uint32_t nrow, *row0; /* their comparisons, rank after rank; [nrank + 2] */
 } Claims;

@@ -6,8 +6,8 @@
 #include "expand.h"
 #include "names.h"
 
-/* The first row at or after `i` with an I of that stage (NONE: of any) that waits; Orders.nop if there
- * is none. */
+/* The first row at or after `i` with an I of that stage (NONE: of any) that waits; Orders.nop if
+ * there is none. */
 static uint32_t waiting(const Sched *s, uint32_t stage, uint32_t i) {
   for (; i < s->orders->nop; i++) {
     const Op *p = &s->orders->op[i];

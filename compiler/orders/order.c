@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * Plays the compute ops: each rank in its order, each action as soon as its tensors are there. Requires
- * check_deps. Proves that the orders of the ranks agree with the data (if they do not, the schedule
- * deadlocks under every channel model), and ensures the one global order of transfers that the
- * lowering `global` gives to every rank: by the time a transfer could start, ties in the order of
- * the data. Every dependence points forward in it, so with enough slots it cannot deadlock.
+ * Plays the compute ops: each rank in its order, each action as soon as its tensors are there.
+ * Requires check_deps. Proves that the orders of the ranks agree with the data (if they do not, the
+ * schedule deadlocks under every channel model), and ensures the one global order of transfers that
+ * the lowering `global` gives to every rank: by the time a transfer could start, ties in the order
+ * of the data. Every dependence points forward in it, so with enough slots it cannot deadlock.
  *
- * A player of its own, beside the machine of machine.h: when it runs there are no transfers yet, since
- * its times are what the lowering sorts them by, and searches ask it thousands of times.
+ * A player of its own, beside the machine of machine.h: when it runs there are no transfers yet,
+ * since its times are what the lowering sorts them by, and searches ask it thousands of times.
  *
  * Marked graph: no choice, so one pass over the ops decides. The sort is a radix sort: linear.
  *
- * The play goes back and forth between the ranks, too many places for the hardware to see that each is read
- * in order: what an op will touch is fetched a few ops before. */
+ * The play goes back and forth between the ranks, too many places for the hardware to see that each
+ * is read in order: what an op will touch is fetched a few ops before. */
 #include <string.h>
 
 #include "base.h"
@@ -56,8 +56,8 @@ uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
   return *op_at(s, forward, forward ? l.to : l.from, o->mb) - 1;
 }
 
-/* The next row of those whose gradients an update of `row` needs: its replicas, or all rows of the stages
- * that share its weights. */
+/* The next row of those whose gradients an update of `row` needs: its replicas, or all rows of the
+ * stages that share its weights. */
 bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
   if (s->model->tie_of && s->model->tie_of[row] != NONE) {
     uint32_t k = s->model->tie_of[row];
@@ -87,8 +87,8 @@ uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
   return NONE;
 }
 
-/* Op i adds the last gradient to update k of its row: if this was the last of all replicas, the sum can
- * start: the op of them that ended last, else NONE. */
+/* Op i adds the last gradient to update k of its row: if this was the last of all replicas, the sum
+ * can start: the op of them that ended last, else NONE. */
 static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i, uint32_t k) {
   uint32_t st = s->orders->op[i].stage, last = i;
   if (s->model->stage[st].replica == st)
@@ -132,8 +132,8 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
   return end + (tied ? cost[run->uniform ? 0 : row].time[PIPE_TIE] : 0);
 }
 
-/* When op i, of the action that begins with op `first`, has all that it waits for; turn: updates of its stage so
- * far. False: a rank has not made it yet. */
+/* When op i, of the action that begins with op `first`, has all that it waits for; turn: updates of
+ * its stage so far. False: a rank has not made it yet. */
 static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, uint32_t i,
                     uint32_t turn, uint64_t *start) {
   const Op *o = &s->orders->op[i];
@@ -175,8 +175,8 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
   return end;
 }
 
-/* The first R of a microbatch in slices from `unit` on; where there is none its first backward, which all wait
- * for. NONE: that is not there. */
+/* The first R of a microbatch in slices from `unit` on; where there is none its first backward,
+ * which all wait for. NONE: that is not there. */
 static uint32_t next_again(const Sched *s, uint32_t stage, uint32_t unit) {
   size_t row = (size_t)stage * s->model->nmb;
   uint32_t last = unit - unit % s->model->slices + s->model->slices - 1;
@@ -421,8 +421,8 @@ static bool takes_time(const Sched *s) {
   return s->model->unit_time == NULL && !s->model->tie_of;
 }
 
-/* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks, then sums, since
- * only an update waits for a sum. */
+/* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks,
+ * then sums, since only an update waits for a sum. */
 static uint32_t turn_of(const Sched *s, const Xfer *x) {
   uint32_t r = op_rank(s, x->from), turn = s->orders->op[x->from].kind == PIPE_F
                                                ? s->model->nrank + r
@@ -471,7 +471,7 @@ static void sort_bucket(Keyed *from, Keyed *room, Xfer *x, uint32_t n, int bits)
     x[i] = from[i].x;
 }
 
-/* The key of x[i]; what it is made of lies rank by rank, and the play has gone back and forth between them. */
+/* The key of x[i]. Its parts lie rank by rank, and x goes to and fro between ranks: prefetch. */
 static inline uint64_t next_key(const KeyOf *k, const Xfer *x, uint32_t i, uint32_t n) {
   enum { AHEAD = 16 };
   if (i + AHEAD < n) {
@@ -481,10 +481,10 @@ static inline uint64_t next_key(const KeyOf *k, const Xfer *x, uint32_t i, uint3
   return key_of(k, &x[i]);
 }
 
-/* Where the costs allow it, ties go by turn_of: so an order that repeats has no longer a period than the times
- * have. Else they stay as they are, in the order of the data. The play has left them nearly in the order of time:
- * spread over buckets of a few hundred by the high bits of the key, which goes through memory once, then
- * each bucket in the cache. most: no time is later. */
+/* Where the costs allow it, ties go by turn_of: so an order that repeats has no longer a period
+ * than the times have. Else they stay as they are, in the order of the data. The play has left them
+ * nearly in the order of time: spread over buckets of a few hundred by the high bits of the key,
+ * which goes through memory once, then each bucket in the cache. most: no time is later. */
 static void sort_by_time(Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uint64_t most) {
   enum { MEAN = 256 };
   Arena own = {.oom = s->arena->oom};
@@ -539,8 +539,8 @@ static int by_time(const void *a, const void *b) {
   return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
 }
 
-/* Sorts the transfers as they were made with the side ops of the COMM streams: each of these when the op
- * before it ends, ties in the order of the play (side.c, note [sides cannot stall]). */
+/* Sorts the transfers as they were made with the side ops of the COMM streams: each of these when
+ * the op before it ends, ties in the order of the play (side.c, note [sides cannot stall]). */
 static void sort_with_sides(Sched *s, Ideal *ideal, const OrderRun *run) {
   uint32_t n = 0;
   Placed *all = arena_alloc(s->arena, (ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *all);

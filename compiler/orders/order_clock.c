@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * `clock`: the order of a rank by time stamps (lang/spec.md 5.5). The ops of the body are listed for
- * every index, an op without stamp is put on the first free tick after its I, and the list, sorted by
- * stamp, is pushed. Two ops on one tick are an error. Only the order is kept: when an op starts
- * follows from the costs.
+ * `clock`: the order of a rank by time stamps (lang/spec.md 5.5). The ops of the body are listed
+ * for every index, an op without stamp is put on the first free tick after its I, and the list,
+ * sorted by stamp, is pushed. Two ops on one tick are an error. Only the order is kept: when an op
+ * starts follows from the costs.
  *
- * A schedule that is used inside must give its ops stamps, too: those of the two clocks add up, and the
- * outer one has the ticks.
+ * A schedule that is used inside must give its ops stamps, too: those of the two clocks add up, and
+ * the outer one has the ticks.
  *
- * With a period T a tick is free if no op of the block is on a tick that differs from it by a multiple
- * of T, and the W of a stage have the same place in every period. n log n, plus T for each stage. */
+ * With a period T a tick is free if no op of the block is on a tick that differs from it by a
+ * multiple of T, and the W of a stage have the same place in every period. n log n, plus T for each
+ * stage. */
 #include <string.h>
 
 #include "expand.h"
@@ -46,8 +47,8 @@ static void note_used(Ex *x, const Listed *l) {
     note_listed(x, next, place);
 }
 
-/* In the block ops without index are counted as they are listed; behind it from the last one by stamp. In which order
- * `rules` run is not known yet: from the highest one. */
+/* In the block ops without index are counted as they are listed; behind it from the last one by
+ * stamp. In which order `rules` run is not known yet: from the highest one. */
 static void count_listed(Ex *x, const Stmt *t, uint32_t before) {
   Noted *l = x->noted.at;
   uint32_t n = x->noted.n;
@@ -292,7 +293,7 @@ static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
   return true;
 }
 
-/* Without a period: gaps between the stamps, in ascending order, take what waits, oldest I first. */
+/* Without a period: the gaps between stamps, ascending, take waiting W, the oldest I first. */
 static void fill_gaps(Ex *x, Arena *tmp) {
   Listed *l = x->listed.at;
   uint32_t n = x->listed.n, nfill = 0;
@@ -349,7 +350,7 @@ static bool same_tick(const Listed *l, uint32_t n) {
   return false;
 }
 
-/* The n listed as they are if the period is `period` instead of `old`, ops without a stamp filled in. */
+/* The n listed ops for period `period` instead of `old`, with ops without a stamp filled in. */
 static bool play_period(Ex *x, Arena *tmp, uint32_t n, int64_t old, int64_t period) {
   int64_t by;
   uint32_t ops = 0;
@@ -370,7 +371,7 @@ static bool play_period(Ex *x, Arena *tmp, uint32_t n, int64_t old, int64_t peri
   return ok && !same_tick(x->listed.at, n);
 }
 
-/* The least longer period in which the n listed of the rank do not meet; 0: none within the steps for it. */
+/* The least longer period in which the n listed ops do not meet; 0: none within the steps. */
 static int64_t longer_period(Ex *x, uint32_t n, int64_t period) {
   enum { STEPS = 1 << 20 };
   Diag silent = *x->s->diag, *diag = x->s->diag;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * `rules`: the order of a rank by priorities (lang/spec.md 5.6). The statements are listed, and their ops pushed in
- * any order; once all ranks have theirs they are played (rules_play.c). The result is the order in which they ran.
- * Linear, but for the play. */
+ * `rules`: the order of a rank by priorities (lang/spec.md 5.6). The statements are listed, and
+ * their ops pushed in any order; once all ranks have theirs they are played (rules_play.c). The
+ * result is the order in which they ran. Linear, but for the play. */
 #include <string.h>
 
 #include "base.h"
@@ -100,7 +100,7 @@ static bool add_single(Ex *x, const Region *g, const Listed *l, uint32_t row) {
   return true;
 }
 
-/* The ops of an overlap, l[0..n). Those that ran before the block are left out; a single one stands alone. */
+/* The ops of an overlap, l[0..n), without ops that ran before the block; one op is no overlap. */
 static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
   Sched *s = x->s;
   const Listed *left[MAX_TOGETHER];
@@ -183,7 +183,7 @@ bool run_rules(Ex *x, const Stmt *t) {
 
 /* ---- nothing goes on ---- */
 
-/* "inflight(r) = 4, P - r = 4": the quantities and the numbers that were put in, of those that have a value. */
+/* "inflight(r) = 4, P - r = 4": the quantities and their numbers, as far as they have values. */
 static const char *explain(Sched *s, const Expr *e, const char *text) {
   int64_t v;
   if (!e || (e->kind == EX_CALL && e->builtin == BI_LATER))
@@ -214,8 +214,8 @@ static bool runs_backward(const Sched *s, uint32_t r) {
   return false;
 }
 
-/* Slices of a stage that have gone forward, of microbatches of which not all have: they hold stashes, and none can go
- * back. How many microbatches. */
+/* Slices of a stage that have gone forward, of microbatches of which not all have: they hold
+ * stashes, and none can go back. How many microbatches. */
 static uint32_t half_forward(const Rules *q, uint32_t stage) {
   const Sched *s = q->s;
   uint32_t n = 0;
@@ -295,7 +295,7 @@ static void explain_apart(Rules *q, const Region *g) {
     }
 }
 
-/* The oldest microbatch of which a region holds an op back whose inputs are there; NONE: there is none. */
+/* The oldest microbatch whose op the region holds back though its inputs are there; or NONE. */
 static uint32_t held_back(Rules *q, const Region *g) {
   uint32_t mb = NONE;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
@@ -368,8 +368,8 @@ static bool report_starved(Rules *q) {
 
 /* ---- the order ---- */
 
-/* What did not run, in a play that stood still: an order that the proofs can find fault with. Overlaps whose ops
- * stand nowhere else stay together. */
+/* What did not run, in a play that stood still: an order that the proofs can find fault with.
+ * Overlaps whose ops stand nowhere else stay together. */
 static void append_rest(Rules *q, const Region *g, uint32_t done) {
   const Sched *s = q->s;
   uint32_t end = g->first + g->n;
@@ -464,7 +464,7 @@ static void reorder(Rules *q) {
 
 static bool of_rules(const Rules *q, uint32_t op) { return q->op[op].part != 0; }
 
-/* The U without microbatch of a region: what its gradients and those before it wait for, by stage. */
+/* rest[stage]: the U without microbatch of the region, which takes all gradients up to it. */
 static void find_rests(const Rules *q, const Region *g, uint32_t *rest) {
   for (uint32_t i = g->first; i < g->first + g->n; i++) {
     const Op *o = &q->s->orders->op[i];
@@ -537,8 +537,8 @@ static bool find_versions(Rules *q, Rounds *t) {
   return true;
 }
 
-/* If rules have a U, or one that waits for a sum stands before other ops: what the updates of all ranks wait for. False:
- * reported. */
+/* If rules have a U, or one that waits for a sum stands before other ops: what the updates of all
+ * ranks wait for. False: reported. */
 static bool find_rounds(Rules *q) {
   Sched *s = q->s;
   Arena *a = q->arena;

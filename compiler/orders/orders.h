@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of orders/, what other rooms call: the ops of each rank, in order: kernels, loops, clock, rules, use; and that they respect the data. */
+ * The door of orders/, what other rooms call: the ops of each rank, in order: kernels, loops,
+ * clock, rules, use; and that they respect the data. */
 #ifndef PIPEC_ORDERS_H
 #define PIPEC_ORDERS_H
 
@@ -26,7 +27,8 @@ typedef struct Expanded {
 typedef struct Ideal {
   bool done;             /* the orders agree with the data */
   const Stall *stall;    /* what was refuted; NULL: nothing was */
-  StallHop *circle; uint32_t ncircle; /* or ranks that wait for each other, by rows of op; else NULL */
+  /* or ranks that wait for each other, by rows of op; else NULL */
+  StallHop *circle; uint32_t ncircle;
   Timing time;
   uint64_t *end;         /* [nop] when what each op made could leave then */
   uint32_t *made;        /* [nop] of OrderRun, with groups */
@@ -37,14 +39,16 @@ typedef struct Ideal {
 /* ---- expand.c: schedule + parameters -> ops of each rank; proves indices, placement, uniqueness,
  * sizes of everything ---- */
 bool expand(Sched *s, Expanded *e);
-bool rules_quantity(Sched *s, const Expr *call, int64_t *value); /* order_rules.c: inflight, held, kept, host now */
+/* order_rules.c: inflight, held, kept, host now */
+bool rules_quantity(Sched *s, const Expr *call, int64_t *value);
 const char *send_text(const Sched *s); /* "end" */
 /* Proves that no op of an action needs another of it. Part of check_deps. */
 bool check_overlap(Sched *s);
 /* What the action that begins with op `first` takes; cost: as in OrderRun. */
 uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first);
 /* The same of n ops that are to be one action. */
-uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op, uint32_t n);
+uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op,
+                       uint32_t n);
 /* ---- check_deps.c: each (stage, mb) exactly F and B or I+W, perhaps R, in order on its rank; each
  * gradient is applied by one U. Ensures round ---- */
 bool check_deps(Sched *s, Orders *orders);
@@ -59,33 +63,38 @@ typedef struct OrderRun {
   bool uniform;
   uint64_t *end;          /* [nop], required: when what each op made may leave */
   uint32_t *head;         /* [nrank], required: next op of each rank */
-  uint32_t *made;         /* NULL, or [nop] filled: transfers there were once the op was played, with its own */
-  Xfer *xfer;             /* NULL, or filled with the transfers in an order that respects the data */
+  /* NULL, or [nop] filled: transfers there were once the op was played, with its own */
+  uint32_t *made;
+  /* NULL, or filled with the transfers in an order that respects the data */
+  Xfer *xfer;
   uint32_t nxfer;
   Timing t;
 } OrderRun;
 bool order_run(Sched *s, OrderRun *run);
-/* Of a U that replicas or tied stages hold up: a last gradient op of this update that has not run, given
- * each rank's next op; NONE. */
+/* Of a U that replicas or tied stages hold up: a last gradient op of this update that has not run,
+ * given each rank's next op; NONE. */
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head);
-/* The rows whose gradients an update of `row` adds up, itself among them: *member; *at: 0 at first. */
+/* Iterates over the rows whose gradients an update of `row` adds up. *at: 0 at first. */
 bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member);
-/* The k-th op, from 0, whose tensor op reads; that reads a tensor of op's. NONE: there are no more. */
+/* The k-th op, from 0, whose tensor op reads; the k-th that reads a tensor of op. NONE: no more. */
 uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k);
 uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
-/* The ops of the same stage that wait for op, NONE for none: the next one of its cell; the op of its kind on the slice
- * that comes after it; and where slices are recomputed the next R of the microbatch, or its first backward. */
+/* The ops of the same stage that wait for op, NONE for none: the next one of its cell; the op of
+ * its kind on the slice that comes after it; and where slices are recomputed the next R of the
+ * microbatch, or its first backward. */
 void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]);
-/* Stashes that are there after an F and were not before: its own, less those of its microbatch that nobody reads
- * once the last slice has gone forward. */
+/* Stashes that are there after an F and were not before: its own, less those of its microbatch that
+ * nobody reads once the last slice has gone forward. */
 int64_t order_makes(const Sched *s, const Op *f);
 /* Requires check_deps. Proves that the compute orders agree with the data under any channel model;
  * ensures xfer, one global order of all transfers (by predicted start), and ideal. */
 bool order(Sched *s, Ideal *ideal);
 bool sides(Sched *s, Orders *orders, Sides *sides);
 const char *side_text(Sched *s, const SideUse *u); /* "2UNSHARD3" */
-uint64_t side_start(const Sched *s, uint32_t rank, const SideUse *u); /* the end of the op before it, on an idle network */
-uint32_t side_latest(const Sched *s, const SideUse *u); /* `at` of one that runs as late as possible */
+/* the end of the op before it, on an idle network */
+uint64_t side_start(const Sched *s, uint32_t rank, const SideUse *u);
+/* `at` of one that runs as late as possible */
+uint32_t side_latest(const Sched *s, const SideUse *u);
 bool side_buffers(Sched *s, Sides *sides); /* requires their places; false: reported */
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Actions of several ops, `overlap { ... }` (lang/spec.md 5.10): their expansion, what they cost, and the
- * proof that their ops are independent. In the op table the ops of an action follow each other, each with
- * the number of those that come after it. An action has at most MAX_TOGETHER ops, so all is linear. */
+ * Actions of several ops, `overlap { ... }` (lang/spec.md 5.10): their expansion, what they cost,
+ * and the proof that their ops are independent. In the op table the ops of an action follow each
+ * other, each with the number of those that come after it. An action has at most MAX_TOGETHER ops,
+ * so all is linear. */
 #include <string.h>
 
 #include "base.h"
@@ -99,7 +100,7 @@ static bool makes_again(const Op *a, const Op *b) {
          (a->kind == PIPE_R && b->kind == PIPE_R && a->mb < b->mb);
 }
 
-/* Op u updates a stage that shares weights with that of op `grad`, the last gradient that its sum needs. */
+/* Op u updates a stage that is tied to that of `grad`, the last gradient that its sum needs. */
 static bool summed_with(const Sched *s, uint32_t grad, uint32_t u) {
   uint32_t a = s->orders->op[grad].stage, b = s->orders->op[u].stage;
   if (s->orders->op[u].kind != PIPE_U || !s->model->tie_of || s->model->tie_of[a] == NONE ||
@@ -109,7 +110,7 @@ static bool summed_with(const Sched *s, uint32_t grad, uint32_t u) {
   return k < s->orders->round0[a + 1] && s->orders->round[k].grad == grad;
 }
 
-/* Whether an op needs what another of its rank makes or has done to their stash, or a slice before it. */
+/* Does `then` need what `first`, of its rank, made or did to their stash, or an earlier slice? */
 static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   static const uint8_t turn[] = {
       [PIPE_F] = 0, [PIPE_R] = 1, [PIPE_B] = 2, [PIPE_I] = 2, [PIPE_W] = 3, [PIPE_U] = 0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Adds one op to the order of a rank, and refuses what is there twice or what its pipe does not have.
- * Part of expand. Constant time. */
+ * Adds one op to the order of a rank, and refuses what is there twice or what its pipe does not
+ * have. Part of expand. Constant time. */
 #include "base.h"
 #include "expand.h"
 #include "hints.h"
@@ -37,8 +37,8 @@ static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb
       .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(x, x->use)};
 }
 
-/* A U that only repeats the last one is refused here, so that there are not many more of them than of gradients;
- * check_deps refuses the others that have nothing to apply. */
+/* A U that only repeats the last one is refused here, so that there are not many more of them than
+ * of gradients; check_deps refuses the others that have nothing to apply. */
 static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   uint32_t old = x->last_u[stage];

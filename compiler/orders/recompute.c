@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The `recompute` clause (lang/spec.md 5.11): an R before the first backward of every stage and
- * microbatch for which its condition holds, and that has no R of its own; of slices, in order, before what first
- * reads their stashes, the R of a slice behind them or the first backward. Part of expand; the orders are complete, those of `rules` included. Linear. */
+ * microbatch for which its condition holds, and that has no R of its own; of slices, in order,
+ * before what first reads their stashes, the R of a slice behind them or the first backward. Part
+ * of expand; the orders are complete, those of `rules` included. Linear. */
 #include <string.h>
 
 #include "base.h"

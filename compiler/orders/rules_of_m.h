@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Orders of `rules` for every number of microbatches (rules_of_m.c): what a play leaves behind for the proof. */
+ * Orders of `rules` for every number of microbatches (rules_of_m.c): what a play leaves behind for
+ * the proof. */
 #ifndef PIPEC_RULES_OF_M_H
 #define PIPEC_RULES_OF_M_H
 
 #include "pipec.h"
 
-/* A play at a moment at which all that happens before it has happened: everything that what follows depends on, told
- * relative to the moment and to `front`. Two with equal words go on in the same way, microbatches and times apart, for
- * as long as neither sees the last microbatches. */
+/* A play at a moment at which all that happens before it has happened: everything that what follows
+ * depends on, told relative to the moment and to `front`. Two with equal words go on in the same
+ * way, microbatches and times apart, for as long as neither sees the last microbatches. */
 typedef struct RuleState {
   uint64_t now;
   int64_t front;    /* forwards of stage 0 that have begun: units are counted from there */
@@ -27,14 +28,16 @@ typedef struct RuleListed {
   bool keyed, joint;
   int64_t unit;              /* -1: none */
   int64_t key;
-  uint64_t guard;            /* rules_hash over the numbers of its condition, in the order of the text */
+  /* rules_hash over the numbers of its condition, in the order of the text */
+  uint64_t guard;
 } RuleListed;
 
 typedef struct RulePlay {
   VEC(RuleState) state; /* ascending */
   VEC(RuleListed) listed;
   uint64_t *start;      /* [nop] when the ops began, rank after rank in the order of the play */
-  bool rest;            /* some never began: they stand behind all others of their rules, with start 0 */
+  /* some never began: they stand behind all others of their rules, with start 0 */
+  bool rest;
 } RulePlay;
 
 static inline uint64_t rules_hash(uint64_t h, int64_t v) {

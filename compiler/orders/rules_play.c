@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT
- * The play of `rules` (lang/spec.md 5.6): list scheduling on an idle network. All ranks are played on the costs of
- * the schedule, as order.c plays a finished order; where the ops of a rank come from `rules`, a rank that is free
- * takes, of the candidates whose inputs have arrived and whose `when` holds, the one with the least key, then the
- * earliest arrival, then the lowest microbatch. Its copy stream does the same with OFF and LOAD.
+ * The play of `rules` (lang/spec.md 5.6): list scheduling on an idle network. All ranks are played
+ * on the costs of the schedule, as order.c plays a finished order; where the ops of a rank come
+ * from `rules`, a rank that is free takes, of the candidates whose inputs have arrived and whose
+ * `when` holds, the one with the least key, then the earliest arrival, then the lowest microbatch.
+ * Its copy stream does the same with OFF and LOAD.
  *
- * A candidate without key fills: it runs if none with a key may run, and none that may will arrive before it would
- * end; of several the first of which that is true. Of those of one statement on one stage only the first in line is looked at.
+ * A candidate without key fills: it runs if none with a key may run, and none that may will arrive
+ * before it would end; of several the first of which that is true. Of those of one statement on one
+ * stage only the first in line is looked at.
  *
- * A player of its own, beside the machine of machine.h: it decides which op runs next by what has run
- * and arrived, where all other players carry out lists that are there.
+ * A player of its own, beside the machine of machine.h: it decides which op runs next by what has
+ * run and arrived, where all other players carry out lists that are there.
  *
- * note [awaited]: before a filler is taken, those that arrive while it would run are looked at in the order in which they
- * do, up to the first that could be taken then: who is first in line by then, whether its `when` holds now, and whether
- * its partners are there by then. That one is remembered for as long as it is true of it; if there is none, the filler
- * runs, and its rank does not look at these again. So each is looked at about once, but for actions whose partners
- * come later.
+ * note [awaited]: before a filler is taken, those that arrive while it would run are looked at in
+ * the order in which they do, up to the first that could be taken then: who is first in line by
+ * then, whether its `when` holds now, and whether its partners are there by then. That one is
+ * remembered for as long as it is true of it; if there is none, the filler runs, and its rank does
+ * not look at these again. So each is looked at about once, but for actions whose partners come
+ * later.
  *
- * note [rounds]: a U is ready when the gradients that it is there for are made, on all ranks where they are added
- * up, and their sum is done. Which gradients it applies must not change until then, so the next ones of the stage
- * wait for the U.
+ * note [rounds]: a U is ready when the gradients that it is there for are made, on all ranks where
+ * they are added up, and their sum is done. Which gradients it applies must not change until then,
+ * so the next ones of the stage wait for the U.
  *
  * An event is a rank that may have something to do: n log n, times the statements of a rank. */
 #include <string.h>
@@ -136,8 +139,8 @@ static void line_up(Rules *q, uint32_t cand, uint64_t now) {
     heap_push(q, &to->coming, comes_before, cand);
 }
 
-/* All producers of op have started: its inputs arrive at avail. A rank that is busy looks when it ends
- * what it runs. */
+/* All producers of op have started: its inputs arrive at avail. A rank that is busy looks when it
+ * ends what it runs. */
 static void known(Rules *q, uint32_t op, uint64_t now) {
   const Sched *s = q->s;
   bool copy = op >= s->orders->nop;
@@ -189,7 +192,8 @@ static uint32_t first_in_line(Rules *q, RuleClass *c) {
   return q->by ? q->line[c - q->x->rules.classes.at] : rules_top(q, c);
 }
 
-/* The first one of the candidates of a heap that is there at q->by, and is not picked, or `best` if that is before it. */
+/* The first one of the candidates of a heap that is there at q->by, and is not picked, or `best` if
+ * that is before it. */
 static uint32_t first_left(Rules *q, const CandHeap *h, const uint32_t *pick, uint32_t n,
                            uint32_t best) {
   for (uint32_t i = 0; i < h->n; i++) {
@@ -261,8 +265,8 @@ bool rules_frozen(const Rules *q, uint32_t cand) {
   return false;
 }
 
-/* The gradients of update u are there, the last one at rounds->last. Once those of all ranks that it is added up
- * with are, too, all of these updates have what they need. */
+/* The gradients of update u are there, the last one at rounds->last. Once those of all ranks that
+ * it is added up with are, too, all of these updates have what they need. */
 static void close_round(Rules *q, uint32_t u, uint64_t now) {
   Sched *s = q->s;
   Rounds *t = q->rounds;
@@ -403,7 +407,8 @@ static void start(Rules *q, uint32_t r, const uint32_t *op, uint32_t n, uint64_t
     event_push(q, now, r); /* a copy may wait for this to be counted */
 }
 
-/* The last action of rank r has ended, and so have copies that ended meanwhile: their slots are free for the next. */
+/* The last action of rank r has ended, and so have copies that ended meanwhile: their slots are
+ * free for the next. */
 static void finish(Rules *q, uint32_t r, uint64_t now) {
   if (!q->ending[r] || now < q->free_at[r])
     return;
@@ -470,7 +475,8 @@ static uint32_t partner_of(const Rules *q, uint32_t cand, const uint32_t *pick) 
   return op;
 }
 
-/* The action that is awaited is still there, and so is its partner; what else there is by then does not take both away. */
+/* The action that is awaited is still there, and so is its partner; what else there is by then does
+ * not take both away. */
 static bool still_comes(const Rules *q, const Awaited *w) {
   const RuleCand *c = &q->x->rules.cands.at[w->cand];
   if (w->partner == MANY || is_dead(q, w->cand) || rules_frozen(q, w->cand))
@@ -484,8 +490,8 @@ static bool still_comes(const Rules *q, const Awaited *w) {
   return q->op[w->partner].need != OP_DONE && !frozen_stage(q, o->kind, o->stage);
 }
 
-/* Could rank r take, at q->by, one that is first in line then? partners: so may be others that it is taken with. False: a
- * condition has no value. */
+/* Could rank r take, at q->by, one that is first in line then? partners: so may be others that it
+ * is taken with. False: a condition has no value. */
 static bool could_take(Rules *q, const Region *g, uint32_t r, bool partners, bool *yes) {
   uint32_t room[MAX_TOGETHER];
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
@@ -506,7 +512,8 @@ static bool could_take(Rules *q, const Region *g, uint32_t r, bool partners, boo
   return true;
 }
 
-/* Does one with a priority arrive at rank r before `end` that could be taken then? False: a condition has no value. */
+/* Does one with a priority arrive at rank r before `end` that could be taken then? False: a
+ * condition has no value. */
 static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t end, bool *yes) {
   const Awaited *w = &q->awaited[r];
   *yes = false;
@@ -548,7 +555,7 @@ static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t
   return ok;
 }
 
-/* Of the candidates that fill, q->fill[0..n), the first in their order before whose end none is awaited; NONE. */
+/* The first of the fillers q->fill[0..n) during which no awaited op becomes ready; or NONE. */
 static bool choose_filler(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t n,
                           uint32_t *best, uint32_t *pick) {
   bool wait = true;
@@ -570,7 +577,7 @@ static bool choose_filler(Rules *q, const Region *g, uint32_t r, uint64_t now, u
   return true;
 }
 
-/* The candidate that rank r takes at `now`, or NONE, and its ops. False: a condition has no value. */
+/* What rank r takes at `now`, and its ops; NONE: nothing. False: a condition has no value. */
 static bool choose(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t *best,
                    uint32_t *pick) {
   uint32_t room[MAX_TOGETHER], nfill = 0;

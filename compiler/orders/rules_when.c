@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The conditions of `rules` (lang/spec.md 5.6): what is listed has its own copy, into which all but the quantities has been
- * put; the play evaluates that. Linear in the text of the condition. */
+ * The conditions of `rules` (lang/spec.md 5.6): what is listed has its own copy, into which all but
+ * the quantities has been put; the play evaluates that. Linear in the text of the condition. */
 #include <string.h>
 
 #include "orders.h"
@@ -15,8 +15,9 @@ static bool no_chunk(Sched *s, uint32_t rank, const Expr *chunk, int64_t c, uint
   return false;
 }
 
-/* The chunk of a quantity is one of the order that is used: that of this rank takes its place, and 0 that of the quantity
- * if none of its ops run here. One that is known only in the play has all of them behind its arguments, -1 for those. */
+/* The chunk of a quantity is one of the order that is used: that of this rank takes its place, and
+ * 0 that of the quantity if none of its ops run here. One that is known only in the play has all of
+ * them behind its arguments, -1 for those. */
 static bool used_chunks(Ex *x, Expr *call, bool sure) {
   Sched *s = x->s;
   const Use *u = x->in_use;
@@ -48,8 +49,8 @@ static bool used_chunks(Ex *x, Expr *call, bool sure) {
   return true;
 }
 
-/* A part without a quantity. sure: it is needed. One that may not be, and has no value, is evaluated where it is
- * needed, with the variables as they are now. NULL: reported. */
+/* A part without a quantity. sure: it is needed. One that may not be, and has no value, is
+ * evaluated where it is needed, with the variables as they are now. NULL: reported. */
 static Expr *fold_number(Ex *x, const Expr *e, bool sure) {
   Sched *s = x->s;
   Expr *f = NEW(&x->scratch, Expr);
@@ -67,8 +68,8 @@ static Expr *fold_number(Ex *x, const Expr *e, bool sure) {
   return f;
 }
 
-/* A copy of e in which everything without a quantity is a number. Of &&, || and ? : that which is known not to be needed
- * is left out. NULL: reported. */
+/* A copy of e in which everything without a quantity is a number. Of &&, || and ? : that which is
+ * known not to be needed is left out. NULL: reported. */
 static Expr *fold(Ex *x, const Expr *e, bool sure) {
   if (!counts_now(e))
     return fold_number(x, e, sure);

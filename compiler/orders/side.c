@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * Side operations: what `side` clauses declare (lang/spec.md 5.12), one after the other, on finished
- * orders. Their words are checked by names/shapes.c, their instructions made by lower/side_streams.c.
+ * Side operations: what `side` clauses declare (lang/spec.md 5.12), one after the other, on
+ * finished orders. Their words are checked by names/shapes.c, their instructions made by
+ * lower/side_streams.c.
  *
  *   find_sides   (expand) which clauses count, what each costs on each stage: Sides.row
  *   sides        (pass, requires check_deps) who is attached to which op: Sides.use. Those of the
  *                compute stream become ops of Orders.op. Of a JSON file that is so already
- *   side_buffers (offload) once all have their places: buffers, and who waits for whom because of them
+ *                side_buffers (offload) once all have their places: buffers, and who waits for whom
+ *                because of them
  *
- * note [sides cannot stall]: a side op has a place in the order of its rank: it waits for ops that stand
- * before it there, and for side ops that do, and ops behind it wait for it. In the COMM stream it is put
- * where the op before it ends on an idle network, behind all that happens before that (order.c). So in
- * the play of an idle network with side ops that take no time all waits point forward.
+ * note [sides cannot stall]: a side op has a place in the order of its rank: it waits for ops that
+ * stand before it there, and for side ops that do, and ops behind it wait for it. In the COMM
+ * stream it is put where the op before it ends on an idle network, behind all that happens before
+ * that (order.c). So in the play of an idle network with side ops that take no time all waits point
+ * forward.
  *
  * Sorts of the side ops of a rank apart, linear in ops times clauses. */
 #include <string.h>
@@ -46,7 +49,8 @@ static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) 
   return true;
 }
 
-/* The side op whose memory side op k gives back; nside_decl: there is none of that name. Requires that it gives. */
+/* The side op whose memory side op k gives back; nside_decl: there is none of that name. Requires
+ * that it gives. */
 static uint32_t given_by(const Sched *s, uint32_t k) {
   const char *name = s->sides->decl[k]->side->gives;
   uint32_t of = 0;
@@ -359,8 +363,9 @@ uint32_t side_latest(const Sched *s, const SideUse *u) {
   return at > u->lo ? at : u->lo;
 }
 
-/* note [users of a slot]: who takes or gives back a buffer waits for the last one of each stream that did, also where
- * one of these has waited for another: an engine need not look through a third stream. */
+/* note [users of a slot]: who takes or gives back a buffer waits for the last one of each stream
+ * that did, also where one of these has waited for another: an engine need not look through a third
+ * stream. */
 typedef struct SlotUsers {
   uint32_t last[PIPE_NSTREAMS];
 } SlotUsers;

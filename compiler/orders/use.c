@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * `use`: the order of another schedule as a part of this one (lang/spec.md 5.7). Its parameters are bound
- * anew for each `use`, and get back what they were afterwards, since this schedule may also extend it.
- * The statements of its order then run as if they stood here: names of pipes mean those with the same
- * place in this schedule, microbatches are counted from where the `use` says, and U is left out.
+ * `use`: the order of another schedule as a part of this one (lang/spec.md 5.7). Its parameters are
+ * bound anew for each `use`, and get back what they were afterwards, since this schedule may also
+ * extend it. The statements of its order then run as if they stood here: names of pipes mean those
+ * with the same place in this schedule, microbatches are counted from where the `use` says, and U
+ * is left out.
  *
- * What has been checked of a schedule holds as long as its parameters have the same values. Linear in the
- * ops that the order has. */
+ * What has been checked of a schedule holds as long as its parameters have the same values. Linear
+ * in the ops that the order has. */
 #include <string.h>
 
 #include "expand.h"
@@ -201,7 +202,7 @@ static bool same_pipes(Ex *x, const Stmt *t, Fitting *f) {
   return n > 0 || differs(s, t, t->used->name_at, "it has no 'pipe' clause");
 }
 
-/* Binds the parameters and values of t->used; the same as the last time: nothing new is to be checked. */
+/* Binds the parameters and values of t->used; those of the last time need no new check. */
 static bool fit(Ex *x, const Stmt *t, Fitting *f) {
   Sched *s = x->s;
   if (!bind_params(s, t->used, t->args, t->within, t->name_at))
@@ -285,8 +286,9 @@ static uint32_t row_here(const Ex *x, const Pipe *p, uint32_t m) {
   return NONE;
 }
 
-/* Every microbatch that u runs has its stages on the same ranks here; ensures held and nheld. A chunk that no microbatch
- * of the step is of, since all of them are left out, is a row of another rank. */
+/* Every microbatch that u runs has its stages on the same ranks here; ensures held and nheld. A
+ * chunk that no microbatch of the step is of, since all of them are left out, is a row of another
+ * rank. */
 static bool same_places(Ex *x, const Stmt *t, Use *u) {
   Sched *s = x->s;
   x->rows.n = 0;
@@ -325,7 +327,7 @@ static bool same_places(Ex *x, const Stmt *t, Use *u) {
 
 /* ---- the statement ---- */
 
-/* What ops without index take behind these rows; any: they are of a block of rules, in no order yet. */
+/* What ops without index take behind these rows. any: rows of `rules`, not yet in order. */
 static void count_rows(Ex *x, uint32_t first, uint32_t end, int64_t outside, bool any) {
   const Sched *s = x->s;
   int64_t place, *at;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The same text once more, silently: at another M as far as its orders (orders_at), or all of it (compile_at), each with steps
- * from the question that it is asked for (work.h); with another lowering (compiles_by); or not tuned
- * (worth_emitted). */
+ * The same text once more, silently: at another M as far as its orders (orders_at), or all of it
+ * (compile_at), each with steps from the question that it is asked for (work.h); with another
+ * lowering (compiles_by); or not tuned (worth_emitted). */
 #include <inttypes.h>
 #include <string.h>
 

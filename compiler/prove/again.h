@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The same text compiled once more, silently: at another M, with another lowering, or tuned (again.c). */
+ * The same text compiled once more, silently: at another M, with another lowering, or tuned
+ * (again.c). */
 #ifndef PIPEC_AGAIN_H
 #define PIPEC_AGAIN_H
 
@@ -8,18 +9,18 @@
 /* The orders at M = m, proved or not; any: whatever the schedule requires. */
 bool orders_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
                int64_t m, bool any, bool prove);
-/* All passes at another value of a parameter. other->arena is `arena`, which must be empty, or that of s. any:
- * whatever the schedule requires. */
+/* All passes at another value of a parameter. other->arena is `arena`, which must be empty, or that
+ * of s. any: whatever the schedule requires. */
 bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
                 int64_t value, bool any);
-/* The schedule admits m, and its orders are not right: *why. Adds the ops that have been compiled to *nop. */
+/* The schedule admits m, and its orders are wrong: *why. Adds how many ops it compiled to *nop. */
 bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *nop);
-/* The verdict, of m or the least value that fails; "first found" where the steps for that do not suffice. */
+/* The verdict for m, or the least value that fails; "first found" if the steps run out first. */
 const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why);
 /* With another lowering, every pass verified: no deadlock is found. */
 bool compiles_by(const Sched *s, PipeLowering lowering);
-/* Tuned or as written: what `by` of its tune clause says of it as emitted; INT64_MAX of a deadlock. False: it is refused
- * for something else. */
+/* Tuned or as written: what `by` of its tune clause says of it as emitted; INT64_MAX of a deadlock.
+ * False: it is refused for something else. */
 bool worth_emitted(const Sched *s, bool tuned, int64_t *value);
 
 #endif

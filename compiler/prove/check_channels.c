@@ -4,15 +4,15 @@
  * compute_comms file. Method: the machine of machine.h.
  *
  * For a program of pipec's own each instruction needs the last one above it that touched a slot of
- * its: what the waits of pipe_instr.h say for one comm stream. An action starts when all its ops can, so
- * what comes after one of them comes after the last of them. For a file that PyTorch runs, a rank
- * issues its list from the top without waiting; a SEND or RECV begins when all computation above it
- * has ended and its channel has come to it; a computation begins when its RECV is done. It waits at a
- * WAIT_SEND until that SEND is done, as for a computation. The same holds of a lowering that has transfers at
- * their ops (transfers.c); there a `wait` is for all transfers above it.
+ * its: what the waits of pipe_instr.h say for one comm stream. An action starts when all its ops
+ * can, so what comes after one of them comes after the last of them. For a file that PyTorch runs,
+ * a rank issues its list from the top without waiting; a SEND or RECV begins when all computation
+ * above it has ended and its channel has come to it; a computation begins when its RECV is done. It
+ * waits at a WAIT_SEND until that SEND is done, as for a computation. The same holds of a lowering
+ * that has transfers at their ops (transfers.c); there a `wait` is for all transfers above it.
  *
- * Sums over the same ranks are issued on one communicator, so all its members must issue them in one order,
- * under every model.
+ * Sums over the same ranks are issued on one communicator, so all its members must issue them in
+ * one order, under every model.
  *
  * When the answer is no, what is offered as help has been tried here: groups, other channels, the
  * transfers that pipec derives. */
@@ -96,7 +96,8 @@ static uint32_t slot_of(const PipeRank *k, uint32_t first, uint32_t n, uint32_t 
 }
 
 /* `send next`: an action starts once what the one before it has made is gone. first..i are the
- * instructions from the start of that one on, i begins an action. Adds to `more`; returns how many. */
+ * instructions from the start of that one on, i begins an action. Adds to `more`; returns how
+ * many. */
 static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more, uint32_t first,
                                uint32_t i) {
   const PipeInstr *a = &k->instr[first];
@@ -168,8 +169,8 @@ static MachineList *lists_of_program(Sched *s) {
   return list;
 }
 
-/* What the action at `at` needs: the RECVs of what its ops read, and the sums of the updates. Adds to `more`;
- * returns how many. */
+/* What the action at `at` needs: the RECVs of what its ops read, and the sums of the updates. Adds
+ * to `more`; returns how many. */
 static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const Places *where,
                          uint32_t *more) {
   uint32_t n = 0;
@@ -192,8 +193,8 @@ static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const
   return n;
 }
 
-/* Most that needs_of can add for the whole list, and each transfer twice for the waits: a `wait` above a transfer
- * holds up the op below, too. */
+/* Most that needs_of can add for the whole list, and each transfer twice for the waits: a `wait`
+ * above a transfer holds up the op below, too. */
 static size_t most_needs(const Sched *s, const List *l) {
   size_t n = 0;
   for (uint32_t i = 0; i < l->n; i++) {
@@ -266,8 +267,8 @@ static int by_waiter(const void *a, const void *b) {
   return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
 }
 
-/* Who waits for what beside the ops of rank r: side ops for each other, ops for side ops and for copies that take
- * turns. */
+/* Who waits for what beside the ops of rank r: side ops for each other, ops for side ops and for
+ * copies that take turns. */
 static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
   Edges e = {0};
   for (uint32_t i = s->sides->nuse ? s->sides->use0[r] : 0;
@@ -479,8 +480,8 @@ bool lists_complete(Sched *s, const MachineList *list, ChannelModel model) {
   return done;
 }
 
-/* The least buffer with which the lists complete; false: with none. With opt->verify so is one less, with which they do
- * not. */
+/* The least buffer with which the lists complete; false: with none. With opt->verify so is one
+ * less, with which they do not. */
 static bool find_least(Sched *s, Verdict *verdict, const MachineList *list) {
   ChannelModel m = s->opt->model;
   const bool found = machine_least_buffer(s->arena->oom, list, s->model->nrank, m,
@@ -519,10 +520,10 @@ static void offer_help(Sched *s, const MachineList *list) {
     return; /* nobody reads it */
   if (m.buffer == 0 && m.channels <= CHANNELS_PAIR &&
       lists_complete(s, join_transfers(s, list), m)) {
-    diag_help(s->diag,
-              "it completes if transfers with nothing computed between them are one group%s",
-              s->orders->lists && s->lowered->lowering == PIPE_GLOBAL ? ": join their cells with '+'"
-                                                                     : "");
+    diag_help(
+        s->diag, "it completes if transfers with nothing computed between them are one group%s",
+        s->orders->lists && s->lowered->lowering == PIPE_GLOBAL ? ": join their cells with '+'"
+                                                                : "");
     return;
   }
   if (s->lowered->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Proof: the program completes. Model: rendezvous transfers, FIFO per directed rank pair without
- * tags, one compute and one comm stream per rank, or per channel (and one copy stream: note [copies cannot stall]). Requires comm. Method: the machine of pipe_sim.h
- * runs it; there is no choice in it, so it completes iff the happens-before graph is acyclic.
+ * tags, one compute and one comm stream per rank, or per channel (and one copy stream: note [copies
+ * cannot stall]). Requires comm. Method: the machine of pipe_sim.h runs it; there is no choice in
+ * it, so it completes iff the happens-before graph is acyclic.
  *
  * The transfers have one global order in which all data points forward, so a cycle needs an edge
  * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
@@ -200,8 +201,8 @@ static bool transfers_take_time(const Sched *s) {
   return false;
 }
 
-/* Channels are there to be fast: where transfers wait for slots, those that the ideal timing needs, if it is shorter
- * then. */
+/* Channels are there to be fast: where transfers wait for slots, those that the ideal timing needs,
+ * if it is shorter then. */
 static void try_more_slots(Sched *s, Lowered *lowered, Play *p) {
   size_t n = 2 * (size_t)nlinks(s);
   Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
@@ -259,8 +260,9 @@ static uint32_t most_communicators(Sched *s) {
   return most;
 }
 
-/* The lowering `auto`. *p is the program with GLOBAL. The one with CHANNELS takes its place if the former takes more than
- * LEAST_GAIN percent longer, and no rank has more than MOST_COMMUNICATORS. */
+/* The lowering `auto`. *p is the program with GLOBAL. The one with CHANNELS takes its place if the
+ * former takes more than LEAST_GAIN percent longer, and no rank has more than
+ * MOST_COMMUNICATORS. */
 static void choose_lowering(Sched *s, Lowered *lowered, Play *p) {
   enum { LEAST_GAIN = 5, MOST_COMMUNICATORS = 8 };
   const uint64_t makespan = p->out.makespan;

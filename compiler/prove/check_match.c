@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Proof: on every directed pair of ranks the k-th SEND and the k-th RECV are the same tensor. This is
- * all the matching there is under FIFO channels without tags (NCCL). Requires prog; reads only its
- * tables. Linear, once over the program: on each pair the SENDs have numbers, and the RECVs, in their order; the two
- * ends of every tensor have the same, and no tensor has a third end. Only a message sorts the ends by pair. */
+ * Proof: on every directed pair of ranks the k-th SEND and the k-th RECV are the same tensor. This
+ * is all the matching there is under FIFO channels without tags (NCCL). Requires prog; reads only
+ * its tables. Linear, once over the program: on each pair the SENDs have numbers, and the RECVs, in
+ * their order; the two ends of every tensor have the same, and no tensor has a third end. Only a
+ * message sorts the ends by pair. */
 #include "prove.h"
 #include "orders.h"
 #include "plant.h"
@@ -38,17 +39,18 @@ static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
   return p->stage[in->stage].rank == r && other != NONE && p->stage[other].rank == in->peer;
 }
 
-/* Of each tensor, 0 at first: number: on its pair, from 1, BOTH once its ends have met; channel: NULL without
- * channels. count: of the rank at hand, RECVs and SENDs by peer; 0 between ranks. left: tensors with one end so far. */
+/* Of each tensor, 0 at first: number: on its pair, from 1, BOTH once its ends have met; channel:
+ * NULL without channels. count: of the rank at hand, RECVs and SENDs by peer; 0 between ranks.
+ * left: tensors with one end so far. */
 enum { BOTH = NONE };
 typedef struct Match {
   uint32_t *number, *channel, *count[2], *peer;
   uint64_t left;
 } Match;
 
-/* Whichever end of a tensor comes first gives it its number, the other one must come to the same. Two SENDs, or
- * two RECVs, of one tensor are on one pair (right_ends), so their numbers differ. NULL, or the first end of rank r
- * that is not right. */
+/* Whichever end of a tensor comes first gives it its number, the other one must come to the same.
+ * Two SENDs, or two RECVs, of one tensor are on one pair (right_ends), so their numbers differ.
+ * NULL, or the first end of rank r that is not right. */
 static const PipeInstr *wrong_end(Sched *s, Match *m, uint32_t r) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];

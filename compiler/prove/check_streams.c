@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * Proof: with nothing but streams in order and the events of PipeSync,
  *
- *   covered    an instruction starts only when all that its waits count is over, and the end of the step
- *              when everything is; two accesses of a slot or of a stage's gradients on different streams
- *              are one after the other, whatever the waits say
- *   reused     each wait is for the record that the table means: no later one of the same event has been
- *              issued by then
+ *   covered    an instruction starts only when all that its waits count is over, and the end of the
+ *              step when everything is; two accesses of a slot or of a stage's gradients on
+ *              different streams are one after the other, whatever the waits say
+ *   reused     each wait is for the record that the table means: no later one of the same event has
+ *              been issued by then
  *   needed     without any single wait something would not be covered
- *   grouped    nothing is waited for inside of an action or a group, or recorded inside of a group; transfers
- *              of one group share no slot
+ *   grouped    nothing is waited for inside of an action or a group, or recorded inside of a group;
+ *              transfers of one group share no slot
  *
  * Requires prog; reads only its tables, and takes nothing from streams.c but what a wait means
- * (note [clocks]). Linear in instructions, their tensors and waits, times streams, which channels may make many. */
+ * (note [clocks]). Linear in instructions, their tensors and waits, times streams, which channels
+ * may make many. */
 #include <string.h>
 
 #include "prove.h"
@@ -27,13 +28,14 @@ typedef struct Proof {
   uint32_t *records; /* [ninstr + 1] the event that is recorded after row i - 1, + 1; 0: none */
   uint32_t *last;    /* [nevent] row + 1 of its last record, NONE before */
   uint32_t group;    /* done of COMM at the first of the group at hand */
-  uint32_t *
-      touched; /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
+  /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
+  uint32_t *touched;
   uint32_t *need, *before; /* clocks */
   uint32_t *alone; /* [streams] the only wait, of those of the row at hand, that covers it; NONE */
 } Proof;
 
-/* The row at hand: its stream, what that knows, its number there. By value: what is touched is no part of it. */
+/* The row at hand: its stream, what that knows, its number there. By value: what is touched is no
+ * part of it. */
 typedef struct At {
   uint32_t of, nth;
   uint32_t *now; /* clock */
@@ -132,8 +134,8 @@ static inline bool touch_all(const Proof *p, At at, const PipeInstr *in, const u
   return touch_slots(p, at, in, in->in, true, ns) && touch_slots(p, at, in, in->out, false, ns);
 }
 
-/* Are the waits of the row at hand, and the record after it, if there are any, not in the middle of what is issued at
- * once? */
+/* Are the waits of the row at hand, and the record after it, if there are any, not in the middle of
+ * what is issued at once? */
 static inline bool apart(const Proof *p, const PipeInstr *in, bool waits, bool records) {
   bool inside = p->row > 0 && in[-1].group > 0;
   if (PLANTED(STREAMS_GROUPED) ||

@@ -174,8 +174,8 @@ static bool is_bytes(const Expr *e) {
          (e->builtin == BI_MEMORY || e->builtin == BI_HOST_MEMORY || e->builtin == BI_VOLUME);
 }
 
-/* The part of e, which is false, that says why: of `a && b` the first that is false, of `a || b` the last, after the
- * cases that are not meant. */
+/* The part of e, which is false, that says why: of `a && b` the first that is false, of `a || b`
+ * the last, after the cases that are not meant. */
 static const Expr *claim(Sched *s, const Expr *e) {
   int64_t v = 0;
   for (;;) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of prove/, what other rooms call: deadlock, matching, memory, streams, checks of the text. */
+ * The door of prove/, what other rooms call: deadlock, matching, memory, streams, checks of the
+ * text. */
 #ifndef PIPEC_PROVE_H
 #define PIPEC_PROVE_H
 
@@ -9,17 +10,18 @@
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
  * ensures compute_start, comm_start, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s, Lowered *lowered, Times *times);
-/* ---- check_streams.c: requires prog. The events of each rank cover its waits and every access of a slot,
- * and none is too many ---- */
+/* ---- check_streams.c: requires prog. The events of each rank cover its waits and every access of
+ * a slot, and none is too many ---- */
 bool check_streams(Sched *s);
 /* ---- check_match.c: requires prog. FIFO matching per directed rank pair ---- */
 bool check_match(Sched *s);
 /* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
  * opt->model; ensures least_buffer. Text of the model for messages ---- */
 bool check_channels(Sched *s, Verdict *verdict);
-bool prove_lists(Sched *s, Verdict *verdict);  /* the same of Orders.lists, with find_places the first time */
-/* Of a lowering with transfers at their ops, once transfers has made lists: they complete. only_lists: but not under the
- * model of the engines. */
+/* the same of Orders.lists, with find_places the first time */
+bool prove_lists(Sched *s, Verdict *verdict);
+/* Of a lowering with transfers at their ops, once transfers has made lists: they complete.
+ * only_lists: but not under the model of the engines. */
 bool prove_transfers(Sched *s, Verdict *verdict);
 /* The verdict alone; with opt->verify its certificate, a clock or a circle, is verified. */
 bool lists_complete(Sched *s, const MachineList *list, ChannelModel model);
@@ -28,7 +30,8 @@ const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction 
 const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
 /* ---- check_memory.c: requires slots. Bytes per rank against the limit ---- */
 bool check_memory(Sched *s, Verdict *verdict);
-const char *memory_sum(Sched *s, uint32_t r); /* "0F3: weights 10.0 GiB + ...": the moment, and what is there */
+/* "0F3: weights 10.0 GiB + ...": the moment, and what is there */
+const char *memory_sum(Sched *s, uint32_t r);
 /* Sizes that differ as texts that do. */
 void bytes_texts(Sched *s, uint64_t a, uint64_t b, const char *text[2]);
 /* ---- check_user.c: the `check` clauses ---- */

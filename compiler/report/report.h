@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of report/, what other rooms call: what a person reads: reports, dumps, comparisons, pictures in the terminal. */
+ * The door of report/, what other rooms call: what a person reads: reports, dumps, comparisons,
+ * pictures in the terminal. */
 #ifndef PIPEC_REPORT_H
 #define PIPEC_REPORT_H
 
@@ -10,9 +11,10 @@ void emit_show(Sched *s, FILE *f);     /* show.c */
 bool show_wants_colour(const Options *o, FILE *f);
 /* COLUMNS, or the columns of the terminal that f is; `none` if it is no terminal. */
 uint32_t terminal_width(FILE *f, uint32_t none);
-/* A line of text from column `at`, wrapped between words to `width`; further lines begin at `indent`. */
+/* Wraps text between words to `width`, from column `at`; further lines begin at `indent`. */
 void put_wrapped(FILE *f, const char *text, uint32_t at, uint32_t indent, uint32_t width);
-/* stall_picture.c: to opt->counterexample, or as the page of --emit=html, what was refuted last, if anybody asked for it; false: reported. */
+/* stall_picture.c: to opt->counterexample, or as the page of --emit=html, what was refuted last, if
+ * anybody asked for it; false: reported. */
 bool draw_stall(Sched *s);
 double bubble_percent(const Sched *s, uint64_t makespan);
 double above_percent(uint64_t value, uint64_t bound); /* how far above; 0: the bound is 0 */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * The grid in a terminal: ranks down, time across, fitted to its width. Requires prog.
  *
- * Where the whole prediction fits, columns are whole fractions of the greatest common divisor of all
- * times, so every op has exactly its width, and the microbatch stands in an op that has room for it.
- * Else a column shows the op that runs at its middle; and where ops are narrower than columns what the
- * time around it is spent on, that of some ops, or their beat would show: the kind that takes three fifths
- * of it, '#' if none does; with colour and UTF-8 the two that take most, one on the other.
+ * Where the whole prediction fits, columns are whole fractions of the greatest common divisor of
+ * all times, so every op has exactly its width, and the microbatch stands in an op that has room
+ * for it. Else a column shows the op that runs at its middle; and where ops are narrower than
+ * columns what the time around it is spent on, that of some ops, or their beat would show: the kind
+ * that takes three fifths of it, '#' if none does; with colour and UTF-8 the two that take most,
+ * one on the other.
  *
  * With colour an op is a block in the colour of its kind, its shade that of its chunk. Without, it
  * is filled with a shade character of its kind, or, if the locale is not UTF-8, with its letter. */
@@ -180,8 +181,8 @@ static void row(const Grid *g, uint32_t r, const uint64_t *start, const uint64_t
   plain(g);
 }
 
-/* One column of shares: `most` of the time around it, and of the rest `next`; PIPE_NOPS: idle. share: of the two that
- * of most. mixed: nothing takes three fifths. */
+/* One column of shares: `most` of the time around it, and of the rest `next`; PIPE_NOPS: idle.
+ * share: of the two that of most. mixed: nothing takes three fifths. */
 static void shares_cell(const Grid *g, int most, int next, double share, bool mixed) {
   if (mixed && (!g->colour || !g->utf8)) {
     plain(g);
@@ -271,7 +272,7 @@ static const char *cell_text(const Grid *g) {
                             : arena_printf(g->s->arena, "%.3g units", t);
 }
 
-/* The kinds that there are, then idle time; a little closer, or on another line, where they would not fit. */
+/* The kinds present, then idle time; set closer, or on another line, where they do not fit. */
 static void legend(const Grid *g, const bool used[PIPE_NOPS], uint32_t left, uint32_t width) {
   uint32_t at = left, all = left + 7, gap = 3;
   for (int op = 0; op < PIPE_NOPS; op++)

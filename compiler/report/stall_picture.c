@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * A counter-example as a picture (--counterexample=FILE): the ranks of a circle of waits, what they have
- * run up to where they stand, what they would have to run next, and who waits for whom. Ops that ran are
- * solid, at their times on an idle network, or, of lists with transfers, at those they have if each
- * instruction takes one unit, with the transfers and copies in lanes under the ops; ops that never run are
- * dashed. A red arrow goes from the op at which a rank stands to the op of the next rank that it needs, a
- * thin one along a row from that op back to the one before it at which its rank stands: following the
- * arrows one comes round. Of two transfers that meet and are not of one tensor, or sums, the arrows are
- * between these. One self-contained SVG 1.1 page; the bytes depend on the program alone. */
+ * A counter-example as a picture (--counterexample=FILE): the ranks of a circle of waits, what they
+ * have run up to where they stand, what they would have to run next, and who waits for whom. Ops
+ * that ran are solid, at their times on an idle network, or, of lists with transfers, at those they
+ * have if each instruction takes one unit, with the transfers and copies in lanes under the ops;
+ * ops that never run are dashed. A red arrow goes from the op at which a rank stands to the op of
+ * the next rank that it needs, a thin one along a row from that op back to the one before it at
+ * which its rank stands: following the arrows one comes round. Of two transfers that meet and are
+ * not of one tensor, or sums, the arrows are between these. One self-contained SVG 1.1 page; the
+ * bytes depend on the program alone. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -349,8 +350,8 @@ static void set_window(Page *g, uint64_t first, uint64_t last, double mean) {
   g->last = last;
 }
 
-/* The boxes of what row w runs next, from item `from` to the furthest that the circle names, as far as end does not say
- * that they ran; op and label name them. */
+/* The boxes of what row w runs next, from item `from` to the furthest that the circle names, as far
+ * as end does not say that they ran; op and label name them. */
 static void add_next(Page *g, Row *w, uint32_t from, const uint32_t *end,
                      uint8_t (*op)(Sched *, uint32_t, uint32_t),
                      const char *(*label)(Sched *, uint32_t, uint32_t)) {
@@ -444,7 +445,7 @@ static const char *list_label(Sched *s, uint32_t rank, uint32_t i) {
   return list_text(s, (MachineAt){rank, i});
 }
 
-/* Row w up to the stall: ops in the row, what runs beside them in lanes under it. Returns how many. */
+/* Draws row w up to the stall: ops, other streams in lanes under them. Returns how many. */
 static uint32_t add_past(Page *g, Row *w, const MachineList *list, const uint32_t *end) {
   enum { UNITS = PAST / 3 }; /* as narrow as that */
   uint8_t beside[UNITS + 1] = {0};

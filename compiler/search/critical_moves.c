@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Moves ops off the critical path, one at a step: tabu search as for job shops (Nowicki and Smutnicki 1996; the
- * moves and their estimate: Balas and Vazacopoulos 1998), within the stashes that the ranks have.
+ * Moves ops off the critical path, one at a step: tabu search as for job shops (Nowicki and
+ * Smutnicki 1996; the moves and their estimate: Balas and Vazacopoulos 1998), within the stashes
+ * that the ranks have.
  *
- * A critical path is a list of blocks: ops of one rank without idle time between them. It gets shorter only if an
- * op of a block goes behind the last one, which the path leaves from, or before the first one, to which it comes.
- * Of these moves the one that promises the shortest path through what it moves is made, even if that is longer
- * than now; for some steps none brings ops back into an order that they have left.
+ * A critical path is a list of blocks: ops of one rank without idle time between them. It gets
+ * shorter only if an op of a block goes behind the last one, which the path leaves from, or before
+ * the first one, to which it comes. Of these moves the one that promises the shortest path through
+ * what it moves is made, even if that is longer than now; for some steps none brings ops back into
+ * an order that they have left.
  *
- * Cost of a step: two passes over the ops, and for each move that is looked at the ops that it passes by. */
+ * Cost of a step: two passes over the ops, and for each move that is looked at the ops that it
+ * passes by. */
 #include <string.h>
 
 #include "justify.h"
@@ -104,7 +107,8 @@ static uint32_t moved(const Walk *w, const Move *m, uint32_t i) {
                          : seq[i > m->to && i <= m->from ? i - 1 : i];
 }
 
-/* The data allows m: no way leads from the op that is passed to the one that passes by, by the times of now. */
+/* The data allows m: no way leads from the op that is passed to the one that passes by, by the
+ * times of now. */
 static bool allowed(const Walk *w, const Move *m) {
   const Just *j = w->j;
   uint32_t o = j->seq[m->from], to = j->seq[m->to];

@@ -2,21 +2,23 @@
  * Improves the compute orders of a schedule by forward and backward passes over its predicted times
  * (double justification), within the stashes that the ranks have.
  *
- * A pass takes the ops in the order in which they start (backward: end) and puts each into the earliest
- * (latest) gap of its rank that is long enough, once its inputs (users) allow. An op that has its turn
- * can always stay where it is: what came before it has moved away from it, if at all. So a pair of
- * passes never makes the makespan longer; nor, if ranks may not end later than their span allows, the
- * span. No pass lets more stashes live on a rank, in number or in bytes, than its order had at most; a rank with a
- * `limit` keeps its limits instead (limit.c).
+ * A pass takes the ops in the order in which they start (backward: end) and puts each into the
+ * earliest (latest) gap of its rank that is long enough, once its inputs (users) allow. An op that
+ * has its turn can always stay where it is: what came before it has moved away from it, if at all.
+ * So a pair of passes never makes the makespan longer; nor, if ranks may not end later than their
+ * span allows, the span. No pass lets more stashes live on a rank, in number or in bytes, than its
+ * order had at most; a rank with a `limit` keeps its limits instead (limit.c).
  *
- * Where passes gain nothing any more the best order is left, in turn in two ways: along critical paths
- * (critical_moves.c), or shaken: passes over times as they would be if each op took somewhat longer, one more
- * than the other, move it to another one that is no worse in stashes. What is random about it follows from the
- * number of the try. An order that is at the lower bounds of both makespan and span (bound.c) is left as it is.
+ * Where passes gain nothing any more the best order is left, in turn in two ways: along critical
+ * paths (critical_moves.c), or shaken: passes over times as they would be if each op took somewhat
+ * longer, one more than the other, move it to another one that is no worse in stashes. What is
+ * random about it follows from the number of the try. An order that is at the lower bounds of both
+ * makespan and span (bound.c) is left as it is.
  *
- * Requires check_deps, and updates at the end of each rank. Cost of a round: a sort of the ops by radix,
- * and for each op the places on its rank between where its inputs are there and the end so far. Those are more the
- * more ranks there are, so no try begins once passes have looked at n log n of them, times a constant. */
+ * Requires check_deps, and updates at the end of each rank. Cost of a round: a sort of the ops by
+ * radix, and for each op the places on its rank between where its inputs are there and the end so
+ * far. Those are more the more ranks there are, so no try begins once passes have looked at n log n
+ * of them, times a constant. */
 #include <string.h>
 
 #include "base.h"
@@ -79,7 +81,7 @@ static void bound_op(Just *j, uint32_t k, uint32_t op, int64_t start, int64_t en
   j->sum.over[k][op] = later_of(later_of(start, start + end), 0) - later_of(start + end, 0);
 }
 
-/* What op o adds to the stashes of its rank, in number or in bytes, when it starts, and when it ends. */
+/* What op o adds to the stashes of its rank, in number or bytes, at its start and at its end. */
 static void stash_change(const Sched *s, const Op *o, bool bytes, int64_t *start, int64_t *end) {
   const PipeStage *st = &s->model->stage[o->stage];
   OpCounts c = op_counts(s, o);
@@ -95,8 +97,8 @@ static void stash_change(const Sched *s, const Op *o, bool bytes, int64_t *start
     *start += weight[q] * c.take[q], *end -= weight[q] * c.give[q];
 }
 
-/* What each op adds to the sums that are bounded on its rank: the limits', or if there are none stashes and bytes,
- * which have no more than the most that live there now. */
+/* What each op adds to the sums that are bounded on its rank: the limits', or if there are none
+ * stashes and bytes, which have no more than the most that live there now. */
 static void find_bounds(Just *j) {
   Sched *s = j->s;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
@@ -313,8 +315,8 @@ static void pass(Just *j, bool backward, Within within) {
   }
 }
 
-/* From j->best to another order, in j->seq: times are in 1/SHARES, those of an op longer by up to 1/8, 1/4,
- * 1/2 or 1 of them. */
+/* From j->best to another order, in j->seq: times are in 1/SHARES, those of an op longer by up to
+ * 1/8, 1/4, 1/2 or 1 of them. */
 static void shake(Just *j, uint32_t try) {
   enum { SHARES = 16 };
   Sched *s = j->s;
@@ -342,10 +344,11 @@ static void *array(Sched *s, Arena *a, size_t each) {
   return arena_zalloc(a, s->orders->nop + 1, each);
 }
 
-/* Gives the microbatches of each stage to its ops of one kind in the order in which they are numbered, if that is what
- * the order as written does and all of them are alike. note [alike]: of chains, where every stage has the same
- * microbatches, the k-th F of a stage ends no sooner than the k-th of the stage before it, and so on for I and W, so
- * the times stay possible; and sums of gradients are those of a run one microbatch after the other. */
+/* Gives the microbatches of each stage to its ops of one kind in the order in which they are
+ * numbered, if that is what the order as written does and all of them are alike. note [alike]: of
+ * chains, where every stage has the same microbatches, the k-th F of a stage ends no sooner than
+ * the k-th of the stage before it, and so on for I and W, so the times stay possible; and sums of
+ * gradients are those of a run one microbatch after the other. */
 static void renumber(Just *j) {
   Sched *s = j->s;
   if (s->model->graph || s->model->row_of || s->model->slices > 1 || s->model->unit_time)
@@ -417,7 +420,7 @@ static bool at_bound(const Just *j, Within what) {
   return what == SPAN ? j->best_t.span <= j->bound.span : j->best_t.makespan <= j->bound.makespan;
 }
 
-/* Of what can still become shorter, makespan or span, that which makes the best order worth more. */
+/* Which to shorten, makespan or span: the one that can still shrink and improves the value most. */
 static Within weigh(Just *j) {
   Diag said = *j->s->diag;
   int64_t value[2]; /* makespan, span shorter */

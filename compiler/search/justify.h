@@ -31,10 +31,12 @@ typedef struct Just {
   Edge *in, *out;         /* [width * n] */
   uint32_t width;         /* edges of an op, to each side, at most */
   uint64_t *cost,
-      *lag; /* [n]; [nlag] of what a forward, and a backward, of each stage sends, or over each edge */
+      /* [n]; [nlag] of what a forward, and a backward, of each stage sends, or over each edge */
+      *lag;
   uint32_t nlag;
   uint64_t *shaken;      /* [n] in place of cost */
-  uint32_t *seq, *best;  /* [n] rows of Orders.op, rank after rank: the order now, the best so far */
+  /* [n] rows of Orders.op, rank after rank: the order now, the best so far */
+  uint32_t *seq, *best;
   uint64_t *start, *end; /* [n] of seq, played */
   uint32_t *played;      /* [n] in an order that respects the data */
   uint64_t *grad_end;    /* [nstage] */
@@ -59,21 +61,22 @@ bool just_play(Just *j);
 /* What is to become shorter. */
 typedef enum Within { MAKESPAN, SPAN, BOTH, NWITHIN } Within;
 
-/* Keeps j->seq, which has been played, if it is worth more than the best. False: no value, reported. */
+/* Keeps j->seq, which has been played, if it beats the best. False: no value, reported. */
 bool just_judge(Just *j);
 
 /* ---- justify.c ---- */
-/* Moves ops within the predicted times until there were so many tries, or a few without gain, and keeps
- * the order with the least *value, of equals the shorter; false: value() has reported. Goes on from
- * `done`. Requires check_deps and no obstacle. */
+/* Moves ops within the predicted times until there were so many tries, or a few without gain, and
+ * keeps the order with the least *value, of equals the shorter; false: value() has reported. Goes
+ * on from `done`. Requires check_deps and no obstacle. */
 bool justify(Sched *s, Orders *orders, Tries *done, uint32_t tries,
              bool (*value)(Sched *, Timing, int64_t *), int64_t *least);
 uint32_t justify_obstacle(const Sched *s); /* an update that stands before another op, or NONE */
 
 /* ---- critical_moves.c ---- */
 
-/* Goes so many steps from j->seq, which has been played: in each one op leaves a critical path of the makespan or
- * span. Every order on the way is judged. seed: of what is picked at random. False: reported. */
+/* Goes so many steps from j->seq, which has been played: in each one op leaves a critical path of
+ * the makespan or span. Every order on the way is judged. seed: of what is picked at random. False:
+ * reported. */
 bool critical_moves(Just *j, Within what, uint32_t steps, uint64_t seed);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * `tune`: a schedule that is expanded for every value of a variable, each order moved about by justify
- * (lang/spec.md 5.8), and of which the one with the least `by` is kept. A value for which no complete
- * order comes out is passed over, without a message; if all are, the first is expanded once more and
- * says why. Each value gets a few of its tries, only the best one all.
+ * `tune`: a schedule that is expanded for every value of a variable, each order moved about by
+ * justify (lang/spec.md 5.8), and of which the one with the least `by` is kept. A value for which
+ * no complete order comes out is passed over, without a message; if all are, the first is expanded
+ * once more and says why. Each value gets a few of its tries, only the best one all.
  *
- * All that is scored on an idle network. Transfers share streams and wait for slots, so the winner may take longer in the
- * emitted program than the first value as written: both are compiled to the end, and the better one stays.
- * Not for --emit=csv, which has no transfers.
+ * All that is scored on an idle network. Transfers share streams and wait for slots, so the winner
+ * may take longer in the emitted program than the first value as written: both are compiled to the
+ * end, and the better one stays. Not for --emit=csv, which has no transfers.
  *
  * Cost: that of expand, check_deps and justify for each value; all of them stay in the arena. */
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the ops of a stage cost: the entries of `time`, `bytes` and of profiles, with the defaults of
- * lang/spec.md 6. Part of expand; requires the placement, ensures the costs of Model.stage, such that
- * no sum of them over all ops can overflow. Linear in stages times entries. */
+ * What the ops of a stage cost: the entries of `time`, `bytes` and of profiles, with the defaults
+ * of lang/spec.md 6. Part of expand; requires the placement, ensures the costs of Model.stage, such
+ * that no sum of them over all ops can overflow. Linear in stages times entries. */
 #include <string.h>
 
 #include "base.h"
@@ -175,7 +175,7 @@ static bool set_units(Sched *s, const Clause *c, const Entry *e, CostKey k, uint
   return true;
 }
 
-/* The times of the units of a stage that were not given for each, and the means of those that were. */
+/* Fills in the unit times that the text does not give, and the means of the ones that it gives. */
 static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bool by_unit[NKEYS]) {
   uint64_t sum[PIPE_UNIT_TIMES] = {0}, n = 0;
   for (uint32_t u = 0; u < s->model->nunit_time; u++) {

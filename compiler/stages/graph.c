@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The edges between stages, the rows that run a microbatch, and the stages that share weights. Part of
- * expand; requires the rows of the stage table (place.c). Ensures nin, nout, prev, next, tied and tie of
- * every row, Model.graph where chains of rows do not say it all, and the tie groups. Linear in edges and
- * links, times microbatches. */
+ * The edges between stages, the rows that run a microbatch, and the stages that share weights. Part
+ * of expand; requires the rows of the stage table (place.c). Ensures nin, nout, prev, next, tied
+ * and tie of every row, Model.graph where chains of rows do not say it all, and the tie groups.
+ * Linear in edges and links, times microbatches. */
 #include <string.h>
 
 #include "instance.h"
@@ -151,8 +151,9 @@ static bool find_edges(Instance *x, Edges *edges) {
 
 /* ---- links ---- */
 
-/* One link for each pair of rows that an edge joins for some microbatch. Those of an edge are found in
- * lists, one for each row of its end with more rows; a list is as long as the row has partners. */
+/* One link for each pair of rows that an edge joins for some microbatch. Those of an edge are found
+ * in lists, one for each row of its end with more rows; a list is as long as the row has
+ * partners. */
 static void find_links(Sched *s, struct StageGraph *g) {
   VEC(Link) link = {0};
   VEC(uint32_t) next = {0}; /* [nlink] link + 1 that is next in the list */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * Who needs whose tensor. A schedule whose pipes are chains, with each stage on one rank, has no
  * tables: the rows of a pipe are linked by prev and next. All others (`edge`, `dag`, a place that
- * depends on the microbatch) have the tables of StageGraph, and every pass asks through this header.
+ * depends on the microbatch) have the tables of StageGraph, and every pass asks through this
+ * header.
  *
- * An op has inputs 0, 1, ... and users 0, 1, ...: of F the edges that reach its stage and leave it, of
- * B and I those that leave it and reach it, in the order of PipeEdge.in and .out. A link is an edge
- * between two rows: what one sends to the other; its channels are 2 * link forward and 2 * link + 1
- * backward. Without tables link i is that from row i to its next. */
+ * An op has inputs 0, 1, ... and users 0, 1, ...: of F the edges that reach its stage and leave it,
+ * of B and I those that leave it and reach it, in the order of PipeEdge.in and .out. A link is an
+ * edge between two rows: what one sends to the other; its channels are 2 * link forward and 2 *
+ * link + 1 backward. Without tables link i is that from row i to its next. */
 #ifndef PIPEC_GRAPH_H
 #define PIPEC_GRAPH_H
 
@@ -25,7 +26,8 @@ struct StageGraph {
   uint32_t *row;     /* [nmodel * nmb] that runs the stage for the microbatch */
   uint32_t *link_at; /* [nedge * nmb] that the tensor of the edge passes */
   Link *link; uint32_t nlink;
-  uint32_t *out_link0, *out_link; /* [nstage + 1], [nlink] the links that leave a row, by edge, then to */
+  /* [nstage + 1], [nlink] the links that leave a row, by edge, then to */
+  uint32_t *out_link0, *out_link;
   uint32_t *in_link0, *in_link;   /* and those that reach it, in the same order */
 };
 
@@ -44,11 +46,15 @@ static inline bool runs_mb(const Sched *s, uint32_t row, uint32_t mb) {
 
 static inline uint32_t op_inputs(const Sched *s, const Op *o) {
   const Model *m = s->model;
-  return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? m->stage[o->stage].nin : m->stage[o->stage].nout;
+  return !has_tensors(o->kind) ? 0
+         : o->kind == PIPE_F   ? m->stage[o->stage].nin
+                               : m->stage[o->stage].nout;
 }
 static inline uint32_t op_outputs(const Sched *s, const Op *o) {
   const Model *m = s->model;
-  return !has_tensors(o->kind) ? 0 : o->kind == PIPE_F ? m->stage[o->stage].nout : m->stage[o->stage].nin;
+  return !has_tensors(o->kind) ? 0
+         : o->kind == PIPE_F   ? m->stage[o->stage].nout
+                               : m->stage[o->stage].nin;
 }
 
 /* Tensors that an op writes: those that it passes on, and of R the outputs that nobody reads. */
@@ -122,7 +128,7 @@ static inline uint64_t link_bytes(const Sched *s, Link l) {
   return link_skips(s, l) ? st->edge_bytes : st->boundary_bytes;
 }
 
-/* What the transfer of a tensor takes that a forward, or a backward, of `row` has made: that of `edge`. */
+/* The time of the transfer along `edge` of what a forward, or a backward, of `row` has made. */
 static inline uint64_t edge_time(const Sched *s, uint32_t edge, uint32_t row, bool forward) {
   const Model *m = s->model;
   return edge == NONE ? send_time(&m->stage[row], forward ? PIPE_F : PIPE_B)

@@ -20,14 +20,14 @@ typedef struct Instance {
 /* ---- instance.c ---- */
 /* Gives the parameters of the schedule that is compiled the values of -D, or their defaults. */
 bool bind_top(Instance *x);
-/* Gives the parameters of sc the values of args, else of the parameters of `within` with the same name,
- * else their defaults; at: where to report. */
+/* Gives the parameters of sc the values of args, else of the parameters of `within` with the same
+ * name, else their defaults; at: where to report. */
 bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at);
-/* Checks what sc, whose parameters are bound, and its bases require, binds the parameters of the bases and
- * adds the clauses of all to `to`, those of sc last. */
+/* Checks what sc, whose parameters are bound, and its bases require, binds the parameters of the
+ * bases and adds the clauses of all to `to`, those of sc last. */
 bool instantiate(Instance *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
 
-/* The clause of a kind that holds, of which a schedule has one: its own before that of what it extends; NULL. */
+/* The clause that holds of a kind that may occur once: the schedule's before its bases'; NULL. */
 bool find_only(Instance *x, ClauseKind kind, const char *word, const Clause **found);
 
 /* The order that each rank follows, order[nrank], which is all NULL before. */
@@ -35,22 +35,24 @@ bool find_orders(Instance *x, const Clause **order);
 
 /* ---- place.c ---- */
 bool find_ranks(Instance *x);
-/* The clause of a kind of which there is one, or NULL: that of the schedule itself before that of a base;
- * false: reported. */
+/* The clause of a kind of which there is one, or NULL: that of the schedule itself before that of a
+ * base; false: reported. */
 bool only_clause(Instance *x, ClauseKind kind, const char *word, const Clause **clause);
 bool find_groups(Instance *x); /* the `exclusive` clause */
 bool find_pipes(Instance *x);
-bool fits(Sched *s, const Clause *c); /* memory for rows and edges so far, with F and B; c: where to report */
+/* memory for rows and edges so far, with F and B; c: where to report */
+bool fits(Sched *s, const Clause *c);
 bool ops_fit(Sched *s);               /* for the ops that there are */
 bool place_stages(Instance *x);
-/* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, Model.rank_stage and Model.rank_stage0. */
+/* Numbers the rows of each rank from 0, in the order of rows: PipeStage.chunk, Model.rank_stage and
+ * Model.rank_stage0. */
 void number_chunks(Sched *s, Model *model);
 void sort_chunks(Sched *s); /* where the rows of a pipe are not in its order (place.c) */
 
 /* ---- graph.c ---- */
 bool find_graph(Instance *x);
 bool find_ties(Instance *x);
-/* What follows from the edges, by `from` and then as a stage has them, and the rows ([nmodel * nmb]). */
+/* Derives from the edges: their order by `from`, by stage, and their rows ([nmodel * nmb]). */
 void join_graph(Sched *s, Model *model, PipeEdge *edge, uint32_t nedge, uint32_t *row);
 /* group: [nmodel] 1 + number of the tie of a stage, 0: none. Requires ntie > 0. */
 void join_ties(Sched *s, Model *model, const uint32_t *group);
@@ -60,10 +62,11 @@ bool set_costs(Instance *x);
 
 /* ---- links.c ---- */
 void find_link_clauses(Instance *x); /* ensures Model.link_clause */
-/* What transfers and sums take, unless the schedule says it more closely. cost: [NENTRIES - NKEYS] by stage; most:
- * that one of them may take. Requires all other costs; ensures PipeEdge.send. False: reported. */
-bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t *depth, const Span *at,
-               uint64_t most);
+/* What transfers and sums take, unless the schedule says it more closely. cost: [NENTRIES - NKEYS]
+ * by stage; most: that one of them may take. Requires all other costs; ensures PipeEdge.send.
+ * False: reported. */
+bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t *depth,
+               const Span *at, uint64_t most);
 
 /* ---- weights.c ---- */
 bool find_weights(Instance *x); /* which lines of the `weights` clauses count */

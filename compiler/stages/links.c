@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the network costs: the time of transfers and sums from `latency` and `bandwidth`, and which links several
- * transfers share (lang/spec.md 6). Part of expand but for the pass `links`. */
+ * What the network costs: the time of transfers and sums from `latency` and `bandwidth`, and which
+ * links several transfers share (lang/spec.md 6). Part of expand but for the pass `links`. */
 #include <string.h>
 
 #include "instance.h"
@@ -9,7 +9,8 @@
 
 /* ---- times ---- */
 
-/* Bytes over a link: in ns of so many a second, else in units of so many a unit; 0: nothing is known. Rounded up. */
+/* Bytes over a link: in ns of so many a second, else in units of so many a unit; 0: nothing is
+ * known. Rounded up. */
 static uint64_t over(const Sched *s, unsigned __int128 bytes, uint64_t bandwidth) {
   if (bandwidth == 0)
     return 0;
@@ -38,7 +39,7 @@ static bool too_long(Sched *s, Span at, uint32_t stage, uint64_t time, uint64_t 
   return true;
 }
 
-/* The times of transfers over such links, of rows and of edges. first: a row of each stage of the model. */
+/* Sets the times of transfers over such links, of rows and edges. first: a row of each stage. */
 static bool set_sends(Sched *s, uint64_t *const *cost, const uint32_t *first, Span at,
                       uint64_t most) {
   const uint64_t *latency = cost[KEY_LATENCY - NKEYS], *bandwidth = cost[KEY_BANDWIDTH - NKEYS];
@@ -148,7 +149,7 @@ typedef struct Pair {
   uint64_t time;     /* most that a transfer or sum takes that passes between them */
 } Pair;
 
-/* A pair of ranks and a link: that of value `value` of clause, or entry of the profile, `source`. */
+/* A pair of ranks and a link: that of value `value` of the clause or profile entry `source`. */
 typedef struct Passed {
   Pair pair;
   uint32_t source;
@@ -179,7 +180,7 @@ static void add_pair(Arena *a, Pairs *to, uint32_t from, uint32_t rank, uint64_t
   *vec_push(a, to) = (Pair){from, rank, time};
 }
 
-/* Every two ranks that send each other tensors or are neighbours in the ring of a sum, each once. */
+/* Every two ranks that send each other tensors or are neighbours in the ring of a sum, once. */
 static Pair *pairs_that_meet(Sched *s, Arena *a, uint32_t *n) {
   Pairs pair = {0};
   for (uint32_t i = 0; i < nlinks(s); i++) {
@@ -210,7 +211,7 @@ static Pair *pairs_that_meet(Sched *s, Arena *a, uint32_t *n) {
   return pair.at;
 }
 
-/* A clause whose links are passed by nothing that takes time: they change nothing, and nobody would see why. */
+/* Warns of an `exclusive` clause over whose links nothing passes that takes time. */
 static void warn_free(Sched *s, const Passed *passed, uint32_t n) {
   for (uint32_t k = 0, i = 0; k < s->model->nlink_clause; k++) {
     uint32_t first = i;

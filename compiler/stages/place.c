@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The machine and the model of a schedule: its ranks, its pipes, and which rank holds which stage.
  * Requires that the parameters are bound; sets nrank, npipe, nstage, nmb, nmodel, stage (but for
- * costs), rank_stage, row_of, and by graph.c what joins the rows. Refuses what would need more memory
- * than there is, before taking any. Linear, but for a sort of each rank's stages. */
+ * costs), rank_stage, row_of, and by graph.c what joins the rows. Refuses what would need more
+ * memory than there is, before taking any. Linear, but for a sort of each rank's stages. */
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -31,10 +31,11 @@ static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t leas
   return true;
 }
 
-/* Bytes of compiler memory: for each (row, microbatch) its maps and what check_match knows of it; for each op itself, twice
- * while their number grows, when it ends in the play of order, its instruction, and two times of it; for each transfer itself,
- * once more where it was sorted from, its two instructions, and two times of each; of programs with versions of weights a row
- * for each op and each instruction; each copy itself, its instruction and its times. */
+/* Bytes of compiler memory: for each (row, microbatch) its maps and what check_match knows of it;
+ * for each op itself, twice while their number grows, when it ends in the play of order, its
+ * instruction, and two times of it; for each transfer itself, once more where it was sorted from,
+ * its two instructions, and two times of each; of programs with versions of weights a row for each
+ * op and each instruction; each copy itself, its instruction and its times. */
 enum { MAP_BYTES = 6 * (int)sizeof(uint32_t), RANK_BYTES = 1024 };
 
 typedef unsigned __int128 Bytes;
@@ -185,7 +186,7 @@ static bool add_pipe(Instance *x, const Clause *c, int64_t index, uint64_t *nsta
 
 /* The `pipe` clauses, in order. A replica has its root's stages; together they share out the
  * microbatches of a step, numbered on from pipe to pipe. */
-/* Pipes whose microbatches are quotients of one number, which does not divide: some of them are in none. */
+/* Warns of pipes that share microbatches by quotients with a remainder: some are in no pipe. */
 static bool warn_remainder(Sched *s) {
   int64_t all = 0, sum = 0;
   for (uint32_t i = 0; i < s->model->npipe; i++) {
@@ -278,9 +279,9 @@ static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t 
 
 typedef VEC(uint32_t) Ranks;
 
-/* The rows of pipe p, whose place depends on the microbatch: one for each rank that a stage is placed
- * on, that of its first microbatch at p->first + its number, the others behind those. Adds their ranks
- * and models; sets row_of. */
+/* The rows of pipe p, whose place depends on the microbatch: one for each rank that a stage is
+ * placed on, that of its first microbatch at p->first + its number, the others behind those. Adds
+ * their ranks and models; sets row_of. */
 static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
   uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
            r; /* 1 + that of the stage at hand */
@@ -379,7 +380,7 @@ void number_chunks(Sched *s, Model *model) {
   }
 }
 
-/* Rows of one pipe that were appended out of order: the chunks of a rank follow the stages all the same. */
+/* Sorts rows of a pipe that were appended out of order, so that chunks ascend with stages. */
 void sort_chunks(Sched *s) {
   uint64_t *key = arena_alloc(s->arena, s->model->nstage * sizeof *key);
   for (uint32_t i = 0; i < s->model->nstage; i++) /* a pipe has microbatches of its own */

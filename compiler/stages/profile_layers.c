@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * Profiles of layers as planners write them (lang/spec.md 6): a line for each layer and one for each
- * edge between two, in any order,
+ * Profiles of layers as planners write them (lang/spec.md 6): a line for each layer and one for
+ * each edge between two, in any order,
  *
- *   node4 -- Conv2d(3, 64) -- forward_compute_time=1.5, backward_compute_time=2.25, activation_size=64.0, parameter_size=16.0
+ *   node4 -- Conv2d(3, 64) -- forward_compute_time=1.5, backward_compute_time=2.25,
+ *   activation_size=64.0, parameter_size=16.0
  *       node4 -- node5
  *
- * times in ms, sizes in bytes, activation_size of several outputs as [64.0; 8.0], after the sizes perhaps
- * ` -- stage_id=2`. The layers are put in an order that respects the edges, of several possible ones by
- * number, and cut into as many runs as the schedule has stages: by stage_id if every layer has one, else so
- * that the slowest run takes the least time; runs are filled from the first on. Inputs, and parts of
- * outputs that nobody reads, are left out, as those planners do.
+ * times in ms, sizes in bytes, activation_size of several outputs as [64.0; 8.0], after the sizes
+ * perhaps ` -- stage_id=2`. The layers are put in an order that respects the edges, of several
+ * possible ones by number, and cut into as many runs as the schedule has stages: by stage_id if
+ * every layer has one, else so that the slowest run takes the least time; runs are filled from the
+ * first on. Inputs, and parts of outputs that nobody reads, are left out, as those planners do.
  *
- * A stage then takes the sum of the times of its layers; act is what they all make, boundary all that later
- * stages read of it and of what came before it, weight and grad the parameters. Linear, but for a
- * search of at most 64 steps over the time of the slowest stage. */
+ * A stage then takes the sum of the times of its layers; act is what they all make, boundary all
+ * that later stages read of it and of what came before it, weight and grad the parameters. Linear,
+ * but for a search of at most 64 steps over the time of the slowest stage. */
 #include <string.h>
 
 #include "profile_layers.h"
@@ -266,8 +267,8 @@ static uint64_t layer_time(const Layers *l, uint32_t k) {
   return y->forward + y->backward;
 }
 
-/* Fills runs from the first on, none above `most` and each with a layer; how many are needed. With `set` the
- * layers are given their runs, of which there are `stages`. */
+/* Fills runs from the first on, none above `most` and each with a layer; how many are needed. With
+ * `set` the layers are given their runs, of which there are `stages`. */
 static uint32_t fill_runs(Layers *l, uint64_t most, uint32_t stages, bool set) {
   uint32_t run = 0;
   uint64_t sum = 0;

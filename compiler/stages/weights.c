@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The `weights` clauses (lang/spec.md 5.13): which of their lines count, and which version of its stage's
- * weights an op reads. Linear in lines squared, and in lines for each op. */
+ * The `weights` clauses (lang/spec.md 5.13): which of their lines count, and which version of its
+ * stage's weights an op reads. Linear in lines squared, and in lines for each op. */
 #include "instance.h"
 #include "hints.h"
 #include "names.h"

@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: MIT
- * Lower bounds of a step: no order of the ranks can have a shorter makespan, or a shorter span, that has
- * the same ops where they are, at the same costs, with no more stashes on a rank than this one has; a B may
- * be split. Requires slots. What only slows a program down, streams, slots and transfers in each other's
- * way, has no part in it. Linear in ops and in rows times microbatches.
+ * Lower bounds of a step: no order of the ranks can have a shorter makespan, or a shorter span,
+ * that has the same ops where they are, at the same costs, with no more stashes on a rank than this
+ * one has; a B may be split. Requires slots. What only slows a program down, streams, slots and
+ * transfers in each other's way, has no part in it. Linear in ops and in rows times microbatches.
  *
- * From the data alone: head(x) is the earliest start of x, tail(x) the least time from the end of x to that
- * of the step: longest chains. Of rank r, with F and D its forwards and its backwards for the input, their
- * times f and d, b a whole backward, u its updates:
+ * From the data alone: head(x) is the earliest start of x, tail(x) the least time from the end of x
+ * to that of the step: longest chains. Of rank r, with F and D its forwards and its backwards for
+ * the input, their times f and d, b a whole backward, u its updates:
  *
  *   work       least head(F) + sum(f + b + u), as ops of a rank do not overlap
  *   forwards   least head(F) + sum f + least tail(F): the last forward is followed by its own tail
  *   inputs     least head(F) + sum(f + d) + least tail(D)
  *   backwards  least head(D) + sum(b + u)
  *
- * note [stashes]: with room for L stashes at most L forwards start before the first backward, so until
- * then the rank idles at least least head(D) - L f; at most L stashes are alive when the last forward ends
- * and all that is left to do is theirs, so from then on it idles at least least tail(F) - L b - u. If there
- * are more than L forwards both are idle times of their own and add up, with the work. And the stashes of
- * all microbatches live at least from head(F) to the end of their backward, L at a time (Little).
+ * note [stashes]: with room for L stashes at most L forwards start before the first backward, so
+ * until then the rank idles at least least head(D) - L f; at most L stashes are alive when the last
+ * forward ends and all that is left to do is theirs, so from then on it idles at least least
+ * tail(F) - L b - u. If there are more than L forwards both are idle times of their own and add up,
+ * with the work. And the stashes of all microbatches live at least from head(F) to the end of their
+ * backward, L at a time (Little).
  *
- * note [windows]: of the span the same holds from the first start on the rank on. There a chain counts from
- * the first forward of the microbatch on the rank to its backward, and is exact where the ops of a
- * microbatch are one chain; else only the work counts.
+ * note [windows]: of the span the same holds from the first start on the rank on. There a chain
+ * counts from the first forward of the microbatch on the rank to its backward, and is exact where
+ * the ops of a microbatch are one chain; else only the work counts.
  *
- * note [units]: nothing above needs ops of a rank, a stage or a microbatch to be alike. f, d and b are those of
- * each op: sums add up what each one takes, chains are chains of ops, and L forwards, or L backwards, take at most L
- * times the longest of the rank.
+ * note [units]: nothing above needs ops of a rank, a stage or a microbatch to be alike. f, d and b
+ * are those of each op: sums add up what each one takes, chains are chains of ops, and L forwards,
+ * or L backwards, take at most L times the longest of the rank.
  *
- * note [joined]: an action of one F and one B may take less than both. Chains then count it with the time
- * of the action, where that is less, and sums leave out what each F can save.
+ * note [joined]: an action of one F and one B may take less than both. Chains then count it with
+ * the time of the action, where that is less, and sums leave out what each F can save.
  *
  * Source of the argument on stashes: Qi et al. 2023 and 2024 (arXiv 2401.10241, 2405.15362). */
 #include <string.h>
@@ -139,8 +140,9 @@ static uint64_t tail_of(Sched *s, const Bounds *x, uint32_t i) {
   return d == NONE ? tail : most(tail, length(x, d) + x->tail[d]);
 }
 
-/* Where all pipes are chains and the units of a row take the same: the ops of a row, of microbatch after
- * microbatch, 0 where it has none, with those that read what they make, and of F the backwards. NULL: there are none. */
+/* Where all pipes are chains and the units of a row take the same: the ops of a row, of microbatch
+ * after microbatch, 0 where it has none, with those that read what they make, and of F the
+ * backwards. NULL: there are none. */
 typedef struct RowOps {
   const uint32_t *op, *user, *back;
   uint64_t length, user_length, hop; /* hop: from the end of op to the start of user */
@@ -214,8 +216,8 @@ static void fill_rows(Sched *s, Bounds *x, bool forward, bool heads) {
   }
 }
 
-/* Heads in an order that respects the data, tails in the reverse: F goes up the stages of the model, B and I down,
- * a B after its F. Of tails only the least of each rank is kept. */
+/* Heads in an order that respects the data, tails in the reverse: F goes up the stages of the
+ * model, B and I down, a B after its F. Of tails only the least of each rank is kept. */
 static void fill_chains(Sched *s, Bounds *x) {
   uint64_t *time = x->head = x->tail = arena_alloc(x->arena, s->orders->nop * sizeof *time);
   x->chain = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Why the step takes as long as it does: the critical path, and the idle time of each rank by
- * cause. Requires prog. Exact: all times are integers of the prediction (pipe_predict), the steps of the
- * path add up to the makespan and the causes of a rank to its makespan less its busy time.
+ * cause. Requires prog. Exact: all times are integers of the prediction (pipe_predict), the steps
+ * of the path add up to the makespan and the causes of a rank to its makespan less its busy time.
  *
  * The path. In the machine of pipe_sim.h an instruction starts at the latest of the ends of what it
  * had to wait for. So from the last end one can walk back, always to one that ended when this one
@@ -9,12 +9,14 @@
  * rank comes first (the path stays where it is), then the producer, then transfers of the stream.
  *
  * Idle time. Before the first op of a rank it is `warmup`, after its last `flush`. Between two ops
- * the second waited for an instruction of the COMM stream, or of the COPY stream: `copy`. Is that a SEND, a slot had to become
- * free: `slot` (with `send next` the tensor had to leave: `transfer`). Is it a RECV or a sum (REDUCE, TIE), then until the producer on the other rank had ended it is `peer`, and from
- * there until the tensor was there `transfer`: on the wire or behind other transfers. But it is `memory` while the
- * next forward of the rank has all that it needs but a slot for its stash, of which none is free: an order that
- * lets the rank keep one more could run it then. A forward behind an update or a side op does not count, and where copies
- * move stashes a slot counts as free that is so for a part of the gap. */
+ * the second waited for an instruction of the COMM stream, or of the COPY stream: `copy`. Is that a
+ * SEND, a slot had to become free: `slot` (with `send next` the tensor had to leave: `transfer`).
+ * Is it a RECV or a sum (REDUCE, TIE), then until the producer on the other rank had ended it is
+ * `peer`, and from there until the tensor was there `transfer`: on the wire or behind other
+ * transfers. But it is `memory` while the next forward of the rank has all that it needs but a slot
+ * for its stash, of which none is free: an order that lets the rank keep one more could run it
+ * then. A forward behind an update or a side op does not count, and where copies move stashes a
+ * slot counts as free that is so for a part of the gap. */
 #include "critical.h"
 #include "base.h"
 #include "lower.h"
@@ -33,8 +35,8 @@ typedef struct Walk {
   uint32_t **pair;
   uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
   uint32_t **nth;               /* [rank][row]: its place in its stream */
-  uint32_t **
-      before; /* [rank][row] with channels: the row before it in its channel, NONE of others; else NULL */
+  /* [rank][row] with channels: the row before it in its channel, NONE of others; else NULL */
+  uint32_t **before;
   PathStep *use;  /* of shared links: transfers and sums that took time, by end; those of link k */
   size_t *use0;   /*   from use0[k] on; NULL: there are none */
   PathStep *turn; /* by turn; those of group g from turn0[g] on */
@@ -45,7 +47,7 @@ static bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0
 static uint8_t on(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
 static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->op == PIPE_RECV_B; }
 
-/* The instruction that had the turn before i, which has one: its rank in *r. NONE: i had the first. */
+/* The instruction that had the turn before i, and its rank in *r; NONE: i had the first turn. */
 static uint32_t turn_before(const Walk *w, uint32_t *r, uint32_t i) {
   const PipeProgram *p = w->p;
   uint32_t g = p->rank[*r].group, turn = p->rank[*r].instr[i].turn;
@@ -126,7 +128,8 @@ static Walk walk_open(Sched *s, Arena *a) {
   return w;
 }
 
-/* With channels: of the COMM instructions that an event makes i of rank r wait for, that which ended last, or NONE. */
+/* With channels: of the COMM instructions that an event makes i of rank r wait for, that which
+ * ended last, or NONE. */
 static uint32_t last_needed(const Walk *w, uint32_t r, uint32_t i) {
   const PipeRank *k = &w->p->rank[r];
   uint32_t lo = 0, hi = k->nsync, best = NONE;
@@ -205,7 +208,7 @@ static int by_end(const void *a, const void *b) {
   return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Calls each() for every link that SEND or sum i of rank r passes, once for each time, until it returns true. */
+/* Calls each() for each link that SEND or sum i of rank r passes, until it returns true. */
 static bool each_link(const Walk *w, uint32_t r, uint32_t i,
                       bool (*each)(const Walk *, uint32_t link, void *of), void *of) {
   const PipeProgram *p = w->p;
@@ -300,7 +303,8 @@ static bool back_on_link(const Walk *w, uint32_t *r, uint32_t *i) {
   return true;
 }
 
-/* Moves from *i of *r to what it waited for last. True: to all of the group that this is in, false: to this alone. */
+/* Moves from *i of *r to what it waited for last. True: to all of the group that this is in, false:
+ * to this alone. */
 static bool back(const Walk *w, uint32_t *r, uint32_t *i) {
   uint64_t t = w->start[*r][*i];
   const PipeInstr *in = &w->p->rank[*r].instr[*i];
@@ -433,7 +437,7 @@ static void count_copies(Stashes *x, const Walk *w, uint32_t r, uint64_t begin, 
 /* An op behind which no forward is looked for, or one. */
 static bool decides(uint32_t op) { return op == PIPE_F || op == PIPE_U || op == PIPE_SIDE; }
 
-/* From when on, between a and the start of op i, the next forward of the rank lacks only a slot for its stash. */
+/* From when, between a and the start of op i, the rank's next F lacks only a slot for its stash. */
 static uint64_t out_of_slots(Stashes *x, const Walk *w, uint32_t r, uint32_t i, uint64_t a) {
   const PipeRank *k = &w->p->rank[r];
   const PipeInstr *in = k->instr;
@@ -460,7 +464,8 @@ static uint64_t out_of_slots(Stashes *x, const Walk *w, uint32_t r, uint32_t i, 
   return full && there < b ? there : b;
 }
 
-/* Splits the time from a, when the rank had nothing to run, to the start of op i; from `memory` on it is that. */
+/* Splits the time from a, when the rank had nothing to run, to the start of op i; from `memory` on
+ * it is that. */
 static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a, uint64_t memory,
                       uint64_t idle[IDLE_NCAUSES]) {
   uint64_t b = w->start[r][i];

@@ -5,10 +5,14 @@
 
 #include "pipec.h"
 
-typedef enum IdleCause { IDLE_WARMUP, IDLE_PEER, IDLE_TRANSFER, IDLE_SLOT, IDLE_MEMORY, IDLE_COPY, IDLE_FLUSH, IDLE_NCAUSES } IdleCause;
+typedef enum IdleCause {
+  IDLE_WARMUP, IDLE_PEER, IDLE_TRANSFER, IDLE_SLOT, IDLE_MEMORY, IDLE_COPY, IDLE_FLUSH, IDLE_NCAUSES
+} IdleCause;
 extern const char *const idle_name[IDLE_NCAUSES]; /* "warmup" ... */
 /* Not so of a program without copies: it says nothing of them. */
-static inline bool idle_shown(const Sched *s, int cause) { return cause != IDLE_COPY || s->orders->ncopy > 0 || s->sides->ncomm > 0; }
+static inline bool idle_shown(const Sched *s, int cause) {
+  return cause != IDLE_COPY || s->orders->ncopy > 0 || s->sides->ncomm > 0;
+}
 
 typedef struct PathStep {
   uint32_t rank, instr; /* row of the rank's list; a transfer stands under its SEND */

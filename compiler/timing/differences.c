@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Longest paths, with circles (Bellman 1958). Variables are taken in an order in which few arcs go back: the reverse of
- * that in which a search in depth leaves them. What is raised along an arc that goes on is seen in the same round, so
- * there are as many rounds as a longest path goes back, and one more: of the lists of clock_of_m.c a few for each
- * loop that it passes. A circle that adds up is found once each of its values was raised by the one before, and not
- * only after as many rounds as there are variables. Each round is linear in variables and the arcs of those that were raised. */
+ * Longest paths, with circles (Bellman 1958). Variables are taken in an order in which few arcs go
+ * back: the reverse of that in which a search in depth leaves them. What is raised along an arc
+ * that goes on is seen in the same round, so there are as many rounds as a longest path goes back,
+ * and one more: of the lists of clock_of_m.c a few for each loop that it passes. A circle that adds
+ * up is found once each of its values was raised by the one before, and not only after as many
+ * rounds as there are variables. Each round is linear in variables and the arcs of those that were
+ * raised. */
 #include "differences.h"
 
 typedef struct Search {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Schedules side by side. A stage takes one unit of time whether a model is cut into 8 of them or into
- * 16, so times in units are scaled until each schedule does as much for the model. Linear. */
+ * Schedules side by side. A stage takes one unit of time whether a model is cut into 8 of them or
+ * into 16, so times in units are scaled until each schedule does as much for the model. Linear. */
 #include "equal_work.h"
 
 ModelWork model_work(const Sched *s) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * How long a microbatch takes in the steady state of one step. Part of check_deadlock, which has the times. Linear,
- * but for two sorts of the microbatches. */
+ * How long a microbatch takes in the steady state of one step. Part of check_deadlock, which has
+ * the times. Linear, but for two sorts of the microbatches. */
 #include <stdlib.h>
 
 #include "timing.h"
@@ -11,9 +11,10 @@ static int by_value(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* A microbatch enters with its first forward and completes with its last backward, or forward. Between the
- * completions of the middle half of them so many go through; where all enter before any of them
- * completes, in phases, the time in which they enter counts, too. And no rank is faster than its work. */
+/* A microbatch enters with its first forward and completes with its last backward, or forward.
+ * Between the completions of the middle half of them so many go through; where all enter before any
+ * of them completes, in phases, the time in which they enter counts, too. And no rank is faster
+ * than its work. */
 Steady find_steady(Sched *s, const Times *times, uint64_t *const *end) {
   uint32_t n = s->model->nmb / s->model->slices, lo = n / 4, hi = lo + n / 2;
   uint64_t *done = NEW_ARRAY(s->arena, uint64_t, n), *begun = NEW_ARRAY(s->arena, uint64_t, n),

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * Formulas of each op: terms in postfix order (runtime/include/pipe_formula.h) of what a line of `weights` says, with the
- * values of the schedule and of the op put in and everything constant computed. Requires versions.
+ * Formulas of each op: terms in postfix order (runtime/include/pipe_formula.h) of what a line of
+ * `weights` says, with the values of the schedule and of the op put in and everything constant
+ * computed. Requires versions.
  *
- * Beside constants it folds what makes a correction disappear where it corrects nothing: x * 0 and 0 / x are 0,
- * x + 0, x - 0, x * 1, x / 1 and pow(x, 1) are x, pow(x, 0) and pow(1, x) are 1, a condition that is known leaves one of its two values, and
- * the other one is not even looked at; one between two equal constants is that constant. A formula that is `w`, or `g` in `applies`, or 1 in `rate`, is none. The
- * lines of a state come last, and only of states that something else on the stage depends on.
+ * Beside constants it folds what makes a correction disappear where it corrects nothing: x * 0 and
+ * 0 / x are 0, x + 0, x - 0, x * 1, x / 1 and pow(x, 1) are x, pow(x, 0) and pow(1, x) are 1, a
+ * condition that is known leaves one of its two values, and the other one is not even looked at;
+ * one between two equal constants is that constant. A formula that is `w`, or `g` in `applies`, or
+ * 1 in `rate`, is none. The lines of a state come last, and only of states that something else on
+ * the stage depends on.
  *
- * Ops with equal terms share a row. An op whose line does not mention the microbatch has the row of the op of
- * its stage before it, if the numbers of the op are the same. */
+ * Ops with equal terms share a row. An op whose line does not mention the microbatch has the row of
+ * the op of its stage before it, if the numbers of the op are the same. */
 #include "formula.h"
 #include "base.h"
 #include "names.h"
@@ -401,7 +404,7 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
   return true;
 }
 
-/* How many microbatches, or slices of them, each update applies, over the replicas of its stage: [round]. */
+/* [round] how many microbatches, or slices, an update applies, over the replicas of its stage. */
 static uint32_t *count_gradients(const Sched *s) {
   uint32_t *own = NEW_ARRAY(s->arena, uint32_t, s->orders->round0[s->model->nstage] + 1), *all;
   uint32_t *at = NEW_ARRAY(s->arena, uint32_t, s->model->nstage + 1);
@@ -425,7 +428,7 @@ static uint32_t *count_gradients(const Sched *s) {
   return all;
 }
 
-/* The numbers of an op and the microbatch of its lines. An update stands for that of its last gradient. */
+/* The numbers of an op and the microbatch of its lines: of a U, that of its last gradient. */
 static At at_op(const Sched *s, uint32_t op, const uint32_t *n) {
   const Op *o = &s->orders->op[op];
   At at = {.op = op, .stage = o->stage, .mb = o->mb};
@@ -440,7 +443,7 @@ static At at_op(const Sched *s, uint32_t op, const uint32_t *n) {
   return at;
 }
 
-/* All lines but those of states. Of an update that has some, rule is what it does; row NONE: it has none. */
+/* All lines but states. If an update has some, rule says what it does; else its row is NONE. */
 static bool first_lines(Table *t, const uint32_t *n, PipeRule *rule, uint32_t *states) {
   Sched *s = t->s;
   for (uint32_t op = 0; op < s->orders->nop; op++) {

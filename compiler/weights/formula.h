@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Formulas of the lines of `weights` (lang/spec.md 5.14): names, and what the emitted program evaluates.
- * formula.c: an expression and an op -> terms (runtime/include/pipe_formula.h) */
+ * Formulas of the lines of `weights` (lang/spec.md 5.14): names, and what the emitted program
+ * evaluates. formula.c: an expression and an op -> terms (runtime/include/pipe_formula.h) */
 #ifndef PIPEC_FORMULA_H
 #define PIPEC_FORMULA_H
 
 #include "formula_names.h"
 #include "weights.h"
 
-/* ---- formula.c: requires versions; ensures formula, rule, then of s, Versions.weights[].formula, and the states
- * that each stage keeps. False: reported ---- */
+/* ---- formula.c: requires versions; ensures formula, rule, then of s, Versions.weights[].formula,
+ * and the states that each stage keeps. False: reported ---- */
 bool formulas(Sched *s, Versions *versions);
 /* Whether update u needs the weights from before it once it has run. */
 bool formula_needs_old(const Sched *s, uint32_t u);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * Where the versions of the weights lie. Requires versions and formulas; with a `weights` clause ensures slot and out of
- * weights, nversion and, with maker, last_reader.
+ * Where the versions of the weights lie. Requires versions and formulas; with a `weights` clause
+ * ensures slot and out of weights, nversion and, with maker, last_reader.
  *
  * Proof: a ring of n versions still has what is read.
  *
- * A version lives from the U that makes it to its last reader, the next U among them, which reads the newest. An op
- * that shares an estimate reads that, and no version. A U writes where the version that it reads lies, unless an op
- * behind it reads that, too; else it takes the slot that has been free longest, so that in a steady state slots go
- * round. This is interval colouring: as many slots as versions live at once. Version 0 is in slot 0, and so is the
- * last one: no other lives behind the last U, so if the last but one is elsewhere slot 0 is free. Linear. */
+ * A version lives from the U that makes it to its last reader, the next U among them, which reads
+ * the newest. An op that shares an estimate reads that, and no version. A U writes where the
+ * version that it reads lies, unless an op behind it reads that, too; else it takes the slot that
+ * has been free longest, so that in a steady state slots go round. This is interval colouring: as
+ * many slots as versions live at once. Version 0 is in slot 0, and so is the last one: no other
+ * lives behind the last U, so if the last but one is elsewhere slot 0 is free. Linear. */
 #include "weights.h"
 #include "base.h"
 #include "plant.h"

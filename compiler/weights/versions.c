@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Which version of its stage's weights each op reads. Requires sides; ensures staleness, discrepancy, delay and, with
- * a `weights` clause, weights (but for slots and formulas) and, if a line has `per`, maker.
+ * Which version of its stage's weights each op reads. Requires sides; ensures staleness,
+ * discrepancy, delay and, with a `weights` clause, weights (but for slots and formulas) and, if a
+ * line has `per`, maker.
  *
- * Proof: a version that is read has been made, on the same rank, before. What an op reads is known from its rank
- * alone, since the updates of a stage stand there. Ops of a stage for which one line with `per` counts, with the same
- * value of that, read what the first of them reads. Linear. */
+ * Proof: a version that is read has been made, on the same rank, before. What an op reads is known
+ * from its rank alone, since the updates of a stage stand there. Ops of a stage for which one line
+ * with `per` counts, with the same value of that, read what the first of them reads. Linear. */
 #include <string.h>
 
 #include "weights.h"
@@ -132,7 +133,7 @@ static bool find_read(Reads *v, Versions *versions, uint32_t op) {
   return true;
 }
 
-/* The gradient that op, a B or W, adds goes to the newest version: how old are the weights it is of? */
+/* How old are the weights of the gradient that op, a B or W, adds to the newest version? */
 static void find_distance(Reads *v, uint32_t op, uint32_t *worst, uint32_t *most) {
   Sched *s = v->s;
   const Op *o = &s->orders->op[op];
@@ -172,7 +173,7 @@ static bool mentions(const Expr *e) {
   return mentions(e->a) || mentions(e->b) || mentions(e->c);
 }
 
-/* A schedule whose weights are behind says so, in a check or by what its ops read, or is warned of. */
+/* Warns of a schedule with stale weights, unless a check or a `weights` line shows it is meant. */
 static void warn_async(Reads *v, uint32_t b, uint32_t updates) {
   Sched *s = v->s;
   uint32_t f =

@@ -93,6 +93,21 @@ def paths(root):
                 yield path, n, f"path of a machine: {m.group(1)}"
 
 
+def columns(root):
+    """Lines of compiler/ and lang/ have at most 100 columns; the text of a string does not count."""
+    seen = 0
+    for path in files(root):
+        if (not path.startswith(("compiler/", "lang/")) or path.startswith("compiler/forall/")
+                or not path.endswith(CODE + (".def", "ROOMS"))):
+            continue
+        seen += 1
+        for n, text in enumerate(lines(root, path), 1):
+            if len(re.sub(r'"(?:\\.|[^"\\])*"', '""', text)) > 100:
+                yield path, n, f"{len(text)} columns"
+    if not seen:
+        yield ".", 0, "no source files found"
+
+
 def unfinished(root):
     """No words that promise later work."""
     words = re.compile(r"\b(TO[D]O|FIX[M]E|X[X]X|HAC[K]|not[ ]implemented|for[ ]now)\b")
@@ -235,7 +250,8 @@ def sections(root):
 
 
 RULES = {f.__name__: f for f in
-         (spdx, long, paths, unfinished, editorconfig, generated, diagnostics, ops, filecheck, sections)}
+         (spdx, long, columns, paths, unfinished, editorconfig, generated, diagnostics, ops, filecheck,
+          sections)}
 
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[1] not in RULES:
