@@ -247,12 +247,12 @@ static bool two_files(Sched *s, const char *first, const char *second) {
  * printed. -o is fine with --depfile, which names it. */
 static bool writes_nothing(Sched *s, bool emits) {
   const Options *o = s->opt;
-  const char *what = o->dump_after          ? "--dump-after"
-                     : o->show              ? "--show"
-                     : o->critical_path     ? "--critical-path"
-                     : o->for_all && !emits ? "--for-all"
-                     : o->check_only        ? "--check"
-                                            : NULL;
+  const char *what = o->dump_after                          ? "--dump-after"
+                     : o->show                              ? "--show"
+                     : o->critical_path                     ? "--critical-path"
+                     : o->every.n || (o->for_all && !emits) ? "--for-all"
+                     : o->check_only                        ? "--check"
+                                                            : NULL;
   const char *idle = o->output && !o->depfile ? "-o"
                      : emits                  ? "--emit"
                      : o->symbol              ? "--symbol"
@@ -305,7 +305,12 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
         return false;
       o->by = (RankBy)k, by = true;
       break;
-    case O_FOR_ALL: o->for_all = optarg; break;
+    case O_FOR_ALL:
+      o->for_all = strchr(optarg, '=') ? NULL : optarg;
+      if (!o->for_all && !parse_define(s, optarg, &o->every))
+        return usage_error(s, "--for-all=%s: expected NAME, NAME=LO..HI or NAME=LO..HI:STEP",
+                           optarg);
+      break;
     case O_UNDECIDED:
       if (!read_word(s, c, "--undecided=", &k))
         return false;
@@ -439,7 +444,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     argv[i] = (char *)library_find(s, strcmp(argv[i], "/dev/stdin") ? argv[i] : "-");
   if (optind == argc)
     return usage_error(s, "no %s file", ".pipe, .csv or .json");
-  what |= o->critical_path || o->show || o->for_all || o->dump_after || o->depfile;
+  what |= o->critical_path || o->show || o->for_all || o->every.n || o->dump_after || o->depfile;
   if (format)
     return read_format(s, argc, argv, what || many);
   if (o->format_write)
@@ -465,17 +470,17 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   if (many) {
     if (o->emit != EMIT_C && o->emit != EMIT_CSV && o->emit != EMIT_SVG)
       return usage_error(s, "%s prints a table, or --emit=csv or --emit=svg", "--compare");
-    const char *other = o->check_only       ? "--check"
-                        : o->show           ? "--show"
-                        : o->critical_path  ? "--critical-path"
-                        : o->dump_after     ? "--dump-after"
-                        : o->depfile        ? "--depfile"
-                        : o->schedule       ? "--schedule"
-                        : o->counterexample ? "--counterexample"
-                        : o->symbol         ? "--symbol"
-                        : o->for_all        ? "--for-all"
-                        : o->time_passes    ? "--time-passes"
-                                            : NULL;
+    const char *other = o->check_only              ? "--check"
+                        : o->show                  ? "--show"
+                        : o->critical_path         ? "--critical-path"
+                        : o->dump_after            ? "--dump-after"
+                        : o->depfile               ? "--depfile"
+                        : o->schedule              ? "--schedule"
+                        : o->counterexample        ? "--counterexample"
+                        : o->symbol                ? "--symbol"
+                        : o->for_all || o->every.n ? "--for-all"
+                        : o->time_passes           ? "--time-passes"
+                                                   : NULL;
     if (other)
       return usage_refused(
           s,
@@ -485,6 +490,11 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     o->compare = (const char **)argv + optind, o->ncompare = (uint32_t)(argc - optind);
     return true;
   }
+  for (uint32_t i = 0; i < o->ndefine && o->every.n; i++)
+    if (strcmp(o->define[i].name, o->every.name) == 0)
+      return usage_error(s, "-D %s: --for-all gives it its values", o->every.name);
+  if (o->every.n && (o->critical_path || o->show || o->dump_after || o->counterexample))
+    return usage_error(s, "%s compiles many values and prints one report of them", "--for-all");
   if (o->for_all && emits && o->emit != EMIT_C)
     return usage_error(s, "%s goes with --check, or --emit=c", "--for-all");
   if (o->symbol && o->emit != EMIT_C)
@@ -504,7 +514,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
   if (o->depfile && !o->output)
     return usage_error(s, "--depfile=%s names what -o OUT depends on: it needs -o", o->depfile);
   o->input = argv[optind];
-  if (o->for_all && (is_csv(o) || is_json(o)))
+  if ((o->for_all || o->every.n) && (is_csv(o) || is_json(o)))
     return usage_error(s, "--for-all is for schedules with parameters, which %s has not", o->input);
   if (o->torch_lax && !is_csv(o))
     return usage_error(s, "--torch-lax says how to read a CSV file, and %s is none", o->input);
@@ -529,7 +539,11 @@ int main(int argc, char **argv) {
   bool ok = read_options(&s, argc, argv, &done);
   if (ok && !done) {
     bool one = !opt.ncompare || opt.emit == EMIT_HTML;
-    ok = (opt.nformat ? format_files(&s) : one ? compile(&s) : compare(&s)) && diag.errors == 0;
+    ok = (opt.nformat   ? format_files(&s)
+          : !one        ? compare(&s)
+          : opt.every.n ? every_value(&s)
+                        : compile(&s)) &&
+         diag.errors == 0;
   }
   errno = ferror(stdout) ? errno : 0; /* of the write that failed */
   if ((fflush(stdout) != 0 || ferror(stdout)) && ok) {

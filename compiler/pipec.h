@@ -365,6 +365,7 @@ typedef struct Options {
   /* (tune.c) BETTER: that of the two which is better as emitted */
   enum { TUNE_BETTER, TUNE_FULL, TUNE_NONE } tune;
   const char *for_all;         /* --for-all: a parameter; prove for all its values */
+  Define every;                /* --for-all=NAME=LO..HI: n values; 0: it was not given */
   int undecided;               /* --undecided: 1 error, 2 ok; 0: not given */
   /* what that may take: of programs that are compiled for it (all_m.c, looped.c) */
   Work *work;

@@ -10,6 +10,7 @@
 bool compile(Sched *s);
 bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
+bool every_value(Sched *s);   /* every.c: of opt->every; the same */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);
 /* ---- library.c: requires opt->stdlib ---- */

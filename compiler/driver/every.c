@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ * --for-all=NAME=LO..HI: every value of a range, one by one, through all passes: proofs, checks,
+ * limits, memory. Requires opt->every; needs no pass. A value that the schedule does not admit is
+ * counted. The first value that is refused is compiled once more, for its messages, and ends the
+ * run. Linear in what is compiled. */
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base.h"
+#include "driver.h"
+#include "lower.h"
+#include "limit.h"
+
+/* What all values have said so far. */
+typedef struct Every {
+  Sched *s;
+  uint64_t proved, refused; /* values; refused: by what the schedule requires */
+  bool sized;
+  uint64_t most; /* bytes, or without sizes stashes, of the rank that needs the most */
+  uint32_t rank; /* which, */
+  int64_t at;    /*   at which value */
+  uint32_t ncheck, nlimit;
+  const char *why; /* the first value that was not admitted: */
+  int64_t why_at;
+} Every;
+
+static void begin(const Sched *s, Sched *one, Arena *arena, Diag *diag, Options *opt, int64_t value,
+                  FILE *messages) {
+  *arena = (Arena){.oom = s->arena->oom};
+  *opt = *s->opt;
+  *one = (Sched){.arena = arena, .diag = diag, .opt = opt};
+  diag_init(diag, arena, messages);
+  opt->emit = EMIT_NONE, opt->check_only = false, opt->every.n = 0;
+  opt->define = arena_alloc(arena, (opt->ndefine + 1) * sizeof *opt->define);
+  memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
+  opt->define[opt->ndefine++] = (Define){.name = s->opt->every.name, .value = value, .n = 1};
+}
+
+static void add(Every *e, const Sched *one, int64_t value) {
+  e->proved++;
+  e->sized = one->model->sized;
+  e->ncheck = one->claims->ncheck, e->nlimit = one->claims->nlimit;
+  for (uint32_t r = 0; one->lowered && one->lowered->peak && r < one->model->nrank; r++) {
+    const Peak *p = &one->lowered->peak[r];
+    uint64_t n = e->sized ? p->bytes[PEAK_total] : p->inflight;
+    if (n > e->most)
+      e->most = n, e->rank = r, e->at = value;
+  }
+}
+
+/* False: the value is refuted, reported. */
+static bool try_value(Every *e, int64_t value) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched one;
+  begin(e->s, &one, &arena, &diag, &opt, value, NULL);
+  bool ok = compile_only(&one) && diag.errors == 0, admitted = ok || diag.first != DIAG_REQUIRES;
+  if (ok)
+    add(e, &one, value);
+  if (!admitted && e->refused++ == 0) {
+    e->why = arena_printf(e->s->arena, "%s", diag.first_text);
+    e->why_at = value;
+  }
+  arena_free(&arena);
+  if (ok || !admitted)
+    return true;
+  begin(e->s, &one, &arena, &diag, &opt, value, stderr);
+  compile_only(&one);
+  e->s->diag->errors += diag.errors;
+  if (diag.first != DIAG_PARAM)
+    diag_note(e->s->diag, NO_SPAN, "%s = %" PRId64 " is the first of these values that is refused",
+              e->s->opt->every.name, value);
+  arena_free(&arena);
+  return false;
+}
+
+static void report(const Every *e, FILE *f) {
+  Sched *s = e->s;
+  const Define *d = &s->opt->every;
+  const int64_t last = d->lo + (int64_t)(d->n - 1) * d->step;
+  fprintf(f, "%-9s every one of %" PRIu64 " values from %" PRId64 " to %" PRId64, d->name,
+          e->proved, d->lo, last);
+  if (d->step > 1)
+    fprintf(f, " by %" PRId64, d->step);
+  fprintf(f, " proved complete, in order, deadlock-free, matched");
+  if (e->ncheck)
+    fprintf(f, "; %u check%s", e->ncheck, e->ncheck > 1 ? "s" : "");
+  if (e->nlimit)
+    fprintf(f, "; %u limit%s", e->nlimit, e->nlimit > 1 ? "s" : "");
+  fputc('\n', f);
+  if (e->refused)
+    fprintf(f, "%-9s %" PRIu64 " values that the schedule does not admit: %s\n", "not", e->refused,
+            e->why);
+  if (e->sized)
+    fprintf(f, "%-9s at most %s, of rank %u at %s = %" PRId64 "\n", "memory",
+            bytes_text(s, e->most), e->rank, d->name, e->at);
+  else
+    fprintf(f, "%-9s at most %" PRIu64 ", of rank %u at %s = %" PRId64 "\n", "in flight", e->most,
+            e->rank, d->name, e->at);
+}
+
+bool every_value(Sched *s) {
+  const Define *d = &s->opt->every;
+  Every e = {.s = s};
+  const bool tell = isatty(2);
+  for (uint32_t i = 0; i < d->n; i++) {
+    const int64_t value = d->lo + (int64_t)i * d->step;
+    if (tell)
+      fprintf(stderr, "\r%s = %" PRId64 ", %u of %u ", d->name, value, i + 1, d->n);
+    bool ok = try_value(&e, value);
+    if (tell && (!ok || i + 1 == d->n))
+      fprintf(stderr, "\r%*s\r", 60, "");
+    if (!ok)
+      return false;
+  }
+  if (e.proved == 0) {
+    diag_error(s->diag, DIAG_REQUIRES, NO_SPAN,
+               "the schedule admits none of these values of %s: %s", d->name, e.why);
+    return false;
+  }
+  report(&e, s->opt->dump_out);
+  return true;
+}
