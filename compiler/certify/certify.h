@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of certify/, what other rooms call: second opinions: each verdict and table checked by
- * code that shares nothing with its maker. */
+ * The door of certify/, the second opinions: each verdict and table is checked by code that shares
+ * nothing with its maker. */
 #ifndef PIPEC_CERTIFY_H
 #define PIPEC_CERTIFY_H
 

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * The machine of machine.h. A stream is a queue, or the compute ops of a rank; every instruction is
- * in one stream. A stream that cannot go on is noted at the one instruction that it waits for and
- * looked at again when that is posted or done: an instruction wakes each waiter twice at most, so
- * the run is linear. The members of a group may be in several streams: that of the first member
- * posts and ends the whole group, and the others wait for it.
+ * Decides whether lists complete: the abstract machine of machine.h. A stream is a queue, or the
+ * compute ops of a rank; every instruction is in one stream. A stream that cannot go on is noted at
+ * the one instruction that it waits for, and looked at again when this instruction is posted or
+ * done. An instruction wakes each waiter at most twice, so the run is linear. The members of a
+ * group may be in several streams: the stream of the first member posts and ends the whole group,
+ * the others wait.
  *
- * note [marked graph]: who meets whom is fixed before the run, since streams are FIFO (or tags say
- * it), so each group, most of them of one instruction, waits for a fixed conjunction: the machine
- * completes iff the graph of these waits has no cycle (Commoner, Holt, Even, Pnueli 1971). A stuck
- * stream waits with the group of its head; what that waits for is in a stream that is stuck too, at
- * or behind its head. So the cycles of the graph are those of stuck heads, and breadth-first
- * searches there find a shortest one.
+ * note [marked graph]: streams are FIFO, or tags decide, so it is fixed before the run who meets
+ * whom. So each group (most have one instruction) waits for a fixed conjunction. Theorem (Commoner,
+ * Holt, Even, Pnueli 1971): the machine completes if and only if the graph of these waits has no
+ * cycle. A stuck stream waits with the group of its head. What this group waits for is in a stream
+ * that is stuck too, at or behind its head. So the cycles of the graph run through stuck heads, and
+ * breadth-first searches from the heads find a shortest one.
  *
- * MACHINE_OMIT leaves out one kind of edge: the tests build it so to see that they notice. */
+ * MACHINE_OMIT leaves out one kind of edge. Tests build it so, to see that they notice. */
 #include "machine.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Our own mistakes in the emitted program, found before anybody runs it. The tables are read by
- * the validator that every run asks (runtime/validate), and carried out by the machine of
- * machine.h, whose certificate a third piece of code checks (verify_completes.c). What only the
- * text of the schedule can say is verified here and in verify_side.c, verify_stashes.c,
- * verify_weights.c, verify_formulas.c: every op stands where the text has it, and every clause
- * has what it asks for. Takes nothing from the passes that made the tables; aborts on a mistake.
- * Linear but for the machine's certificate. */
+ * Finds pipec's own mistakes in the emitted program, before anybody runs it. The validator that
+ * every run calls (runtime/validate) reads the tables. The machine of machine.h carries them out,
+ * and a third piece of code checks its certificate (verify_completes.c). This file and
+ * verify_side.c, verify_stashes.c, verify_weights.c, verify_formulas.c verify what only the text of
+ * the schedule can say: every op stands where the text has it, and every clause has its effect.
+ * They take nothing from the passes that made the tables, and abort on a mistake. Cost: linear,
+ * apart from the certificate. */
 #include "certify.h"
 #include "validate.h"
 #include "verify.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the parts of the verifier of compiles share. */
+ * What the parts of the verifier share. */
 #ifndef PIPEC_VERIFY_H
 #define PIPEC_VERIFY_H
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * The certificate of orders that wait for each other under every channel model (order.c): a circle
- * of hops.
+ * Checks the certificate of a deadlock that no channel model can cure (order.c): a wait cycle of
+ * hops.
  *
- * A hop says that a rank is at an op that needs the result of another one; that one is of the rank
- * of the next hop, where the action of its op comes no sooner than the action that the next hop is
- * at. Let one of the actions be the first of the circle to start: then what it needs has run before
- * it, and so, on that rank, has the action of the next hop, or it is in that action itself. Neither
- * can be, so none of them ever starts.
+ * Definition: a hop says that a rank stands at an op A, which needs the result of an op N. N is on
+ * the rank of the next hop, and its action comes no sooner than the action at which the next hop
+ * stands.
  *
- * Takes what an op needs from the op table, the stages and the edges, nothing from the play. Linear
- * in the ops of the ranks of updates, and in hops times edges of a stage. */
+ * Lemma: no op of the cycle ever starts. Proof: let the action of A be the first of the cycle to
+ * start. N has run before it. So the action of the next hop has run before it too, or contains N.
+ * Both contradict the choice of A.
+ *
+ * Takes what an op needs from the op table, the stages and the edges, and nothing from the play.
+ * Cost: linear in the ops of the ranks that have updates, and in hops times edges of a stage. */
 #include "certify.h"
 #include "graph.h"
 #include "orders.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Our own mistakes in the proof for all values of a parameter (all_m.c), found on the program at
- * hand: the clock that the proof gives has every op start after what it waits for. Shares no code
- * with the proof. Linear in ops times those of a period. */
+ * Finds pipec's own mistakes in the proof for all values of a parameter (all_m.c), on the program
+ * at hand: by the clock that the proof gives, every op starts after what it waits for. Shares no
+ * code with the proof. Cost: linear in ops times the ops of a period. */
 #include "certify.h"
 #include "graph.h"
 

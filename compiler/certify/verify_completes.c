@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The emitted lists complete: the machine of machine.h carries them out, and machine_verify
- * checks the certificate that it gives. The machine gets what engines get, read from the tables
- * alone: streams in order, waits, events, turns, groups, and rendezvous of SEND and RECV, each
- * said to be of the tensor that its row, edge and microbatch name.
+ * Verifies that the emitted lists complete: the machine of machine.h carries them out, and
+ * machine_verify checks its certificate. The machine gets what engines get, from the tables alone:
+ * streams in order, waits, events, turns, groups, and the rendezvous of SEND and RECV. Row, edge
+ * and microbatch say which tensor a transfer is of.
  *
- * Engines that count go by waits, engines with streams of a device by events: both are needs
- * here. A program with lowering CHANNELS is carried out twice: as one COMM stream per rank, by
- * waits, and as one stream per channel, by events, which then are all that says what waits for
- * COMM. */
+ * Engines that count go by waits, engines with device streams by events: here both are needs. A
+ * program with lowering CHANNELS is carried out twice: as one COMM stream per rank, by waits; and
+ * as one stream per channel, by events, which then are all that says what waits for COMM. */
 #include "machine.h"
 #include "verify.h"
 

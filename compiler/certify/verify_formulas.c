@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The part of verify.c that reads formulas: what an op's table says and what the text says have the
- * same bits, for numbers in the place of the arrays. The text is evaluated here as it stands,
- * without terms and blocks, by what lang/spec.md 5.14 says of it: what is known, computed in
- * double, decides what is left out; what names an array is rounded to float. Linear in instructions
- * times lines and their length. */
+ * Verifies formulas: the table of an op and the text give the same bits, with numbers in place of
+ * the arrays. Evaluates the text as it stands, without terms and blocks, by lang/spec.md 5.14: a
+ * known value is computed in double and decides what is left out; a value that names an array is
+ * rounded to float. Cost: linear in instructions times lines and their length. */
 #include <math.h>
 #include <string.h>
 

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: MIT
- * Verifies what the machine of machine.c says: a second reading of the rules of machine.h, which
- * shares nothing with it.
+ * Verifies the verdict of machine.c: a second reading of the rules of machine.h that shares nothing
+ * with the machine.
  *
- * note [proof]: the certificate of lists that complete is a clock. Nothing is carried out in it, it
- * is only compared: each instruction is posted no earlier than what it needs, and what stands above
- * it in its queue, has ended, and ends later than it and what it meets were posted. Those that are
- * carried out in the order of the clock are so by the rules.
+ * note [proof]: the certificate of lists that complete is a clock: a time posted and a time ended
+ * for each instruction. Nothing is carried out; times are compared. An instruction is posted no
+ * earlier than what it needs, and what stands above it in its queue, has ended. It ends later than
+ * it and its partners were posted. Instructions carried out in the order of the clock obey the
+ * rules.
  *
- * note [room]: at time t the messages of a pair that lie in its buffer are those that were sent and
- * whose RECV is not posted. RECVs of a pair are posted in list order, so these are the SENDs whose
- * RECV is number k of the pair or a later one, where k have been posted. A SEND goes on without its
- * RECV if those of them above it leave room, whether they have gone on or not: then each of them
- * has room, too, so that it holds up nobody.
+ * note [room]: how full a buffer can be.
+ *
+ * Definition: at time t, the buffer of a pair holds the messages that were sent and whose RECV is
+ * not posted. RECVs of a pair are posted in list order. So, with k RECVs posted, the buffer holds
+ * SENDs whose RECV is number k of the pair or a later one.
+ *
+ * Lemma: a SEND may go on without its RECV if the SENDs of this kind above it leave it room,
+ * whether or not they have gone on. Proof: then each of them has room too, so it holds up nobody.
  *
  * note [circle]: a hop says that `at`, and so its group, cannot be posted, or cannot end, before
- * `on` is posted, or has ended, which it is not; and the group of the next hop's `at` has a member
- * at the head of the queue of `on`, so `on` comes no sooner than what the next hop says. The hops
- * of a circle wait for themselves. */
+ * `on` is posted, or has ended; and that this has not happened. The group of the next hop's `at`
+ * has a member at the head of the queue of `on`. So `on` comes no sooner than the next hop allows,
+ * and the hops of a wait cycle wait for themselves. */
 #include <stdlib.h>
 #include <string.h>
 

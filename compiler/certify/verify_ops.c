@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Our own mistakes in the op table and its maps, after check_deps. Takes nothing from the passes
- * that made them. Linear in ops. */
+ * Finds pipec's own mistakes in the op table and its maps, after check_deps. Takes nothing from the
+ * passes that made them. Cost: linear in ops. */
 #include "certify.h"
 #include "verify.h"
 

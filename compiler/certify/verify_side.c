@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Our own mistakes in the side ops of a program (side.c); part of verify.c. Reads the clauses and
- * the finished lists: for each op that a clause names there is one side op, which waits for the
- * op that it comes after, and for which the op that it comes before waits. Takes nothing from the
- * passes. Linear in instructions times clauses, but for the updates of a stage. */
+ * Finds pipec's own mistakes in the side ops of a program (side.c). Reads the clauses and the
+ * finished lists. For each op that a clause names there is one side op; it waits for the op that it
+ * comes after, and the op that it comes before waits for it. Takes nothing from the passes. Cost:
+ * linear in instructions times clauses, apart from the updates of a stage. */
 #include <stdlib.h>
 #include <string.h>
 

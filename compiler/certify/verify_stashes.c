@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * Verifies what is alive on each rank at each moment: the stashes and inputs of its list, in the
- * order of the text, with copies. The pools of stashes have no slot more than that needs, and the
- * limits (lang/spec.md 7.1) hold; that these are what their clauses say is seen by putting 0 and 1
- * into them. Shares nothing with slots.c and limit.c but the rows of limits. Aborts on our own
- * mistakes.
+ * order of the text, with copies. No pool of stashes has more slots than needed, and the limits
+ * (lang/spec.md 7.1) hold. Evaluation at 0 and 1 shows that a limit is what its clause says. Shares
+ * nothing with slots.c and limit.c but the rows of limits. Aborts on pipec's own mistakes.
  *
- * note [moments]: an action is two of them: once all its ops have taken what they take, and once
- * all have given back. A copy is one. It stands before the op that its `wait` counts to; what an
- * OFF leaves is free for a LOAD below, and for others from the first op on that waits for the OFF.
- * The place in host memory that a LOAD reads is in use until an op waits for the LOAD, or the copy
- * behind it begins. That is of slots; in a limit copies count as they may run: each moment has the
- * most of all that they can have added, from those that are waited for to those that have their
- * place, and of these a table has the most of any 1, 2, 4, .. that stand one after the other. */
+ * note [moments]: when slots and limits count.
+ *
+ * Definition: an action is two moments: after all its ops have taken what they take, and after all
+ * have given back. A copy is one moment, before the op that its `wait` counts to.
+ *
+ * Slots: what an OFF leaves is free for a later LOAD at once, and for others from the first op that
+ * waits for the OFF. The place in host memory that a LOAD reads is in use until an op waits for the
+ * LOAD, or until the next copy begins.
+ *
+ * Limits: copies count as they may run. A moment counts the most that copies can have added, from
+ * the copies that are waited for to the copies that have their place. A table of the most of any 1,
+ * 2, 4, ... consecutive copies (a sparse table) answers this. */
 #include <string.h>
 
 #include "limit.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The part of verify.c that reads the versions of the weights: what is in each slot follows from
- * the list alone, and has to be what each op says that it reads. Linear in instructions and
- * slots. */
+ * Verifies the weight versions: the content of each slot follows from the list alone, and must be
+ * the version that each op says it reads. Cost: linear in instructions and slots. */
 #include <string.h>
 
 #include "names.h"

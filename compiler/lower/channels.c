@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * The lowering `channels` (lang/spec.md 8.4): transfers have the one global order, too, but wait
- * only for those before them in their channel. Part of comm, which lays them out, of
- * check_deadlock, which plays them, and of lower. Linear in instructions and what they need of
- * COMM, but that both are sorted: of each rank, and the transfers of all.
+ * Lays out transfers by channel, for the lowering `channels` (lang/spec.md 8.4). Transfers keep the
+ * one global order, but a transfer waits only for earlier transfers of its channel. comm calls this
+ * file to lay transfers out, check_deadlock to play them, lower to write them.
  *
- * A channel is of one directed pair of ranks, one pipe and one kind. Sums over one set of ranks
- * have a channel, and share it with those that need their result (a TIE waits for the REDUCE of its
- * rows by its place); side ops of the COMM stream have one on each rank.
+ * A channel holds the transfers of one kind (forward or backward) of one pipe from one rank to
+ * another. Sums over one set of ranks are a channel too. A sum and the sums that need its result
+ * share one channel: a TIE waits for the REDUCE of its rows by its place there. The side ops in the
+ * COMM stream of a rank are a channel.
  *
- * note [channels]: what an op needs of COMM can be in several channels, so one count does not say
- * it: Streams.need has the positions. Once the machine has played them, the instructions are put
- * into the order in which it started them (sort_channels). All that one waits for was completed,
- * and so was started, before it; both ends of a transfer are started at once. So this is one order
- * of all transfers of all ranks, in which everything that anything waits for comes first: the lists
- * complete even if each rank has one stream. Engines that issue from one thread, and programs that
- * are looked at by list order, need that. */
+ * note [channels]: an op can need transfers of several channels, and one count cannot say so.
+ * Streams.need has their positions in COMM. After the machine has played the program, sort_channels
+ * puts the instructions into the order in which the machine started them.
+ *
+ * Lemma: in this order every instruction stands after everything it waits for. Proof: what an
+ * instruction waits for was complete, and so was started, before it; both ends of a transfer are
+ * started at once. Hence the lists complete even with one COMM stream per rank. Engines that issue
+ * from one thread, and readers that follow list order, rely on this.
+ *
+ * Cost: linear in instructions and needs, and two sorts: the needs of each rank, and all
+ * transfers. */
 #include <string.h>
 
 #include "lower.h"

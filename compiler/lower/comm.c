@@ -1,30 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * Transfers become instructions. Requires order, and slot counts in Lowered.channel (all 0: start
- * from MIN_CHANNEL_SLOTS). Ensures Lowered.stream: per rank a compute and a comm stream in which
- * every data dependence and every reuse of a channel slot is a `wait`.
+ * Turns transfers into instructions and derives every wait on them. Requires order, and slot counts
+ * in Lowered.channel (all 0: start from MIN_CHANNEL_SLOTS). Ensures Lowered.stream: each rank has a
+ * compute and a comm stream in which a `wait` carries each data dependence and each reuse of a
+ * channel slot.
  *
- * note [channel slots]: transfer n of a channel uses slot n mod k at each end. At the sender the op
- * that makes tensor n waits until the SEND of n - k has left the slot; at the receiver the RECV of
- * n waits until the op that reads n - k has ended. Slots of a rank are numbered from 0: for each of
- * its stages, for each link that leaves it y out, dy in, then for each that reaches it x in, dx
- * out.
+ * note [channel slots]: transfer n of a channel with k slots uses slot n mod k at both ends. The op
+ * that makes tensor n waits until SEND n - k has left the slot. RECV n waits until the op that
+ * reads tensor n - k has ended. The slots of a rank are numbered from 0, stage by stage: y out and
+ * dy in of each outgoing link, then x in and dx out of each incoming link.
  *
- * note [enough slots]: play the ops on an idle network and call a channel fit when the op that
- * reads n - k has ended before transfer n starts there, and started earlier (an op may take no
- * time). If all channels are fit, every edge of the happens-before graph points forward in that
- * play (to a later start, or at the same instant in the order in which it was played), so there is
- * no cycle. Fewer slots may do and save memory: comm starts from MIN_CHANNEL_SLOTS, and
- * check_deadlock asks for fit channels only if that closes a cycle. Those of edges that are not of
- * the chain are made fit from the start: the receiver keeps such a tensor while the chain goes its
- * longer way, and a sender that waited for its slot would hold up the chain as well.
+ * note [enough slots]: fit channels close no wait cycle.
  *
- * note [actions]: the ops of an action start together, so what one of them needs all wait for, and
- * an action has a send slot for each tensor that it puts into one channel. Its tensors leave, and
- * what it read is free, when all of it has ended, or as each op does (Orders.send).
+ * Definition: play the ops on an idle network. A channel is fit when, for every n, the op that
+ * reads tensor n - k has ended before transfer n starts, and started earlier. (An op may take no
+ * time.)
  *
- * Linear in ops and transfers, but that an op with several tensors looks at all of them for each
- * transfer, and that with channels what the ops of a rank need is sorted. May run again with more
- * slots. */
+ * Lemma: if all channels are fit, there is no cycle. Proof: every edge of the happens-before graph
+ * points forward in the play: to a later start, or at the same instant to a later place in the
+ * play.
+ *
+ * Fewer slots may suffice and save memory. So comm starts from MIN_CHANNEL_SLOTS, and
+ * check_deadlock asks for fit channels only if the small ones close a cycle. Channels of edges
+ * outside the chain are fit from the start: their receiver holds the tensor while the chain takes
+ * its longer way, and a sender that waits for a slot would block the chain as well.
+ *
+ * note [actions]: the ops of an action start together, so all of them wait for what any of them
+ * needs, and an action has a send slot for each tensor that it puts into one channel. Orders.send
+ * says when tensors leave and inputs are free: when the whole action has ended, or as each op ends.
+ *
+ * Cost: linear in ops and transfers, with two exceptions. An op with several tensors looks at all
+ * of them for each transfer. With lowering CHANNELS, the needs of a rank are sorted. comm may run
+ * again with more slots. */
 #include "graph.h"
 #include "lower.h"
 #include "orders.h"

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * The streams of the lowering `grouped` (transfers.c): each rank's list is split into its COMPUTE
- * and COMM stream. Part of comm, which has laid out the compute instructions. A transfer waits for
- * all computation above it; an op for all transfers and sums above it.
+ * Splits each rank's list into its COMPUTE and COMM stream, for the lowering `grouped`
+ * (transfers.c). comm calls this file after it has laid out the compute instructions. A transfer
+ * waits for all computation above it; an op waits for all transfers and sums above it.
  *
- * note [slots in text order]: a channel's slots are taken in the order of the text, the one that
- * was left first before the others: at the sender by the op that makes the tensor, until its SEND,
- * at the receiver by the RECV, until the op that reads it. A new one is made where all are taken,
- * or there are fewer than the channel is to have. A RECV adds no wait so: what it waits for stands
- * above it. An op that makes a tensor waits for the SEND that left the slot; with a slot for each
- * tensor it never does, so with enough slots nothing is added to what was proved of the lists. */
+ * note [slots in text order]: a channel gives out its slots in the order of the text, the slot that
+ * was left first before the others. At the sender, the op that makes the tensor takes a slot and
+ * its SEND leaves it. At the receiver, the RECV takes a slot and the op that reads the tensor
+ * leaves it. A channel makes a new slot when all are taken, or when it has fewer slots than asked
+ * for.
+ *
+ * Lemma: with enough slots, the streams wait for nothing that the proof of the lists lacks. Proof:
+ * a RECV gets no further wait, because what it waits for stands above it. An op that makes a tensor
+ * waits for the SEND that left the slot; with a slot for each tensor there is no such SEND. */
 #include "transfers.h"
 
 /* Slots of one end of a channel: those that are left, in the order in which they were. */

@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: MIT
- * The order of transfers where they take time: a list schedule. A transfer takes the COMM streams
- * of both its ranks, a sum those of all its ranks, and a transfer over shared links those links. Of
- * the transfers that can start, the one with the longest path to the end of the step goes first.
- * Requires comm, to whose slots it keeps.
+ * Chooses the order of transfers where transfers take time, by list scheduling. A transfer occupies
+ * the COMM streams of both its ranks, a sum the streams of all its ranks, and a transfer over
+ * shared links also the links. Among the transfers that can start, the transfer with the longest
+ * path to the end of the step goes first. Requires comm, and keeps to its slots.
  *
- * The net: its nodes are the actions of the ranks, then the transfers in their present order. Its
- * arcs say what waits for what: an op for its tensor, a transfer for the op that makes it, for the
- * slot at the receiver and for the transfer before it in its channel, the maker for the slot at the
- * sender, an update for its sum. Copies and side ops are no part of the net: where there are any
- * its times are a guess, and the caller plays what is emitted.
+ * The graph has a node for each action of a rank and each transfer. An arc says what waits for
+ * what:
  *
- * note [repeats]: the choice depends on differences of times and of paths only. Where the orders of
- * the ranks repeat, these come to repeat, and the order of the transfers with them.
+ *   - an op for its tensor;
+ *   - a transfer for the op that makes its tensor, for its slot at the receiver, and for the
+ *     transfer before it in its channel;
+ *   - the op that makes a tensor for the slot at the sender;
+ *   - an update for its sum.
  *
- * note [slower]: an order takes no longer where transfers are shorter, since everything waits for a
- * conjunction. So the orders found for slower networks are tried, too: a faster network is never
- * predicted to be much slower.
+ * Copies and side ops are not in the graph. The times of programs that have them are estimates, and
+ * the caller plays what is emitted.
  *
- * Linear in arcs for each round, but for the heap, which holds at most one transfer of each
- * channel. */
+ * note [repeats]: the choice depends only on differences of times and of paths. Where the orders of
+ * the ranks repeat, these differences come to repeat, and so does the order of transfers.
+ *
+ * note [slower]: an order takes no longer when transfers get shorter, because every start is a
+ * maximum over what it waits for. So orders found for slower networks are tried too: a faster
+ * network is never predicted to be much slower.
+ *
+ * Cost of a round: linear in arcs, and a heap that holds at most one transfer of each channel. */
 #include <string.h>
 
 #include "graph.h"

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * The streams of a rank become one list in issue order, and the result becomes a PipeProgram.
- * Requires slots and check_deadlock (predicted starts). Ensures prog: its tables are in the arena.
- * The events between the streams of a rank are placed by streams.c.
+ * Merges the streams of each rank into one list in issue order and makes the PipeProgram. Requires
+ * slots, and the predicted starts of check_deadlock. Ensures prog; its tables are in the arena.
+ * streams.c places the events between the streams of a rank.
  *
- * A list merges the rank's streams by predicted start; an instruction stands after everything its
- * wait counts, so that a host can issue the list from the top; the ops of an action stay together,
- * and the transfers of a group. Linear but for the events. The list takes the place of what is
- * merged, so a program is not held twice. */
+ * The merge is by predicted start. Invariant: an instruction stands after everything that its waits
+ * count, so a host can issue the list from the top. The ops of an action stay together, and so do
+ * the transfers of a group.
+ *
+ * Cost: linear, apart from events. The list reuses the memory of the streams, so no program is in
+ * memory twice. */
 #include <string.h>
 
 #include "graph.h"

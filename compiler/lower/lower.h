@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of lower/, what other rooms call: transfers, streams, slots, the emitted tables. */
+ * The door of lower/: transfers, streams, slots and the emitted tables. */
 #ifndef PIPEC_LOWER_H
 #define PIPEC_LOWER_H
 

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT
- * Stashes that go to host memory, or to that of another rank, and back: the COPY stream of each
- * rank. Requires order. Ensures copy: what the orders say and what the `offload` clauses add, rank
- * after rank, each in stream order, with free_at. Proves that an OFF comes after its F and has its
- * LOAD, and that no op of the stage and microbatch stands between them.
+ * Makes the COPY stream of each rank: stashes that go to host memory, or to another rank, and back.
+ * Requires order. Ensures Orders.copy: the copies of the orders and of the `offload` clauses, rank
+ * after rank, each rank in stream order, with free_at. Proves that each OFF comes after its F and
+ * has a LOAD, and that no op of its stage and microbatch stands between the two.
  *
- * note [copies cannot stall]: a copy waits for compute ops that stand before it in the order, and
- * an op waits for copies that stand before it. So each such wait says no more about other
- * instructions than the COMPUTE stream says already, and closes no cycle.
+ * note [copies cannot stall]: a copy waits for compute ops before it in the order, and an op waits
+ * for copies before it. So such a wait says no more about other instructions than the COMPUTE
+ * stream says already. It closes no cycle.
  *
  * note [free_at]: the slot of an OFF is free for the first op that would start, on an idle network,
- * once the OFF has ended. That op, if it is an F, waits for the OFF, and so does every later F; on
- * an idle network it does not wait long. Which ops may reuse a slot thus depends on the costs, that
- * they wait for it does not. The OFF of rules says so itself, as the play had it: later than that
- * it is not (free_by).
+ * after the OFF has ended. If this op is an F, it waits for the OFF, and so does every later F; on
+ * an idle network the wait is short. Costs decide which ops may reuse a slot; the wait that makes
+ * the reuse safe does not depend on costs. For an OFF of `rules`, the play sets a latest op
+ * (free_by).
  *
  * note [latest]: a LOAD of a clause ends when its backward starts, or when the next LOAD must
- * start, or when an OFF that is under way then begins; ops and OFFs are taken at their times on an
- * idle network.
+ * start, or when an OFF that is under way then begins. Ops and OFFs have their times on an idle
+ * network.
  *
- * Ranks of an `exclusive` group have one link, as if their copies were those of one rank: note
- * [turns].
+ * Ranks of an `exclusive` group share one link, as if one rank had all their copies: note [turns].
  *
- * A sort of each rank's copies apart, linear in ops and copies; a clause looks at every stage and
- * microbatch. */
+ * Cost: linear in ops and copies, and a sort of the copies of each rank. A clause looks at every
+ * stage and microbatch. */
 #include <stdlib.h>
 #include <string.h>
 

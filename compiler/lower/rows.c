@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Writes the list of a rank as loops. First each instruction becomes a row of words, in which all
- * that it says of others is a distance: a slot is that of a row so far above, a wait is for all
- * rows of a stream but the last few. So the turns of a loop are the same rows but for numbers that
- * move on evenly, whatever the slots are called.
+ * Writes the list of a rank as loops. Every instruction first becomes a row of words in which each
+ * reference is a distance: a slot is the slot of the row so far above; a wait is for all rows of a
+ * stream but the last few. So the turns of a loop have equal rows, apart from numbers that grow by
+ * a fixed step, whatever number a slot has.
  *
- * Then rows are folded: a run of q rows that is there t times, with the same step of every number
- * from turn to turn, is a loop. Which runs leave the fewest rows is found from the end of the list
- * on, for each of a few lengths q: those at which equal rows follow each other most often. What
- * comes out is folded once more, for loops of loops.
+ * Then rows are folded. A run of q rows that occurs t times in a row, each number with a fixed step
+ * from turn to turn, becomes a loop. For each of a few lengths q, a pass from the end of the list
+ * finds the runs that leave the fewest rows. The lengths are the distances at which equal rows
+ * follow each other most often. The result is folded once more, for loops of loops.
  *
- * Linear in instructions. Nothing here is trusted: pipe_expand writes the rows out again, and emit
- * compares. */
+ * Cost: linear in instructions. No proof rests on this file: pipe_expand writes the rows out again,
+ * and emit compares the result. */
 #include <string.h>
 
 #include "pipec.h"

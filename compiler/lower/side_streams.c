@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Side operations in the streams: their instructions, waits and slots. Requires offload, which has
- * their places. */
+ * Puts side ops into the streams: their instructions, waits and slots. Requires offload, which
+ * decides their places. */
 #include "lower.h"
 
 static PipeOn stream_of(const SideUse *u) { return (PipeOn)pipe_op_info[u->kind].stream; }

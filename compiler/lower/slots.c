@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * Slots of stashes and of tensors that stay on their rank, and all pools. Requires comm. Ensures
- * act, gout, keep and local in/out of every compute and copy instruction, slots of weights as slots
- * of the rank, pool, npool, nrank_slot, peak (counts and the op at which most bytes live).
+ * Assigns slots to stashes and to tensors that stay on their rank, and counts all pools. Requires
+ * comm. Ensures
  *
- * Interval colouring along each rank's compute stream, which runs in order: a slot is taken at the
- * op that fills it and given back after the op that reads it last; a new one is made only when none
- * is free, so each pool's count is its peak. A LOAD takes its slot where it stands. The slot of an
- * OFF is left: a LOAD below may take it, since copies run one after the other; it is given back
- * before the first op that waits for the OFF or a later copy. Stages of a rank with equal sizes
- * share a pool; without sizes each stage has its own. Linear (a sort of each rank's stages by size
- * apart). */
+ *   act, gout, keep, local in/out   of every compute and copy instruction
+ *   slots of weights                as slots of the rank
+ *   pool, npool, nrank_slot         the pools of each rank
+ *   peak                            the counts, and the op at which most bytes are alive
+ *
+ * Method: interval colouring along the compute stream of each rank, which runs in order. The op
+ * that fills a slot takes it; the op that reads it last gives it back. A new slot is made only if
+ * none is free, so the count of a pool is its peak. A LOAD takes its slot where it stands. An OFF
+ * leaves its slot: a later LOAD may take it, because copies run one after the other; the first op
+ * that waits for the OFF or for a later copy gives it back. Stages of a rank with equal sizes share
+ * a pool; without sizes each stage has a pool.
+ *
+ * Cost: linear, and a sort of the stages of each rank by size. */
 #include <string.h>
 
 #include "formula.h"

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * The waits of a list as events between streams (PipeSync). Requires a rank's instr and ninstr in
- * issue order; ensures sync and nevent.
+ * Turns the waits of a list into events between streams (PipeSync). Requires the complete list of a
+ * rank in issue order; ensures sync and nevent.
  *
- * note [clocks]: what a stream knows is how far each stream of the rank has come: its own
- * instructions in order, and through each event what the other stream knew when it recorded it.
- * Counts of COMPUTE begin with 1 for the begin of the step, which everything has to wait for; the
- * end of the step, which COMPUTE comes to last, waits for all instructions. Of COMM nothing is
- * learnt about other ranks: a way that leaves the rank and returns does both in its COMM stream.
+ * note [clocks]: a stream knows how far each stream of its rank has come (vector clocks). It knows
+ * its own earlier instructions, and through each event what the other stream knew when it recorded
+ * the event. Counts of COMPUTE begin with 1 for the begin of the step, which everything waits for.
+ * The end of the step, the last point of COMPUTE, waits for all instructions. COMM learns nothing
+ * about other ranks: a path that leaves the rank and returns does both in the COMM stream.
  *
- * An instruction gets an event for each wait that its stream does not know to be over, and that the
- * other ones, of an instruction with several, do not imply. So none can be left out. Only what a
- * count asks for is recorded, directly after the instruction that completes it, so one record may
- * serve two waits. The transfers of a group are issued together, and complete together: nothing is
- * waited for or recorded between them.
+ * An instruction gets an event for each wait that its stream does not know to be over and that its
+ * other waits do not imply. So no event can be left out. A record stands directly after the
+ * instruction that completes a count, so one record may serve two waits. The transfers of a group
+ * are issued together and complete together: no wait and no record stands between them. A wait is
+ * for the latest record of its event. So an event is free for the next record once its last wait
+ * has been issued.
  *
- * An event is free for the next record once its last wait has been issued (a wait is for the record
- * that was issued last before it).
- *
- * Linear in instructions times streams, which channels may make many, and in the squares of how
- * many streams one instruction waits for. */
+ * Cost: linear in instructions times streams, of which channels may make many, and in the square of
+ * the number of streams that one instruction waits for. */
 #include "streams.h"
 #include "lower.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the placement of events (streams.c) and its proof (check_streams.c) have in common: the
- * streams of a rank, the contract of a wait, and clocks. See note [clocks]. */
+ * The streams of a rank, the contract of a wait, and clocks: what streams.c, which places events,
+ * shares with check_streams.c, which proves them. See note [clocks] in streams.c. */
 #ifndef PIPEC_STREAMS_H
 #define PIPEC_STREAMS_H
 

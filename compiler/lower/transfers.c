@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The lowering `grouped`, which puts each transfer at its op (lang/spec.md 8.4), as opposed to the
- * one global order of comm.c. Requires offload. Ensures lists: for each rank its ops and transfers
- * in one order. What an op reads is received right before it, and what it makes is sent right after
- * it; transfers with nothing computed between them are one group, and the next op waits for it.
- * Sums stand before the updates that need them, in the order of the model.
+ * Puts each transfer at its op: the lowering `grouped` (lang/spec.md 8.4). The alternative is the
+ * one global order of comm.c. Requires offload. Ensures lists: the ops and transfers of each rank
+ * in one order. A RECV stands right before the op that reads the tensor, a SEND right after the op
+ * that makes it. Transfers with no computation between them form a group, and the next op waits for
+ * the group. Sums stand before the updates that need them, in the order of the model.
  *
- * Proves of these lists, and of those of a compute_comms file, that every tensor that crosses ranks
- * has its SEND after the op that makes it and its RECV before the op that reads it, both once; then
- * check_channels.c proves that the lists complete. Linear in instructions. */
+ * Proves, for these lists and the lists of a compute_comms file: every tensor that crosses ranks
+ * has one SEND, after the op that makes it, and one RECV, before the op that reads it.
+ * check_channels.c then proves that the lists complete. Cost: linear in instructions. */
 #include "names.h"
 #include "plant.h"
 #include "transfers.h"

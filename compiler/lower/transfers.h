@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Lists of instructions in the order of a text, with their own transfers (Orders.lists), and where
- * in them each tensor and each sum is. */
+ * Lists of instructions in the order of a text, with their own transfers (Orders.lists), and the
+ * place of each tensor and each sum in these lists. */
 #ifndef PIPEC_TRANSFERS_H
 #define PIPEC_TRANSFERS_H
 

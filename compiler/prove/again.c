@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The same text once more, silently: at another M as far as its orders (orders_at), or all of it
- * (compile_at), each with steps from the question that it is asked for (work.h); with another
- * lowering (compiles_by); or not tuned (worth_emitted). */
+ * Compiles the same text once more, silently:
+ *
+ *   orders_at      at another M, as far as its orders
+ *   compile_at     at another M, all of it
+ *   compiles_by    with another lowering
+ *   worth_emitted  tuned, or as written
+ *
+ * The steps of a question about every M (work.h) pay for compiles at other M. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The same text compiled once more, silently: at another M, with another lowering, or tuned
+ * The same text compiled once more, silently: at another M, with another lowering, or as tuned
  * (again.c). */
 #ifndef PIPEC_AGAIN_H
 #define PIPEC_AGAIN_H

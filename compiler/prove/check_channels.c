@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT
- * Proof under a named channel model (--channels, --sends): every rank's list, with its transfers,
- * is carried out to its end, and no transfer meets another tensor. Requires prog, or the lists of a
- * compute_comms file. Method: the machine of machine.h.
+ * Proves, under a named channel model (--channels, --sends), that the list of every rank, with its
+ * transfers, is carried out to its end and that no transfer meets another tensor. Requires prog, or
+ * the lists of a compute_comms file. Method: the machine of machine.h.
  *
- * For a program of pipec's own each instruction needs the last one above it that touched a slot of
- * its: what the waits of pipe_instr.h say for one comm stream. An action starts when all its ops
- * can, so what comes after one of them comes after the last of them. For a file that PyTorch runs,
- * a rank issues its list from the top without waiting; a SEND or RECV begins when all computation
- * above it has ended and its channel has come to it; a computation begins when its RECV is done. It
- * waits at a WAIT_SEND until that SEND is done, as for a computation. The same holds of a lowering
- * that has transfers at their ops (transfers.c); there a `wait` is for all transfers above it.
+ * In a program that pipec made, an instruction needs the last instruction above it that touched one
+ * of its slots: the waits of pipe_instr.h, for one comm stream. An action starts when all its ops
+ * can start, so what comes after one of its ops comes after the last of them.
  *
- * Sums over the same ranks are issued on one communicator, so all its members must issue them in
- * one order, under every model.
+ * In a file that PyTorch runs, a rank issues its list from the top without waiting. A SEND or RECV
+ * begins when all computation above it has ended and its channel has come to it. A computation
+ * begins when its RECV is done. At a WAIT_SEND the rank waits until the SEND is done, as for a
+ * computation. The same holds for a lowering with transfers at their ops (transfers.c); there a
+ * `wait` is for all transfers above it.
  *
- * When the answer is no, what is offered as help has been tried here: groups, other channels, the
- * transfers that pipec derives. */
+ * Sums over the same ranks are issued on one communicator. So, under every model, all its members
+ * must issue them in one order.
+ *
+ * The help of a refusal has been tried here: groups, other channels, the transfers that pipec
+ * derives. */
 #include <string.h>
 
 #include "again.h"

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Proof: the program completes. Model: rendezvous transfers, FIFO per directed rank pair without
- * tags, one compute and one comm stream per rank, or per channel (and one copy stream: note [copies
- * cannot stall]). Requires comm. Method: the machine of pipe_sim.h runs it; there is no choice in
- * it, so it completes iff the happens-before graph is acyclic.
+ * Proves that the program completes. Model: rendezvous transfers; FIFO per directed rank pair
+ * without tags; one compute stream per rank; one comm stream per rank, or per channel; one copy
+ * stream (note [copies cannot stall] in offload.c). Requires comm. Method: the machine of
+ * pipe_sim.h runs the program. The machine has no choice, so it completes if and only if the
+ * happens-before graph is acyclic.
  *
- * The transfers have one global order in which all data points forward, so a cycle needs an edge
- * that says "wait until a slot is free". More slots cure it: note [enough slots] in comm.c.
+ * The transfers have one global order in which all data points forward. So a cycle needs an edge of
+ * the form "wait until a slot is free", and more slots cure it: note [enough slots] in comm.c.
  *
- * Ensures starts, makespan, busy, steady, channel_slots. */
+ * Ensures starts, makespan, busy, steady, channel_slots, and which lowering `auto` means. */
 #include <string.h>
 
 #include "graph.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Proof: on every directed pair of ranks the k-th SEND and the k-th RECV are the same tensor. This
- * is all the matching there is under FIFO channels without tags (NCCL). Requires prog; reads only
- * its tables. Linear, once over the program: on each pair the SENDs have numbers, and the RECVs, in
- * their order; the two ends of every tensor have the same, and no tensor has a third end. Only a
- * message sorts the ends by pair. */
+ * Proves that on every directed pair of ranks the k-th SEND and the k-th RECV are the same tensor.
+ * FIFO channels without tags (NCCL) match in no other way. Requires prog; reads only its tables.
+ *
+ * Method: on each pair the SENDs are numbered in their order, and the RECVs in theirs. The two ends
+ * of every tensor have the same number, and no tensor has a third end. Cost: linear, one pass over
+ * the program; only a message sorts the ends by pair. */
 #include "prove.h"
 #include "orders.h"
 #include "plant.h"

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Proof: each rank's bytes, and that they stay within --memory-limit. Requires slots. What is
- * summed is what an engine allocates: weights, in all versions, states of their policy, gradients
- * and optimizer state of its stages, the largest workspace, and every slot of every pool (receive
- * slots in full: a receive may land any time its slot is free). Every buffer is rounded up to 64
- * bytes. Linear in pools. */
+ * Proves the bytes of each rank, and that they stay within --memory-limit. Requires slots. Adds up
+ * what an engine allocates:
+ *
+ *   - weights in all versions, the states of their policy, gradients and optimizer state of its
+ *     stages;
+ *   - the largest workspace;
+ *   - every slot of every pool, receive slots in full: a receive may land whenever its slot is
+ *     free.
+ *
+ * Each buffer is rounded up to 64 bytes. Cost: linear in pools. */
 #include <string.h>
 
 #include "prove.h"

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * Proof: with nothing but streams in order and the events of PipeSync,
+ * Proves that streams in order and the events of PipeSync suffice, and that none is too many:
  *
  *   covered    an instruction starts only when all that its waits count is over, and the end of the
  *              step when everything is; two accesses of a slot or of a stage's gradients on
  *              different streams are one after the other, whatever the waits say
- *   reused     each wait is for the record that the table means: no later one of the same event has
+ *   reused     each wait is for the record that the table means: no later record of its event has
  *              been issued by then
  *   needed     without any single wait something would not be covered
- *   grouped    nothing is waited for inside of an action or a group, or recorded inside of a group;
- *              transfers of one group share no slot
+ *   grouped    no wait stands inside an action or a group, and no record inside a group; transfers
+ *              of one group share no slot
  *
- * Requires prog; reads only its tables, and takes nothing from streams.c but what a wait means
- * (note [clocks]). Linear in instructions, their tensors and waits, times streams, which channels
- * may make many. */
+ * Requires prog; reads only its tables, and shares with streams.c only the meaning of a wait (note
+ * [clocks]). Cost: linear in instructions, their tensors and waits, times streams, of which
+ * channels may make many. */
 #include <string.h>
 
 #include "prove.h"

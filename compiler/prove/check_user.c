@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Proof of the user's `check` clauses: each is evaluated over what the other passes have proved and
- * computed. Requires check_memory and lower. A quantity with costs plays the compute ops once per
- * distinct set of costs (kept), so a check over all ranks stays linear. */
+ * Proves the user's `check` clauses: evaluates each one over what the other passes have proved and
+ * computed. Requires check_memory and lower. A quantity with costs plays the compute ops once for
+ * each distinct set of costs and keeps the result, so a check over all ranks is linear. */
 #include <string.h>
 
 #include "base.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of prove/, what other rooms call: deadlock, matching, memory, streams, checks of the
- * text. */
+ * The door of prove/: deadlock, matching, memory, streams, and the checks of the text. */
 #ifndef PIPEC_PROVE_H
 #define PIPEC_PROVE_H
 

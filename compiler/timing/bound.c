@@ -1,37 +1,44 @@
 /* SPDX-License-Identifier: MIT
- * Lower bounds of a step: no order of the ranks can have a shorter makespan, or a shorter span,
- * that has the same ops where they are, at the same costs, with no more stashes on a rank than this
- * one has; a B may be split. Requires slots. What only slows a program down, streams, slots and
- * transfers in each other's way, has no part in it. Linear in ops and in rows times microbatches.
+ * Computes lower bounds of a step. No order of the ranks has a shorter makespan, or a shorter span,
+ * if it has the same ops at the same places and costs, and no more stashes on a rank than this
+ * order has. A B may be split. Requires slots. The bounds ignore what only slows a program down:
+ * streams, slots, transfers in each other's way. Cost: linear in ops, and in rows times
+ * microbatches.
  *
- * From the data alone: head(x) is the earliest start of x, tail(x) the least time from the end of x
- * to that of the step: longest chains. Of rank r, with F and D its forwards and its backwards for
- * the input, their times f and d, b a whole backward, u its updates:
+ * Definitions: head(x) is the earliest start of op x, tail(x) the least time from the end of x to
+ * the end of the step; both are longest chains of data dependences. Of rank r, F are the forwards
+ * and D the backwards for the input; f and d are their times, b is the time of a whole backward, u
+ * of the updates.
  *
  *   work       least head(F) + sum(f + b + u), as ops of a rank do not overlap
  *   forwards   least head(F) + sum f + least tail(F): the last forward is followed by its own tail
  *   inputs     least head(F) + sum(f + d) + least tail(D)
  *   backwards  least head(D) + sum(b + u)
  *
- * note [stashes]: with room for L stashes at most L forwards start before the first backward, so
- * until then the rank idles at least least head(D) - L f; at most L stashes are alive when the last
- * forward ends and all that is left to do is theirs, so from then on it idles at least least
- * tail(F) - L b - u. If there are more than L forwards both are idle times of their own and add up,
- * with the work. And the stashes of all microbatches live at least from head(F) to the end of their
- * backward, L at a time (Little).
+ * note [stashes]: idle times that follow from room for L stashes on a rank.
  *
- * note [windows]: of the span the same holds from the first start on the rank on. There a chain
- * counts from the first forward of the microbatch on the rank to its backward, and is exact where
- * the ops of a microbatch are one chain; else only the work counts.
+ * Lemma 1: before its first backward the rank idles at least least head(D) - L f. Proof: at most L
+ * forwards start before the first backward.
  *
- * note [units]: nothing above needs ops of a rank, a stage or a microbatch to be alike. f, d and b
- * are those of each op: sums add up what each one takes, chains are chains of ops, and L forwards,
- * or L backwards, take at most L times the longest of the rank.
+ * Lemma 2: from the end of its last forward on, the rank idles at least least tail(F) - L b - u.
+ * Proof: at most L stashes are alive then, and all remaining work is theirs.
  *
- * note [joined]: an action of one F and one B may take less than both. Chains then count it with
- * the time of the action, where that is less, and sums leave out what each F can save.
+ * With more than L forwards the two idle times are disjoint, and both add to the work.
  *
- * Source of the argument on stashes: Qi et al. 2023 and 2024 (arXiv 2401.10241, 2405.15362). */
+ * Lemma 3 (Little's law): the stash of every microbatch lives at least from head(F) to the end of
+ * its backward, and at most L live at a time. Source of the argument: Qi et al. 2023 and 2024
+ * (arXiv 2401.10241, 2405.15362).
+ *
+ * note [windows]: the span obeys the same bounds, from the first start on the rank. A chain then
+ * counts from the first forward of the microbatch on the rank to its backward. This is exact where
+ * the ops of a microbatch are one chain; elsewhere only the work counts.
+ *
+ * note [units]: the ops of a rank, a stage or a microbatch need not be alike. f, d and b are the
+ * times of each op: a sum adds each of them, a chain is a chain of ops, and L forwards, or L
+ * backwards, take at most L times the longest of the rank.
+ *
+ * note [joined]: an action of one F and one B may take less time than both. A chain counts the two
+ * with the time of the action where it is less; a sum leaves out what each F can save. */
 #include <string.h>
 
 #include "timing.h"

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: MIT
- * Why the step takes as long as it does: the critical path, and the idle time of each rank by
- * cause. Requires prog. Exact: all times are integers of the prediction (pipe_predict), the steps
- * of the path add up to the makespan and the causes of a rank to its makespan less its busy time.
+ * Explains why the step takes as long as it does: the critical path, and the idle time of each rank
+ * by cause. Requires prog. Exact: all times are integers of the prediction (pipe_predict). The
+ * steps of the path add up to the makespan; the causes of a rank add up to the makespan less its
+ * busy time.
  *
- * The path. In the machine of pipe_sim.h an instruction starts at the latest of the ends of what it
- * had to wait for. So from the last end one can walk back, always to one that ended when this one
- * started, until time 0: a chain without gaps. Where several ended then, the op before on the same
- * rank comes first (the path stays where it is), then the producer, then transfers of the stream.
+ * The path. In the machine of pipe_sim.h an instruction starts at the latest end of what it waits
+ * for. So a walk back from the last end always finds an instruction that ended when the present one
+ * started, until time 0: a chain without gaps. If several ended then, the walk prefers the op
+ * before on the same rank (the path stays), then the producer, then transfers of the stream.
  *
- * Idle time. Before the first op of a rank it is `warmup`, after its last `flush`. Between two ops
- * the second waited for an instruction of the COMM stream, or of the COPY stream: `copy`. Is that a
- * SEND, a slot had to become free: `slot` (with `send next` the tensor had to leave: `transfer`).
- * Is it a RECV or a sum (REDUCE, TIE), then until the producer on the other rank had ended it is
- * `peer`, and from there until the tensor was there `transfer`: on the wire or behind other
- * transfers. But it is `memory` while the next forward of the rank has all that it needs but a slot
- * for its stash, of which none is free: an order that lets the rank keep one more could run it
- * then. A forward behind an update or a side op does not count, and where copies move stashes a
- * slot counts as free that is so for a part of the gap. */
+ * Idle time. Before the first op of a rank it is `warmup`, after the last op `flush`. Between two
+ * ops, the cause is the instruction that the second op waited for:
+ *
+ *   copy      an instruction of the COPY stream
+ *   slot      a SEND: a slot had to become free (with `send next` it is `transfer`: the tensor had
+ *             to leave)
+ *   peer      a RECV or a sum (REDUCE, TIE), until the producer on the other rank had ended
+ *   transfer  a RECV or a sum, from there on: the tensor was on the wire or behind other transfers
+ *   memory    in place of any of these, while the next forward of the rank lacked only a slot for
+ *             its stash: an order that lets the rank keep one more stash could run it then
+ *
+ * A forward behind an update or a side op does not count for `memory`. Where copies move stashes, a
+ * slot counts as free if it is free for a part of the gap. */
 #include "critical.h"
 #include "base.h"
 #include "lower.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The critical path and the idle time by cause of a predicted program (critical.c). */
+ * The critical path of a predicted program, and its idle time by cause (critical.c). */
 #ifndef PIPEC_CRITICAL_H
 #define PIPEC_CRITICAL_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Longest paths, with circles (Bellman 1958). Variables are taken in an order in which few arcs go
- * back: the reverse of that in which a search in depth leaves them. What is raised along an arc
- * that goes on is seen in the same round, so there are as many rounds as a longest path goes back,
- * and one more: of the lists of clock_of_m.c a few for each loop that it passes. A circle that adds
- * up is found once each of its values was raised by the one before, and not only after as many
- * rounds as there are variables. Each round is linear in variables and the arcs of those that were
- * raised. */
+ * Finds the least solution of a system of differences: longest paths in a graph with cycles
+ * (Bellman 1958). Variables are taken in an order in which few arcs go back: the reverse of the
+ * order in which a depth-first search leaves them. A round sees a value raised along a forward arc
+ * at once. So there are as many rounds as a longest path has back arcs, and one more; for the lists
+ * of clock_of_m.c this is a few per loop that the path passes. A cycle of positive weight is found
+ * once each of its values was raised by the one before, not only after as many rounds as variables.
+ * Cost of a round: linear in variables, and in the arcs of variables that were raised. */
 #include "differences.h"
 
 typedef struct Search {

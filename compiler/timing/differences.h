@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Systems of differences: least values that are apart by what arcs say. */
+ * Systems of differences: the least values with value[to] >= value[from] + w for every arc. */
 #ifndef PIPEC_DIFFERENCES_H
 #define PIPEC_DIFFERENCES_H
 

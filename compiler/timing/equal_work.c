@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Schedules side by side. A stage takes one unit of time whether a model is cut into 8 of them or
- * into 16, so times in units are scaled until each schedule does as much for the model. Linear. */
+ * Makes schedules comparable. A stage takes one unit of time whether a model is cut into 8 stages
+ * or 16, so times in units are scaled until each schedule does the same work for the model. Cost:
+ * linear. */
 #include "equal_work.h"
 
 ModelWork model_work(const Sched *s) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The work of the model, and what makes it the same in schedules that stand side by side. */
+ * The work that a step does for the model, and factors that make it equal among compared
+ * schedules. */
 #ifndef PIPE_EQUAL_WORK_H
 #define PIPE_EQUAL_WORK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The times of a program: those of the machine that check_deadlock proved, played once more. */
+ * Computes the times of a program: plays the machine that check_deadlock proved once more. */
 #include "timing.h"
 #include "orders.h"
 

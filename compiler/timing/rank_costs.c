@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What each rank sends in a step and its memory by class, as a table: part of --critical-path.
- * Requires prog. */
+ * Prints, for each rank, what it sends in a step and its memory by class: a table of
+ * --critical-path. Requires prog. */
 #include <inttypes.h>
 
 #include "timing.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * How long a microbatch takes in the steady state of one step. Part of check_deadlock, which has
- * the times. Linear, but for two sorts of the microbatches. */
+ * Computes the time per microbatch in the steady state of one step. check_deadlock, which has the
+ * times, calls it. Cost: linear, and two sorts of the microbatches. */
 #include <stdlib.h>
 
 #include "timing.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of timing/, what other rooms call: predictions: steady state, critical path, bounds. */
+ * The door of timing/, the predictions: steady state, critical path, bounds. */
 #ifndef PIPEC_TIMING_H
 #define PIPEC_TIMING_H
 
