@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * THE header: read this first. A compile is one Sched that the passes of driver/driver.c fill in
- * turn:
+ * THE header: read this first. A compile is one Sched. Its passes run one after the other, in the
+ * order of passes() in driver/driver.c. Each makes a product, or a part of one, which is const for
+ * everybody else: the driver owns the products and hands each pass the one that it makes. A product
+ * is declared here if rooms below its maker read it, else by the door of its room. Its tables may
+ * be reached through it, and are not written either once it is made.
  *
- *   parse > resolve > expand > check_deps > sides > versions > formulas > version_slots > order >
- *   offload > transfers > links > comm > check_deadlock
- *         > slots > check_memory > lower > check_streams > check_match > check_channels >
- *         check_user > check_all_m > make_looped > emit
- *
- * A CSV file of PyTorch's comes in by read_csv in place of the first three. One that has its own
- * transfers (compute_comms) is proved and not emitted: read_csv > check_deps > order >
- * check_channels.
- *
- * Each pass is `bool pass(Sched *)`; false means that errors were reported. Its comment says what
- * it requires and ensures; check_* passes prove and change nothing that they prove. All memory is
- * the arena's. References are indices, NONE where there is nothing. Functions are declared by the
- * door of their room, ROOM/ROOM.h. */
+ * A pass is `bool pass(Sched *, product...)`; false means that errors were reported. Its comment
+ * says what it requires and ensures; check_* passes prove and change nothing that they prove. All
+ * memory is the arena's. References are indices, NONE where there is nothing. Functions are
+ * declared by the door of their room, ROOM/ROOM.h. */
 #ifndef PIPEC_H
 #define PIPEC_H
 
@@ -165,7 +159,7 @@ typedef struct Eval {
   const int64_t *moment;
 } Eval;
 
-/* What the text says. Made by parse and resolve. */
+/* What the text says. Made by parse and resolve, which completes the tree, too. */
 typedef struct Parsed {
   Interner *names;
   Ast *tree;             /* of opt->input */
@@ -245,7 +239,8 @@ typedef struct Orders {
   struct RulePlay *play;
 } Orders;
 
-/* Side ops. Made by expand (find_sides) and by sides. */
+/* Side ops. Made by expand (find_sides) and by sides; order and offload give those that run as late
+ * as possible their places, and offload sorts them. */
 typedef struct Sides {
   const Clause **decl; uint32_t ndecl; /* `side` clauses */
   uint32_t site0;        /* rows of Orders.site: of them */

@@ -6,7 +6,7 @@
 
 #include "limit.h"
 
-/* The `tune` clause that was followed. Made by expand_best (search/). */
+/* The `tune` clause that was followed. Made by expand_best (search/); expand counts the values. */
 typedef struct Tuning {
   const Clause *clause;  /* NULL: there is none */
   uint32_t at, n;        /* the value it has settled for, of so many */
