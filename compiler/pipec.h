@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched. Its passes run one after the other, in the
- * order of passes() in driver/driver.c. Each makes a product, or a part of one, which is const for
+ * order of driver/passes.def. Each makes a product, or a part of one, which is const for
  * everybody else: the driver owns the products and hands each pass the one that it makes. A product
  * is declared here if rooms below its maker read it, else by the door of its room. Its tables may
  * be reached through it, and are not written either once it is made.
@@ -269,7 +269,7 @@ typedef struct Verdict {
 /* What is proved for every value of a parameter. Made by check_all_m. */
 typedef struct ForAll {
   bool proved, refuted;
-  const char *text; Span at; /* else: what stands in the way, and where */
+  const char *text; Span at; /* not for all: what stands in the way, and where */
   /* steady state on an idle network: time for so many microbatches, reduced; per 0, with from 0:
    * transfers take another time at each M, for what stands at `at`, */
   uint64_t time, per;

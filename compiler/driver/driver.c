@@ -95,38 +95,12 @@ static bool depfile(Sched *s) {
   return file_close(s, &out, true);
 }
 
-/* What --dump-after shows after a pass; NULL: the pass only proves. In the order of passes(). */
-static const struct {
-  const char *name;
-  void (*dump)(Sched *, FILE *);
-} pass[] = {
-    {"parse", dump_tree},
-    {"resolve", dump_tree},
-    {"expand", dump_ops},
-    {"read_csv", dump_ops},
-    {"read_json", dump_ops},
-    {"check_deps", NULL},
-    {"sides", dump_ops},
-    {"versions", dump_ops},
-    {"formulas", dump_formulas},
-    {"version_slots", dump_ops},
-    {"order", NULL},
-    {"offload", dump_ops},
-    {"transfers", NULL},
-    {"links", NULL},
-    {"comm", dump_streams},
-    {"check_deadlock", dump_streams},
-    {"slots", dump_streams},
-    {"check_memory", NULL},
-    {"lower", dump_program},
-    {"check_streams", NULL},
-    {"check_match", NULL},
-    {"check_channels", NULL},
-    {"check_user", NULL},
-    {"check_all_m", dump_all_m},
-    {"make_looped", NULL},
+static const char *const pass_name[] = {
+#define X(name, when, run, dump) #name,
+#include "passes.def"
+#undef X
 };
-enum { NPASSES = sizeof pass / sizeof *pass };
+enum { NPASSES = sizeof pass_name / sizeof *pass_name };
 
 static void time_line(Sched *s, const char *name, double ms) {
   uint64_t n = s->prog ? (uint64_t)s->orders->nop + 2 * (uint64_t)s->ideal->nxfer : s->orders->nop;
@@ -152,7 +126,8 @@ typedef struct Run {
   Sched *s;
   Products *made;
   const char *dump; /* --dump-after */
-  bool output;      /* of compile, not of compile_only */
+  bool text;        /* a .pipe text is compiled */
+  bool asked;       /* the proof for every value was asked for, not only possible */
   bool complete;    /* check_deps passes: the ops can be verified */
   bool stopped;     /* the pass that `dump` names has run */
   double began;     /* this pass, ms */
@@ -165,12 +140,9 @@ static bool begin_pass(Run *x) {
 }
 
 /* ok: what the pass has returned. False: an error was reported, or no pass follows. */
-static bool end_pass(Run *x, const char *name, bool ok) {
+static bool end_pass(Run *x, const char *name, bool ok, void (*dump)(Sched *, FILE *)) {
   Sched *s = x->s;
   const bool all = x->dump && strcmp(x->dump, "all") == 0;
-  int i = 0;
-  while (strcmp(pass[i].name, name) != 0)
-    i++;
   if (s->opt->time_passes)
     time_line(s, name, now_ms() - x->began);
   if (s->opt->verify)
@@ -183,21 +155,18 @@ static bool end_pass(Run *x, const char *name, bool ok) {
     verify_program(s);
   x->stopped = x->dump && strcmp(x->dump, name) == 0;
   if (all)
-    fprintf(s->opt->dump_out, "== %s%s\n", name, pass[i].dump ? "" : " (unchanged)");
-  if ((all || x->stopped) && pass[i].dump)
-    pass[i].dump(s, s->opt->dump_out);
+    fprintf(s->opt->dump_out, "== %s%s\n", name, dump ? "" : " (unchanged)");
+  if ((all || x->stopped) && dump)
+    dump(s, s->opt->dump_out);
   else if (x->stopped)
     fprintf(s->opt->dump_out, "(unchanged)\n");
   return !x->stopped;
 }
 
-/* Runs a pass. The function that has it returns false if the pass fails, or if --dump-after stops
- * there. */
-#define PASS(name, run_pass) \
-  do { \
-    if (!begin_pass(x) || !end_pass(x, name, (run_pass))) \
-      return false; \
-  } while (0)
+static bool pass_check_deps(Run *x, Orders *orders) {
+  x->complete = check_deps(x->s, orders);
+  return x->complete;
+}
 
 /* Has check_channels to prove anything that check_deadlock and check_match have not proved? They
  * prove what the engines demand of transfers in one global order. */
@@ -213,55 +182,19 @@ static bool for_all(Sched *s) {
   return o->for_all;
 }
 
-/* THE list. Each pass requires what those above it ensure. */
+static bool wants_looped(const Run *x) {
+  return x->s->opt->looped || (x->asked && !x->s->all_m.proved);
+}
+
+/* Runs the passes. False: one has failed, or --dump-after stops behind one. */
 static bool passes(Run *x) {
   Sched *s = x->s;
-  Products *p = x->made;
-  const Options *o = s->opt;
-  const bool text = !is_csv(o) && !is_json(o);
-  const bool asked = o->for_all && x->output; /* for every M, and not only by leaving it open */
-  if (is_csv(o)) {
-    PASS("read_csv", read_csv(s, &p->expanded));
-  } else if (is_json(o)) {
-    PASS("read_json", read_json(s, &p->expanded));
-  } else {
-    PASS("parse", pass_parse(s, &p->parsed));
-    PASS("resolve", resolve(s, &p->parsed));
-    PASS("expand", expand_best(s, &p->expanded)); /* of a schedule with `tune`, several times */
-  }
-  x->complete = true;
-  PASS("check_deps", check_deps(s, &p->expanded.orders));
-  PASS("sides", sides(s, &p->expanded.orders, &p->expanded.sides));
-  PASS("versions", versions(s, &p->versions));
-  PASS("formulas", formulas(s, &p->versions));
-  PASS("version_slots", version_slots(s, &p->versions));
-  PASS("order", order(s, &p->ideal));
-  if (!s->orders->only_lists) { /* the file has no transfers of its own */
-    PASS("offload", offload(s, &p->expanded.orders, &p->expanded.sides));
-    PASS("transfers",
-         list_transfers(s, &p->expanded.orders, &p->lowered) && prove_transfers(s, &p->verdict));
-  }
-  if (only_lists(s)) { /* of the file, or for other channels than the engines have: no program */
-    PASS("check_channels", check_channels(s, &p->verdict));
-    return true;
-  }
-  PASS("links", links(s, &p->expanded.model));
-  PASS("comm", comm(s, &p->lowered));
-  /* runs comm again while too few channel slots close a wait cycle */
-  PASS("check_deadlock", check_deadlock(s, &p->lowered, &p->times));
-  PASS("slots", slots(s, &p->lowered));
-  PASS("check_memory", check_memory(s, &p->verdict));
-  PASS("lower", lower(s, &p->lowered));
-  PASS("check_streams", check_streams(s));
-  PASS("check_match", check_match(s));
-  if (other_channels(s))
-    PASS("check_channels", check_channels(s, &p->verdict));
-  if (!s->verdict->over) /* else it is only drawn */
-    PASS("check_user", check_user(s, &p->verdict));
-  if (text && for_all(s))
-    PASS("check_all_m", check_all_m(s));
-  if (text && (o->looped || (asked && !s->all_m.proved)))
-    PASS("make_looped", make_looped(s));
+  Products *made = x->made;
+#define X(name, when, run, dump) \
+  if ((when) && !(begin_pass(x) && end_pass(x, #name, run, dump))) \
+    return false;
+#include "passes.def"
+#undef X
   return true;
 }
 
@@ -274,56 +207,7 @@ static bool holds_for_all(const Sched *s, bool asked) {
   return !o->for_all || is_proved_for_all(s) || (!s->all_m.refuted && !error);
 }
 
-static Products *begin(Sched *s);
-
-static bool run(Sched *s, bool output) {
-  const Options *o = s->opt;
-  const char *dump = o->dump_after;
-  const bool asked = o->for_all && output, all = dump && strcmp(dump, "all") == 0;
-  const double t_begin = now_ms();
-  Run x = {.s = s, .made = begin(s), .dump = dump, .output = output};
-  if (!passes(&x))
-    return x.stopped || (draw_stall(s), false);
-  if (dump && !all) {
-    diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--dump-after=%s: %s does not go through this pass",
-               dump, o->input);
-    return false;
-  }
-  if (!output || all)
-    return !s->verdict->over;
-  const bool holds = holds_for_all(s, asked);
-  if (!holds && o->looped) {
-    diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at,
-               "it is not proved for every %s, which --undecided=error asks for: %s", o->for_all,
-               s->all_m.text ? s->all_m.text : "some values are too many to compile");
-    return false;
-  }
-  const double t0 = now_ms();
-  bool ok = emit(s) && !s->verdict->over && depfile(s);
-  if (o->time_passes) {
-    time_line(s, "emit", now_ms() - t0);
-    time_line(s, "all", now_ms() - t_begin);
-  }
-  return ok && holds;
-}
-
-bool compile(Sched *s) { return run(s, true); }
-
-static bool compile_orders(Sched *s, bool prove) {
-  Products *p = begin(s);
-  return pass_parse(s, &p->parsed) && resolve(s, &p->parsed) && expand_best(s, &p->expanded) &&
-         work_take(s->work, (prove ? 2 : 1) * WORK_ORDER * (uint64_t)s->orders->nop,
-                   s->parsed->def->name_at) &&
-         (!prove ||
-          (check_deps(s, &p->expanded.orders) && versions(s, &p->versions) &&
-           (!s->model->weighted || (formulas(s, &p->versions) && version_slots(s, &p->versions))) &&
-           order(s, &p->ideal) &&
-           (s->orders->ncopy == 0 || offload(s, &p->expanded.orders, &p->expanded.sides)))) &&
-         s->diag->errors == 0 && !work_spent(s->work);
-}
-
-bool compile_only(Sched *s) { return run(s, false); }
-
+/* The hook of Sched. */
 static bool again(Sched *s, Until until) {
   return until == UNTIL_END ? compile_only(s) : compile_orders(s, until == UNTIL_ORDERS);
 }
@@ -347,9 +231,61 @@ static Products *begin(Sched *s) {
   return p;
 }
 
+static bool run(Sched *s, bool output) {
+  const Options *o = s->opt;
+  const char *dump = o->dump_after;
+  const bool asked = o->for_all && output, all = dump && strcmp(dump, "all") == 0;
+  const double t_begin = now_ms();
+  Run x = {
+      .s = s, .made = begin(s), .dump = dump, .text = !is_csv(o) && !is_json(o), .asked = asked};
+  if (!passes(&x)) {
+    if (!x.stopped)
+      draw_stall(s);
+    return x.stopped;
+  }
+  if (dump && !all) {
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--dump-after=%s: %s does not go through this pass",
+               dump, o->input);
+    return false;
+  }
+  if (!output || all)
+    return !s->verdict->over;
+  const bool holds = holds_for_all(s, asked);
+  if (!holds && o->looped) {
+    diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at,
+               "it is not proved for every %s, which --undecided=error asks for: %s", o->for_all,
+               s->all_m.text);
+    return false;
+  }
+  const double t0 = now_ms();
+  bool ok = emit(s) && !s->verdict->over && depfile(s);
+  if (o->time_passes) {
+    time_line(s, "emit", now_ms() - t0);
+    time_line(s, "all", now_ms() - t_begin);
+  }
+  return ok && holds;
+}
+
+bool compile(Sched *s) { return run(s, true); }
+
+bool compile_orders(Sched *s, bool prove) {
+  Products *p = begin(s);
+  return pass_parse(s, &p->parsed) && resolve(s, &p->parsed) && expand_best(s, &p->expanded) &&
+         work_take(s->work, (prove ? 2 : 1) * WORK_ORDER * (uint64_t)s->orders->nop,
+                   s->parsed->def->name_at) &&
+         (!prove ||
+          (check_deps(s, &p->expanded.orders) && versions(s, &p->versions) &&
+           (!s->model->weighted || (formulas(s, &p->versions) && version_slots(s, &p->versions))) &&
+           order(s, &p->ideal) &&
+           (s->orders->ncopy == 0 || offload(s, &p->expanded.orders, &p->expanded.sides)))) &&
+         s->diag->errors == 0 && !work_spent(s->work);
+}
+
+bool compile_only(Sched *s) { return run(s, false); }
+
 bool is_pass(const char *name) {
   for (int i = 0; i < NPASSES; i++)
-    if (strcmp(pass[i].name, name) == 0)
+    if (strcmp(pass_name[i], name) == 0)
       return true;
   return strcmp(name, "all") == 0;
 }
@@ -357,6 +293,6 @@ bool is_pass(const char *name) {
 const char *pass_names(Sched *s) {
   const char *list = "";
   for (int i = 0; i < NPASSES; i++)
-    list = arena_printf(s->arena, "%s%s ", list, pass[i].name);
+    list = arena_printf(s->arena, "%s%s ", list, pass_name[i]);
   return list;
 }

@@ -235,6 +235,8 @@ void prove_by_lists(Sched *s, const Param *m) {
   }
   s->all_m.proved = true;
   s->all_m.from = (uint64_t)end, s->all_m.below = (uint64_t)below;
+  if (below < end)
+    s->all_m.text = "some values are too many to compile", s->all_m.at = s->parsed->def->name_at;
   s->all_m.period = (uint64_t)c.step;
   /* of a step, the residues that there are: those of a multiple, or all */
   s->all_m.multiple = 1;

@@ -174,9 +174,7 @@ static const char *why_not(Sched *s) {
   LineCol at = s->all_m.at.file == NO_FILE
                    ? (LineCol){0, 0}
                    : diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
-  const char *text = !s->all_m.text     ? "some values are too many to compile"
-                     : s->all_m.refuted ? s->all_m.text
-                                        : said_of(s, s->all_m.text, s->opt->for_all);
+  const char *text = s->all_m.refuted ? s->all_m.text : said_of(s, s->all_m.text, s->opt->for_all);
   return at.line
              ? arena_printf(s->arena, "%s (%s:%u:%u)", text,
                             printable(s, s->diag->source[s->all_m.at.file].path), at.line, at.col)
