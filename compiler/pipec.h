@@ -25,7 +25,7 @@
 #include "pipe_sim.h"
 #include "work.h"
 
-#define PIPEC_VERSION "0.1.0"
+#define PIPEC_VERSION "0.2.0"
 #define NONE UINT32_MAX
 
 enum {
