@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The command line of pipec. Exit status: 0 done and proved, 1 anything else. */
+ * The command line of pipec. The exit status is 0 if all is done and proved, 1 otherwise. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The name table and the text form of the tree.
+ * The name table, and the text form of the tree.
  *
  * ast_dump writes `.pipe` text with one statement, clause or entry per line and only the brackets
- * that precedence needs; a number with a unit is written in bytes or ns. Parsing that text gives a
- * tree with the same dump (test/fuzz/text.c checks it), because nothing that is written nests
- * deeper than in the text it came from. Cost: linear in the output. */
+ * that precedence needs; a number with a unit is written in bytes or ns. Parsing this text gives a
+ * tree with the same dump (test/fuzz/text.c checks it), because nothing in it nests deeper than in
+ * its source. Cost: linear in the output. */
 #include "ast.h"
 
 #include <inttypes.h>

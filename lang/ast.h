@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The tree. Every node carries the span of its whole text; names carry their own. Nodes live in the
- * arena of the compile; lists are singly linked by `next` in text order. The parser fills
- * everything but the fields marked (sema). Deterministic: no hashing by address. */
+ * arena of the compile; lists are singly linked by `next`, in text order. The parser fills every
+ * field that is not marked (sema) or (expand). Deterministic: no hashing by address. */
 #ifndef PIPE_AST_H
 #define PIPE_AST_H
 

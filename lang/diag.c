@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The printer of user errors: where (path, line, column), what, and the line with the span marked.
+ * Prints user errors: where (path, line, column), what, and the source line with the span marked.
  *
  * A shown line is a row of cells. A cell is one character of the source and what escape.h prints
- * for it on the terminal. Carets count the columns of cells, so they stay under what they mean; a
- * character outside ASCII counts as one column. Of a line longer than MAX_COLUMNS only a window
- * around the start of the span is shown. Cost: linear in the line, for each message. */
+ * for it on the terminal. Carets count the columns of cells, so they stay under their span; a
+ * character outside ASCII counts as one column. A line longer than MAX_COLUMNS is cut to a window
+ * around the start of the span. Cost: linear in the line, for each message. */
 #include "diag.h"
 
 #include <stdlib.h>

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * Formatting: the text becomes a list of pieces, tokens and comments; each is given its column; the
- * pieces are written with line ends and blanks between them.
+ * Formats a text: turns it into pieces (tokens and comments), gives each its column, and writes the
+ * pieces with line ends and blanks between them.
  *
  * Lines end where the author ended them. A line begins two columns right of the line that opened
- * the innermost brace, however many that line opened; one that goes on with a statement keeps its
- * distance from the statement's first line, so what was aligned below it stays so.
+ * the innermost brace, however many braces that line opened. A line that continues a statement
+ * keeps its distance from the first line of the statement, so what was aligned below it stays
+ * aligned.
  *
- * note [idempotent]. Between two pieces of a line a rule gives the blanks: a constant, or 0 or 1 as
- * the author chose, or 1 or 2 as the author chose; it gives the same again when it reads what it
- * gave. An operator is tight if nothing stands beside it, else it has blanks on both sides.
+ * note [idempotent]: a rule gives the blanks between two pieces of a line: a constant, or 0 or 1 as
+ * the author chose, or 1 or 2 as the author chose. The rule gives the same blanks again when it
+ * reads its own output. An operator is tight if nothing stands beside it; otherwise it has blanks
+ * on both sides.
  *
- * note [columns]. Pieces that begin in the same column of adjacent lines, inside as many brackets
- * and one of them after two or more blanks, are a column that the author made. It is put right of
- * the longest line by the least distance that it had; of columns that are aligned already this
- * moves none. Columns are laid out from left to right, since what is left of a piece decides where
- * it can be. */
+ * note [columns]: a column that the author made is a set of pieces that begin in the same column of
+ * adjacent lines, inside equally many brackets, one of them after two or more blanks. It is put
+ * right of the longest line, at the least distance that it had; columns that are aligned already do
+ * not move. Columns are laid out from left to right, since what is left of a piece decides where it
+ * can be. */
 #include "format.h"
 
 #include <stdlib.h>

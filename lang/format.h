@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The canonical form of a text: its tokens and comments as they are, the blanks between them by
- * rule. It looks at tokens and brackets only, never at the grammar, so a new keyword needs no
+ * The canonical form of a text: its tokens and comments unchanged, the blanks between them by rule.
+ * Formatting looks at tokens and brackets only, never at the grammar, so a new keyword needs no
  * change here. */
 #ifndef PIPE_FORMAT_H
 #define PIPE_FORMAT_H

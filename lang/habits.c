@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * One table: a word of another language, where it is met, and the help. A word that ends in '*'
- * stands for all that begin so. */
+ * One table: a word of another language, where it occurs, and the help. A word that ends in '*'
+ * stands for all words that begin so. */
 #include "habits.h"
 
 #include <stdbool.h>

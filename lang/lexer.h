@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Bytes to tokens. The lexer reports what is wrong with bytes, numbers and strings itself and
- * goes on. After a bad byte or a string that does not end it returns TOK_YYerror, on which the
- * parser recovers without a second message; the others are read as if they were right. */
+ * Turns bytes into tokens. The lexer itself reports what is wrong with bytes, numbers and strings,
+ * and goes on. After a bad byte or an unterminated string it returns TOK_YYerror, on which the
+ * parser recovers without a second message. Other wrong tokens are read as if they were right. */
 #ifndef PIPE_LEXER_H
 #define PIPE_LEXER_H
 

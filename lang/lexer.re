@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The lexer, section 1 of spec.md. re2c makes a scanner that stops at the NUL after the text; a
- * NUL before it is an error and otherwise white space. Longest match wins, then the first rule.
+ * The lexer, section 1 of spec.md. re2c makes a scanner that stops at the NUL after the text; an
+ * earlier NUL is an error and otherwise white space. The longest match wins, then the first rule.
  *
  * Requires: lx->text_end[0] == 0. Ensures: the span of a token is where its bytes are, and every
- * call that is not at the end reads at least one byte. Cost: linear in the text. */
+ * call before the end reads at least one byte. Cost: linear in the text. */
 #include "lexer.h"
 
 #include <stdlib.h>

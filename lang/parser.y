@@ -2,18 +2,22 @@
  * The parser, section 2 of spec.md. It builds the tree of ast.h and reports syntax errors. More
  * than 800 lines: the words of an error come from tables that Bison makes static in this file.
  *
- * Recovery: after an error tokens are skipped until one that can begin a statement, clause or item,
- * or that ends one (';' or '}'); a block that follows the error is read, or skipped as a whole when
- * it is unknown what it holds. Nothing more is reported until three tokens in a row are good, a
- * block or a ';' ends, or a keyword begins a line. A missing '}' is noticed, and put in, before a
- * word that begins a line and can only begin a clause or an item.
+ * Recovery: after an error the parser skips tokens up to one that can begin or end (';' or '}') a
+ * statement, clause or item. It reads the block that follows the error, or skips it as a whole if
+ * its content is unknown. It reports nothing more until three tokens in a row are good, a block or
+ * a ';' ends, or a keyword begins a line. It notices a missing '}', and puts it in, before a word
+ * that begins a line and can only begin a clause or an item.
  *
- * note [depth]: later passes walk the tree by recursion, so its depth is bounded here. Brackets
- * nest at most MAX_NESTING deep, counted where tokens are read, before they use the parser's stack.
- * A path through one expression or through nested statements is at most MAX_DEPTH long, counted
- * bottom up beside each node (`depth`): this bounds sums of many terms and chains of else-if. What
- * is left, such as a run of unary signs, ends at YYMAXDEPTH. Each gives one `nesting` error, after
- * which the rest of the file is not read. Cost: linear in the tokens. */
+ * note [depth]: later passes walk the tree by recursion, so the parser bounds its depth:
+ *
+ *   - Brackets nest at most MAX_NESTING deep, counted where tokens are read, before they use the
+ *     stack of the parser.
+ *   - A path through one expression or through nested statements is at most MAX_DEPTH long, counted
+ *     bottom up beside each node (`depth`). This bounds sums of many terms and chains of else-if.
+ *   - The rest, such as a run of unary signs, ends at YYMAXDEPTH.
+ *
+ * Each gives one `nesting` error, after which the rest of the file is not read. Cost: linear in the
+ * tokens. */
 %require "3.8"
 %define api.pure full
 %define api.token.prefix {TOK_}

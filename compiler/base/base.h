@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of base/, what other rooms call: files, text of messages, the budget of steps. */
+ * The door of base/: files, text of messages, the budget of steps. */
 #ifndef PIPEC_BASE_H
 #define PIPEC_BASE_H
 

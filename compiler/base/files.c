@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Files: whole reads, import look-up, and output that is all there or not there at all. */
+ * Reads whole files, finds imports, and writes outputs that are complete or do not exist. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <ctype.h>
 #include <dirent.h>

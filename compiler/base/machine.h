@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: MIT
- * The machine that answers whether lists complete: instruction lists of ranks under a named
- * channel model, without times. It decides whether the lists complete, and if not shows the
- * shortest wait cycle or the first mispaired transfer. The lists may come from pipec's own
- * lowering or from a file that somebody wrote.
+ * The abstract machine that decides whether lists complete: the instruction lists of ranks under a
+ * named channel model, without times. If they do not complete, it shows a shortest wait cycle or
+ * the first mispaired transfer. The lists may come from pipec's lowering or from a file.
  *
- * A rank is a list of instructions. COMPUTE instructions run one after the other, and so do COPY
- * instructions, beside them. A SEND, RECV or ALL (a collective) is put into a queue of its rank
- * in list order; a queue carries out one at a time. Nothing else in the list waits for a
- * communication: that is what `need` is for. The model says which queues there are:
+ * A rank is a list of instructions. COMPUTE instructions run one after the other; so do COPY
+ * instructions, beside them. A SEND, RECV or ALL (a collective) enters a queue of its rank, in list
+ * order; a queue carries out one at a time. Nothing else in the list waits for communication:
+ * `need` says who does. The model says which queues there are:
  *
  *   RANK    one for each channel of a rank, most often one for all its communication
- *   PAIR    one per peer             EDGE    one per peer and direction
- *   TAGGED  none: no transfer waits until another one is done. Those with one peer in one direction
- *           are posted in list order
+ *   PAIR    one per peer
+ *   EDGE    one per peer and direction
+ *   TAGGED  none: no transfer waits until another one is done. Transfers with one peer in one
+ *           direction are posted in list order
  *
- * (the last three: a collective has the queue of its communicator). Without tags the n-th SEND
- * from rank a to rank b meets the n-th RECV that b has for a, whatever tensors they are; with
- * tags, the n-th SEND of a tensor meets the n-th RECV of that tensor.
+ * With PAIR, EDGE and TAGGED, a collective has the queue of its communicator. Without tags, the
+ * n-th SEND from rank a to rank b meets the n-th RECV of b from a, whatever the tensors are. With
+ * tags, the n-th SEND of a tensor meets the n-th RECV of this tensor.
  *
- *   posted    head of its queue, and all that it needs is done; TAGGED: and the one above it is
- *             posted. A group: once this holds of every member, whose queues may differ; all are
- *             posted at once
- *   RECV      is done once it and its SEND are posted
- *   SEND      rendezvous: the same. Buffered: also as soon as the buffer of its directed pair has
- *             room, which holds `buffer` messages or bytes that are sent and not yet received; a
- *             message larger than the buffer is sent by rendezvous. It is received once its RECV is
- *             posted, whether or not the group of that is done. TAGGED: those of a pair get room in
- *             list order, but none waits for room whose own RECV is posted
- *   ALL       is done once every member of the communicator has posted its own; the n-th of each
- *             member belong together
- *   A group   is done once this holds of every member; no member is done before
+ *   posted   an instruction is posted when it is the head of its queue and all its needs are done;
+ *            TAGGED: and when the transfer above it is posted. The members of a group, whose queues
+ *            may differ, are posted at once, when this holds for all of them
+ *   RECV     is done when it and its SEND are posted
+ *   SEND     rendezvous: is done when it and its RECV are posted. Buffered: also as soon as the
+ *            buffer of its directed pair has room. The buffer holds `buffer` messages or bytes that
+ *            are sent and not yet received; a larger message is sent by rendezvous. A message is
+ *            received when its RECV is posted, even if the group of the RECV is not done. TAGGED:
+ *            messages of a pair get room in list order, but a SEND whose own RECV is posted waits
+ *            for no room
+ *   ALL      is done when every member of the communicator has posted its own; the n-th
+ *            instructions of the members belong together
+ *   a group  is done when all members could be done; no member is done before
  *
- * So with more room nothing ever waits longer. */
+ * So more room never makes anything wait longer. */
 #ifndef PIPEC_MACHINE_H
 #define PIPEC_MACHINE_H
 

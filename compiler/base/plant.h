@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Planted mistakes: a compiler built with -DPIPE_PLANT leaves out the part of a proof that
+ * Planted mistakes. A compiler built with -DPIPE_PLANT leaves out the part of a proof that
  * pipe_plant names, and the tests must notice each (test/check/planted.test; machine.c has its
- * own). Any other build has none of this. */
+ * own). Other builds have none of this. */
 #ifndef PIPEC_PLANT_H
 #define PIPEC_PLANT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Things in words, for messages and reports: ops, bytes, times, names of others. */
+ * Puts things into words for messages and reports: ops, bytes, times, near names. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Steps that proofs for every M may take (work.h), and how far these are. */
+ * Counts the steps that proofs for every M may take (work.h), and shows progress. */
 #include "work.h"
 
 #include <stdio.h>

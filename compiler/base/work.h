@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * How much work the questions about every M may take: steps, one for each expression that has a
- * value at some M, and as many for other work as take as long. All parts of all proofs for every M
- * and of the search for a looped program take theirs from one Work, programs that are compiled for
- * them at other M as well. Counted, so that the same text always comes to the same verdict. */
+ * The budget of questions about every M, in steps: one for each evaluated expression, and as many
+ * for other work as take as long. All proofs for every M, and programs compiled for them at other
+ * M, draw on one Work. Steps are counted, not timed, so the same text always gets the same
+ * verdict. */
 #ifndef PIPEC_WORK_H
 #define PIPEC_WORK_H
 

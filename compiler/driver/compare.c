@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * `pipec --compare a.pipe b.pipe ... -D P=8 -D M=8..64:8`: compiles each schedule at each point of
- * the swept parameters and ranks them by --by: as a table, as CSV (--emit=csv) or as a picture of
- * time against memory (--emit=svg). Each compile proves all; a schedule that is refused is a row.
- * Times in units are scaled to equal work (equal_work.c). `work` is makespan x ranks over the work
- * of the model: 1 has no bubble and recomputes nothing. Stashes count in 1/ranks of the model's. */
+ * Compares schedules: `pipec --compare a.pipe b.pipe -D P=8 -D M=8..64:8` compiles and proves each
+ * one at each point of the swept parameters and ranks the rows by --by. The output is a table, CSV
+ * or a picture of time against memory. A refused schedule is a row. Times in units are scaled to
+ * equal work (equal_work.c). `work` is makespan x ranks over the work of the model: 1 means no
+ * bubble and no recomputation. Stashes count in 1/ranks of the model's. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * --completion: scripts that complete a command line of pipec in bash, zsh and fish, made of the
- * list of options. Files are those that pipec reads: .pipe, .csv and .json. */
+ * Writes scripts that complete a command line of pipec in bash, zsh and fish (--completion), from
+ * the list of options. Completes file names that pipec reads: .pipe, .csv and .json. */
 #include <string.h>
 
 #include "driver.h"

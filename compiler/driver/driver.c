@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The pass list. */
+ * Runs the passes of a compile, in order: `passes` is the list. `pass` names what --dump-after
+ * prints. */
 #include <string.h>
 #include <time.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of driver/, what other rooms call: the pass list, options, and the commands beside it:
- * --compare, --list, --fmt, --man. */
+ * The door of driver/: the pass list, options, and the commands --compare, --list, --fmt, --man. */
 #ifndef PIPEC_DRIVER_H
 #define PIPEC_DRIVER_H
 

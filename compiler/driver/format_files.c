@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * --fmt: files in canonical form. A file with errors is reported and stays as it is; the others are
- * done. */
+ * Writes files in canonical form (--fmt). A file with errors is reported and stays as it is; the
+ * other files are formatted. */
 #include <string.h>
 
 #include "driver.h"

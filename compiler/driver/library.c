@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The standard library by name: --list, and FILE arguments that are one. A file of the library is
- * known by its own name without .pipe, and by that of its schedule, the last in it. All files are
- * read for that: they are small, and few. */
+ * Finds schedules of the standard library by name: --list, and FILE arguments that are names. A
+ * library file has two names: its file name without .pipe, and the name of its last schedule. Reads
+ * all files of the library for this: they are few and small. */
 #include <dirent.h>
 #include <string.h>
 #include <unistd.h>

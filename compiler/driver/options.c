@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The options in the form that getopt, --help and the manual page want; those of shells are in
- * completion.c. One list says it all: options.def. */
+ * Turns options.def, the one list of options, into what getopt, --help and the manual page need.
+ * completion.c makes the shell scripts. */
 #include <getopt.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of emit/, what other rooms call: C, CSV, JSON, pictures. */
+ * The door of emit/, what a program reads: C, CSV, JSON, pictures. */
 #ifndef PIPEC_EMIT_H
 #define PIPEC_EMIT_H
 

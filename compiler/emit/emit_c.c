@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The program as one C file of constant tables. Requires prog. Same program, same bytes: no times,
- * no addresses, no directories. Includes only the installed header, whose ABI it asserts. Linear;
- * the inner loop writes numbers by hand. */
+ * Writes the program as one C file of constant tables. Requires prog. The same program gives the
+ * same bytes: no times, addresses or directories. Includes only the installed header, whose ABI it
+ * asserts. Cost: linear; the inner loop writes numbers without printf. */
 #include <inttypes.h>
 
 #include "emit.h"

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * The order of a schedule as PyTorch's files: one row per rank, cells like 2F0, no idle cells
- * (order alone counts there), LF ends.
+ * Writes the order of a schedule as a file of PyTorch: one row per rank, cells such as 2F0, no idle
+ * cells (only the order counts there), lines that end with LF. Requires order. There are two
+ * formats:
  *
- *   compute_only   F I B W. The update, R, OFF, LOAD and side ops are not part of the format and
- *                  are left out.
- *   compute_comms  SEND_x and RECV_x too; REDUCE_GRAD of each stage after its last B or W; on
- *                  request UNSHARD, RESHARD and the waits that newer versions of PyTorch ask for;
- *                  side ops of a stage with these two names stand where they do in the order
+ *   compute_only   F I B W. The format lacks the update, R, OFF, LOAD and side ops: they are left
+ *                  out.
+ *   compute_comms  also SEND_x and RECV_x; REDUCE_GRAD of each stage after its last B or W; on
+ *                  request UNSHARD, RESHARD and the waits of newer versions of PyTorch. Side ops of
+ *                  a stage with these two names keep their place in the order.
  *
- * An action of one F and one B or I is an OVERLAP_F_B; the formats have no other, so the ops of
- * those stand one after the other. Requires order.
+ * An action of one F and one B or I becomes OVERLAP_F_B. The formats have no other action, so the
+ * ops of other actions follow each other.
  *
- * note [where transfers stand]: of each rank they are in the global order of `order`. A SEND stands
- * right after the action that makes its tensor, a RECV right after the transfer before it, or first
- * of all. So what stands above a transfer is what it waits for in any case: a producer, or an
- * earlier transfer; the lists then complete wherever the global order does, with one queue per rank
- * and unbuffered sends, and a RECV is posted as early as that queue lets it. */
+ * note [where transfers stand]: the transfers of a rank keep the global order of `order`. A SEND
+ * stands right after the action that makes its tensor, a RECV right after the transfer before it,
+ * or first of all. So above a transfer stands only what it waits for in any case: its producer, or
+ * an earlier transfer. Hence the lists complete wherever the global order does, with one queue per
+ * rank and unbuffered sends, and a RECV is posted as early as its queue allows. */
 #include <string.h>
 
 #include "emit.h"

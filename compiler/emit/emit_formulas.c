@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Formulas, rules and states of a program, as text, C and JSON. */
+ * Writes formulas, rules and states of a program as text, C and JSON. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

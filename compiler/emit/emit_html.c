@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The predicted timeline as one HTML page without any other file or the network: the template
- * html/page.html with its style and script, and as data what --emit=json says of each input and the
- * texts they were compiled from. Requires prog; compiles the inputs after the first. Linear.
+ * Writes the predicted timeline as one interactive HTML page. The page needs no other file and no
+ * network: it has the template html/page.html with style and script, and as data the JSON form of
+ * each input (--emit=json) and the texts. Requires prog; compiles the inputs after the first. Cost:
+ * linear.
  *
- * The JSON form is packed, since its keys are most of its bytes: an object is [value, ..., n],
- * whose keys are shapes[n], a list is [value, ..., -1]; data.js undoes it. In the data no '<'
- * stands as it is, so no text of a user can end the script element that holds it, and all bytes are
- * UTF-8. */
+ * The JSON form is packed, because keys are most of its bytes: an object is [value, ..., n] with
+ * the keys shapes[n], a list is [value, ..., -1]. data.js unpacks it. The data has no bare '<', so
+ * no text of a user can end the script element around it, and all bytes are UTF-8. */
 #include <string.h>
 
 #include "base.h"

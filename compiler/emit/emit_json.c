@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Everything the compiler knows, as JSON: lang/spec.md 9 documents it. Requires prog and the
- * predicted starts. Deterministic bytes; linear. */
+ * Writes all that the compiler knows as JSON; lang/spec.md 9 documents the form. Requires prog and
+ * the predicted starts. The bytes are deterministic. Cost: linear. */
 #include "emit.h"
 #include "base.h"
 #include "critical.h"

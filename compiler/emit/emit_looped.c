@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The looped program as one C file (runtime/include/pipe_loop.h). Requires make_looped. For each
- * class of values the tables that emit_c prints, whose rows are those of one turn, and beside them
- * what varies. */
+ * Writes the looped program as one C file (runtime/include/pipe_loop.h). Requires make_looped. Each
+ * class of values has the tables that emit_c prints, with the rows of one turn, and what varies. */
 #include <inttypes.h>
 
 #include "emit.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The words of a rank's list as the macros of pipe_rows.h: reads nothing but the words, so what is
- * written is what was compared. Linear. */
+ * Writes the words of a rank's list as the macros of pipe_rows.h. Reads only the words, so what it
+ * writes is what was compared. Cost: linear. */
 #include "emit_rows.h"
 
 static const char *const word_name[] = {[PIPE_WORD_LOOP] = "LOOP",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The prediction as a picture (runtime/draw/svg.c) and as a trace for Perfetto
- * (runtime/draw/trace_json.c). Require prog. The times are those of the machine that check_deadlock
- * proved, played once more. */
+ * Writes the prediction as a picture (runtime/draw/svg.c) and as a trace for Perfetto
+ * (runtime/draw/trace_json.c). Requires prog. Plays the machine that check_deadlock proved once
+ * more. */
 #include "emit.h"
 #include "base.h"
 #include "lower.h"

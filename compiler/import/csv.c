@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * Reads PyTorch's pipeline files: a row per rank, a cell per action (lang/spec.md 10). There are
- * two formats: `compute_only`, which has idle cells and no transfers, and `compute_comms`, which
- * has UNSHARD, RESHARD, REDUCE_GRAD, SEND_x, RECV_x and WAIT_x and no idle cells. A file with one
- * of these is of the second. Two notations are pipec's own: a cell 0SEND_F1+0RECV_B0 is one group
- * of transfers, and a cell WAIT waits for all transfers above it.
+ * two formats. `compute_only` has idle cells and no transfers. `compute_comms` has UNSHARD,
+ * RESHARD, REDUCE_GRAD, SEND_x, RECV_x and WAIT_x and no idle cells; a file with one of these words
+ * is of this format. Two notations are pipec's own: a cell 0SEND_F1+0RECV_B0 is a group of
+ * transfers, and a cell WAIT waits for all transfers above it.
  *
- * Ensures what expand ensures: stages placed where their rows are, ops in order; the update, which
- * the format does not have, comes last on each rank. For compute_comms, unless --lowering= asks for
- * another one, also Orders.lists: what the file says in its order, sends and receives included.
+ * Ensures what expand ensures: stages on the ranks of their rows, and ops in order. The format has
+ * no update; it comes last on each rank. For compute_comms also ensures Orders.lists, with the
+ * sends and receives in the order of the file, unless --lowering= asks for another lowering.
  *
- * Strict, because PyTorch's reader is not: it matches the beginning of a cell and drops the rest,
- * so that 0BW0 of its older files becomes a B without a microbatch. --torch-lax takes what it
- * takes, with a warning for each cell. Linear. */
+ * The reader is strict, because PyTorch's reader is not: PyTorch matches the beginning of a cell
+ * and drops the rest, so 0BW0 of its older files becomes a B without a microbatch. --torch-lax
+ * accepts what PyTorch accepts, with a warning for each cell. Cost: linear. */
 #include <string.h>
 
 #include "import.h"

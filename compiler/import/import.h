@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of import/, what other rooms call: files of other programs: CSV, JSON. */
+ * The door of import/, files of other programs: CSV, JSON. */
 #ifndef PIPEC_IMPORT_H
 #define PIPEC_IMPORT_H
 

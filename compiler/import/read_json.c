@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * Reads the JSON form (lang/spec.md 9), so that other tools can make schedules: the ranks, the
- * stages with their places and costs, and of each rank the compute ops and copies in the order of
- * its list. What is derived may be there and is not read. What changes the program and is not
- * derived from these is refused (written_only). Ensures what expand ensures.
+ * stages with places and costs, and the compute ops and copies of each rank in list order. Derived
+ * keys may be present and are ignored. Keys that change the program and are not derived are refused
+ * (written_only). Ensures what expand ensures. read_tables.c reads what few programs have.
  *
- * Strict: a key that the form does not have, a wrong type or a number out of range is an error at
- * its place, the object of the list that it is in. The text is parsed with jansson, which keeps no
- * places; where the objects of the lists begin and end is found in a second look at the text, which
- * is known to be JSON then. Linear. What few programs have is read by read_tables.c. */
+ * The reader is strict: an unknown key, a wrong type or a number out of range is an error at the
+ * object of the list around it. jansson parses the text, but keeps no places. A second scan, over
+ * text that is known to be JSON by then, finds where the objects of the lists begin and end. Cost:
+ * linear. */
 #include <string.h>
 
 #include "import.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Reading the JSON form: what its files share.
+ * What the files that read the JSON form share:
  *
  *   read_json.c    head, stages, orders
  *   read_tables.c  edges, ties, shared links, times of slices and units */

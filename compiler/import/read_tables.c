@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the JSON form says of few programs: edges and places by microbatch, shared weights, shared
- * links, times of slices. Each is checked as far as a table is concerned; what it means is proved
- * by the passes. Linear. */
+ * Reads the parts of the JSON form that few programs have: edges and places by microbatch, shared
+ * weights, shared links, times of slices. Checks each as a table; the passes prove what it means.
+ * Cost: linear. */
 #include <string.h>
 
 #include "graph.h"

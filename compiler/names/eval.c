@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Values of expressions: 64-bit integers, overflow and division by zero are errors, / and % are
- * floor division and modulo (lang/spec.md 3). Variables live in Eval.env at the slots that
- * resolve.c gave them; since no function can be active twice, a call needs no frame. The parser
- * bounds the depth of the tree, so plain recursion is safe. */
+ * Evaluates expressions (lang/spec.md 3): 64-bit integers; overflow and division by zero are
+ * errors; / and % are floor division and modulo. Variables live in Eval.env, at the slots that
+ * resolve.c assigned. No function can be active twice, so a call needs no frame. The parser bounds
+ * the depth of the tree, so plain recursion is safe. */
 #include <stdlib.h>
 #include <string.h>
 

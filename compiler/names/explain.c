@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * --explain NAME: the page of lang/errors.md for a diagnostic. The text is part of the executable:
- * cmake/embed.cmake makes errors_md.c of it. Fences become indentation, a comment that gives
- * options becomes the command line; the rest is as it is written. */
+ * Prints the page of lang/errors.md for a diagnostic (--explain NAME). The text is part of the
+ * executable: cmake/embed.cmake turns it into errors_md.c. Fences become indentation, and a comment
+ * that gives options becomes the command line; all else stays as written. */
 #include <string.h>
 
 #include "names.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Names in formulas: those that every formula knows, states, and the values of the schedule. Which
- * arrays there are depends on the line. */
+ * Resolves names in formulas: the names that every formula knows, states, and values of the
+ * schedule. The line decides which arrays exist. */
 #include <string.h>
 
 #include "formula_names.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What a name that is unknown may have been meant for, and which statement of an order has to
- * change for an op that is missing, too much or too early. Linear in the text, but for the library,
- * whose files are read for a schedule that is nowhere else. */
+ * Finds help for an error: what an unknown name may mean, and which statement of an order must
+ * change for an op that is missing, too many or too early. Cost: linear in the text. For a schedule
+ * that is defined nowhere else, reads the files of the library. */
 #include "hints.h"
 #include "base.h"
 #include "names.h"

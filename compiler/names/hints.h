@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Helps and notes on a name that is unknown, or on an op that stands where it must not. A hint_
- * that returns bool prints at most one, and tells whether it did. */
+ * Helps and notes on an unknown name, or on an op in a wrong place. A hint_ function that returns
+ * bool prints at most one message, and returns whether it did. */
 #ifndef PIPEC_HINTS_H
 #define PIPEC_HINTS_H
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of names/, what other rooms call: which declaration each name means, and the value of
- * each expression. */
+ * The door of names/: which declaration each name means, and the value of each expression. */
 #ifndef PIPEC_NAMES_H
 #define PIPEC_NAMES_H
 

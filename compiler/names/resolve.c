@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Names. Requires a parsed tree. Ensures: every variable has its own slot of Eval.env (there is no
- * recursion, so one slot is enough), every call its fn or builtin, every op its kind or macro,
- * imports are parsed and resolved, Parsed.def is the schedule to compile.
+ * Resolves names: clauses, schedules and imports. Requires a parsed tree. Ensures:
  *
- * One visible meaning per name (resolve_names.c). Here are clauses, schedules and imports. */
+ *   - every variable has its own slot of Eval.env (there is no recursion, so one slot is enough);
+ *   - every call has its fn or builtin, every op its kind or macro;
+ *   - imports are parsed and resolved, and Parsed.def is the schedule to compile.
+ *
+ * A name has one visible meaning at a time (resolve_names.c). */
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * What the parts of the resolve pass share: the symbol table and its scopes, and what is being
- * resolved.
+ * What the parts of the resolve pass share: the symbol table, its scopes, and the state of the
+ * pass.
  *
  *   resolve.c        clauses, schedules, imports; the pass
- *   resolve_names.c  the table; what is said of a name that is unknown, or of another kind
+ *   resolve_names.c  the table; errors for a name that is unknown, or of another kind
  *   resolve_order.c  expressions, ops and statements */
 #ifndef PIPEC_RESOLVE_H
 #define PIPEC_RESOLVE_H

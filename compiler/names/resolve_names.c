@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Names for the resolve pass: a table from interned name to symbol, with an undo list per scope,
- * and what is said of a name that has no meaning where it stands, or another one. Linear in the
+ * The symbol table of resolve: maps an interned name to its symbol, with an undo list for each
+ * scope. Reports names that have no meaning where they stand, or another one. Cost: linear in the
  * text. */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Names of expressions, ops and statements (resolve.h), and the shape of what they stand in: how
- * many indices an op has, what may stand inside of what. */
+ * Resolves the names of expressions, ops and statements (resolve.h). Checks their shape: how many
+ * indices an op has, and which statement may stand in which. */
 #include <string.h>
 
 #include "hints.h"

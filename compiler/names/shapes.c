@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Words of clauses and statements that the grammar leaves open: which may stand where. For resolve.
- * Linear in the text. */
+ * Checks words of clauses and statements that the grammar leaves open: which may stand where. Part
+ * of resolve. Cost: linear in the text. */
 #include <string.h>
 
 #include "names.h"

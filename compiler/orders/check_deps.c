@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Proof: every stage and microbatch has exactly one F and one B, or one I and one W (expand has
- * already refused a second one), in this order on its rank, and R, if there is one, between the F
- * and what is next; slices go forward in order and backward in the reverse, and all R of a
- * microbatch stand between; a U comes after the last backward of every stage (expand has refused
- * one that has nothing to apply); U(m) is the update that applies the gradient of m; replicas
- * update equally often, and stages that share weights; the ops of an action do not need one
- * another. Finds the updates of each stage. Requires expand. Linear. */
+ * Proves that the ops of each rank exist as often as they must, in an order that the data allows on
+ * the rank, and finds the updates of each stage. Requires expand; expand has refused a second op of
+ * a kind, and a U with nothing to apply. For every stage and microbatch:
+ *
+ *   - there is one F, then one B, or one I and one W;
+ *   - R, if there is one, is between F and what comes next;
+ *   - slices go forward in order and backward in reverse; all R of a microbatch stand between;
+ *   - U comes after the last backward of its stage; U(m) applies the gradient of m;
+ *   - replicas update equally often, and so do stages that share weights;
+ *   - the ops of an action do not need one another.
+ *
+ * Cost: linear. */
 #include "base.h"
 #include "graph.h"
 #include "hints.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Schedule + parameters -> the compute ops of each rank. Requires resolve. Ensures nrank, nstage,
- * nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w at_r, site, check; every op
- * is on a stage of its rank, its microbatch exists, and no op is there twice.
+ * Expands a schedule with its parameters into the compute ops of each rank. Requires resolve.
+ * Ensures nrank, nstage, nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w
+ * at_r, site, check. Every op is on a stage of its rank, its microbatch exists, and no op is there
+ * twice.
  *
- * Linear in ops plus iterations; loops that make no ops are stopped by a budget. */
+ * Cost: linear in ops plus iterations; a budget stops loops that make no ops. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The state of the expand pass, shared by the three ways to give a rank its order: statements one
- * after the other (expand.c), time stamps (order_clock.c) and priorities (order_rules.c).
+ * The state of the expand pass, for the three ways to give a rank its order: statements in sequence
+ * (expand.c), time stamps (order_clock.c) and priorities (order_rules.c).
  *
- * Inside `clock` and `rules` the ops of the body are not pushed but listed, with what stands after
- * their `@` and `when`; run_clock and run_rules then decide in which order they are pushed. */
+ * Inside `clock` and `rules`, ops are not pushed but listed, with the expressions after their `@`
+ * and `when`. run_clock and run_rules then decide in which order to push them. */
 #ifndef PIPEC_EXPAND_H
 #define PIPEC_EXPAND_H
 

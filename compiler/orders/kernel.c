@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Part of expand: kernels (`steady`), whose ops stand at fixed distances from the index.
+ * Expands kernels (`steady`), whose ops stand at fixed distances from the index. Part of expand.
  *
  * note [steady]: a clipped kernel runs for every k from the smallest to the largest at which one of
- * its ops is in range; an op at k - lag outside its range is dropped. Warmup and flush are the
- * iterations in which something was dropped (lang/spec.md 5.2). */
+ * its ops is in range. An op at k - lag outside its range is dropped. Warmup and flush are the
+ * iterations in which an op was dropped (lang/spec.md 5.2). */
 #include "expand.h"
 #include "hints.h"
 #include "names.h"

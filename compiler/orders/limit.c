@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * `limit` clauses: find_limits makes rows of numbers of them, check_limits proves these over the
- * finished program. Both sides of a comparison must be linear in the counts, so that a row is one
- * sum, which `tune` can keep when it moves ops (justify.c). Cost of a proof: the ops and copies of
+ * Turns `limit` clauses into rows of numbers (find_limits) and proves them over the finished
+ * program (check_limits). Both sides of a comparison must be linear in the counts. So a row is one
+ * sum, which `tune` can keep while it moves ops (justify.c). Cost of a proof: the ops and copies of
  * a rank times its rows times its stages. */
 #include "limit.h"
 #include "base.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What ops take of the memory of their rank and give back, in stashes, and `limit` clauses
- * (lang/spec.md 7): sums of these counts, times numbers, that are never more than a bound. */
+ * `limit` clauses (lang/spec.md 7): bounds on sums of counts times numbers. The counts say what ops
+ * take of the memory of their rank and give back, in stashes. */
 #ifndef PIPEC_LIMIT_H
 #define PIPEC_LIMIT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The `transfers` clause and --lowering: who orders the transfers (lang/spec.md 8.4). */
+ * Decides who orders the transfers: the `transfers` clause and --lowering (lang/spec.md 8.4). */
 #include "expand.h"
 #include "names.h"
 

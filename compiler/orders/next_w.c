@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * W without an index (lang/spec.md 5.1): it takes the oldest I of its chunk, or of the rank, that
- * waits for its W. Which I of a block of `rules` is the oldest is known only once all ranks have
- * been played. So a W of such an I names its microbatch, and so does every W in the text of `clock`
- * and `rules`. Linear in the ops of the rank. */
+ * Decides which microbatch a W without an index takes (lang/spec.md 5.1): the oldest I of its
+ * chunk, or of the rank, that waits for its W. In a block of `rules`, the oldest I is known only
+ * after the play of all ranks. So a W of such an I must name its microbatch, and so must every W in
+ * the text of `clock` and `rules`. Cost: linear in the ops of the rank. */
 #include "expand.h"
 #include "names.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * Plays the compute ops: each rank in its order, each action as soon as its tensors are there.
- * Requires check_deps. Proves that the orders of the ranks agree with the data (if they do not, the
- * schedule deadlocks under every channel model), and ensures the one global order of transfers that
- * the lowering `global` gives to every rank: by the time a transfer could start, ties in the order
- * of the data. Every dependence points forward in it, so with enough slots it cannot deadlock.
+ * Plays the compute ops on an idle network: each rank in its order, each action as soon as its
+ * tensors are there. Requires check_deps. Proves that the orders of the ranks agree with the data;
+ * if they do not, the schedule deadlocks under every channel model. Ensures the one global order of
+ * transfers that the lowering `global` gives to every rank: by the time at which a transfer could
+ * start, ties in the order of the data. Every dependence points forward in this order, so with
+ * enough slots it cannot deadlock.
  *
- * A player of its own, beside the machine of machine.h: when it runs there are no transfers yet,
- * since its times are what the lowering sorts them by, and searches ask it thousands of times.
+ * Why a player beside the machine of machine.h: when it runs there are no transfers yet, because
+ * its times sort them; and searches call it thousands of times.
  *
- * Marked graph: no choice, so one pass over the ops decides. The sort is a radix sort: linear.
- *
- * The play goes back and forth between the ranks, too many places for the hardware to see that each
- * is read in order: what an op will touch is fetched a few ops before. */
+ * Method: marked graph. There is no choice, so one pass over the ops decides. The sort is a radix
+ * sort. Cost: linear. The play goes back and forth between ranks, in too many places for the
+ * hardware to predict, so what an op will touch is prefetched a few ops ahead. */
 #include <string.h>
 
 #include "base.h"

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * `clock`: the order of a rank by time stamps (lang/spec.md 5.5). The ops of the body are listed
- * for every index, an op without stamp is put on the first free tick after its I, and the list,
- * sorted by stamp, is pushed. Two ops on one tick are an error. Only the order is kept: when an op
- * starts follows from the costs.
+ * Orders a rank by time stamps: `clock` (lang/spec.md 5.5). Lists the ops of the body for every
+ * index, puts an op without a stamp on the first free tick after its I, sorts the list by stamp and
+ * pushes it. Two ops on one tick are an error. Only the order is kept; costs decide when an op
+ * starts.
  *
- * A schedule that is used inside must give its ops stamps, too: those of the two clocks add up, and
- * the outer one has the ticks.
+ * A schedule that is used inside a clock must give its ops stamps, too. The stamps of both clocks
+ * add up, and ticks belong to the outer one.
  *
- * With a period T a tick is free if no op of the block is on a tick that differs from it by a
- * multiple of T, and the W of a stage have the same place in every period. n log n, plus T for each
- * stage. */
+ * With a period T, a tick is free if no op of the block is on it modulo T, and the W of a stage
+ * have the same place in every period. Cost: n log n, and T for each stage. */
 #include <string.h>
 
 #include "expand.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * `rules`: the order of a rank by priorities (lang/spec.md 5.6). The statements are listed, and
- * their ops pushed in any order; once all ranks have theirs they are played (rules_play.c). The
- * result is the order in which they ran. Linear, but for the play. */
+ * Orders a rank by priorities: `rules` (lang/spec.md 5.6). Lists the statements and pushes their
+ * ops in any order. When all ranks have ops, rules_play.c plays them, and the order in which they
+ * ran is the result. Cost: linear, apart from the play. */
 #include <string.h>
 
 #include "base.h"

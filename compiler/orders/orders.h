@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of orders/, what other rooms call: the ops of each rank, in order: kernels, loops,
- * clock, rules, use; and that they respect the data. */
+ * The door of orders/: the ops of each rank, in order, from kernels, loops, clock, rules and use;
+ * and the proof that they respect the data. */
 #ifndef PIPEC_ORDERS_H
 #define PIPEC_ORDERS_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Actions of several ops, `overlap { ... }` (lang/spec.md 5.10): their expansion, what they cost,
- * and the proof that their ops are independent. In the op table the ops of an action follow each
- * other, each with the number of those that come after it. An action has at most MAX_TOGETHER ops,
- * so all is linear. */
+ * Makes actions of several ops, `overlap { ... }` (lang/spec.md 5.10): their expansion, their cost,
+ * and the proof that their ops are independent. In the op table, the ops of an action follow each
+ * other, each with the number of ops of the action after it. Cost: linear, as an action has at most
+ * MAX_TOGETHER ops. */
 #include <string.h>
 
 #include "base.h"

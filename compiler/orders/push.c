@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Adds one op to the order of a rank, and refuses what is there twice or what its pipe does not
- * have. Part of expand. Constant time. */
+ * Adds one op to the order of a rank. Refuses an op that is there twice, or that its pipe does not
+ * have. Part of expand. Cost: constant. */
 #include "base.h"
 #include "expand.h"
 #include "hints.h"

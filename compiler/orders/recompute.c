@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The `recompute` clause (lang/spec.md 5.11): an R before the first backward of every stage and
- * microbatch for which its condition holds, and that has no R of its own; of slices, in order,
- * before what first reads their stashes, the R of a slice behind them or the first backward. Part
- * of expand; the orders are complete, those of `rules` included. Linear. */
+ * Adds R by the `recompute` clause (lang/spec.md 5.11): before the first backward of every stage
+ * and microbatch for which the condition holds and that has no R. With slices, the R of a
+ * microbatch come in order, each before the first op that reads its stash: the R of a later slice
+ * or the first backward. Part of expand, after all orders are complete, those of `rules` included.
+ * Cost: linear. */
 #include <string.h>
 
 #include "base.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The play of `rules` (rules_play.c) and what it plays (order_rules.c). What a rank may take is a
- * candidate: an op, an action of several, or a copy of its COPY stream; `part` is what it consists
- * of. An op may be part of several: what is taken first counts, and the others are gone. */
+ * The play of `rules` (rules_play.c) and what it plays (order_rules.c). A candidate is what a rank
+ * may take: an op, an action of several, or a copy of its COPY stream. `part` lists its ops. An op
+ * may be part of several candidates: the first one taken counts, and the others are dropped. */
 #ifndef PIPEC_RULES_H
 #define PIPEC_RULES_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Orders of `rules` for every number of microbatches (rules_of_m.c): what a play leaves behind for
- * the proof. */
+ * What a play of `rules` leaves behind for the proof for every number of microbatches
+ * (rules_of_m.c). */
 #ifndef PIPEC_RULES_OF_M_H
 #define PIPEC_RULES_OF_M_H
 

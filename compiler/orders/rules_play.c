@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * The play of `rules` (lang/spec.md 5.6): list scheduling on an idle network. All ranks are played
- * on the costs of the schedule, as order.c plays a finished order; where the ops of a rank come
- * from `rules`, a rank that is free takes, of the candidates whose inputs have arrived and whose
- * `when` holds, the one with the least key, then the earliest arrival, then the lowest microbatch.
- * Its copy stream does the same with OFF and LOAD.
+ * Plays `rules` (lang/spec.md 5.6): list scheduling on an idle network, with the costs of the
+ * schedule. All ranks are played together, as order.c plays finished orders. A free rank whose ops
+ * come from `rules` takes one of the candidates whose inputs have arrived and whose `when` holds:
+ * the least key first, then the earliest arrival, then the lowest microbatch. Its copy stream does
+ * the same with OFF and LOAD.
  *
- * A candidate without key fills: it runs if none with a key may run, and none that may will arrive
- * before it would end; of several the first of which that is true. Of those of one statement on one
- * stage only the first in line is looked at.
+ * A candidate without a key fills. It runs if no candidate with a key may run, and none that may
+ * run will arrive before the filler would end. If several qualify, the first one runs. Of the
+ * candidates of one statement on one stage, only the first in line counts.
  *
- * A player of its own, beside the machine of machine.h: it decides which op runs next by what has
- * run and arrived, where all other players carry out lists that are there.
+ * Why a player beside the machine of machine.h: it decides what runs next by what has run and
+ * arrived, where the other players carry out given lists.
  *
- * note [awaited]: before a filler is taken, those that arrive while it would run are looked at in
- * the order in which they do, up to the first that could be taken then: who is first in line by
- * then, whether its `when` holds now, and whether its partners are there by then. That one is
- * remembered for as long as it is true of it; if there is none, the filler runs, and its rank does
- * not look at these again. So each is looked at about once, but for actions whose partners come
- * later.
+ * note [awaited]: before a rank takes a filler, it looks at the candidates that arrive while the
+ * filler would run, in the order of arrival, up to the first that it could take then. A candidate
+ * qualifies if it is first in line by then, its `when` holds now, and its partners are there by
+ * then. The rank remembers this candidate while it qualifies. If there is none, the filler runs,
+ * and the rank does not look at these candidates again. So it looks at each about once, except for
+ * actions whose partners come later.
  *
- * note [rounds]: a U is ready when the gradients that it is there for are made, on all ranks where
- * they are added up, and their sum is done. Which gradients it applies must not change until then,
- * so the next ones of the stage wait for the U.
+ * note [rounds]: a U is ready when the gradients that it applies are made, on all ranks that add
+ * them up, and their sum is done. The set of gradients must not change until then, so the next
+ * gradients of the stage wait for the U.
  *
- * An event is a rank that may have something to do: n log n, times the statements of a rank. */
+ * Cost: an event is a rank that may have something to do; n log n, times the statements of a
+ * rank. */
 #include <string.h>
 
 #include "graph.h"

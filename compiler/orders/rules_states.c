@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT
- * What a play of `rules` goes through, for the proof that it repeats (rules_of_m.c): its state each
- * time that more forwards of stage 0 have begun, and what the blocks list.
+ * Records the states of a play of `rules`, for the proof that the play repeats (rules_of_m.c): the
+ * state each time that more forwards of stage 0 have begun, and what the blocks list.
  *
- * note [state]: everything that the play (rules_play.c) reads later on is in the words, or follows
- * from them:
- * - Of an op that has not run: how many inputs are missing, and when the others arrive. Those
- *   beyond the last unit that anything has been done for are as they were at the beginning, and are
- *   left out. An arrival at 0 is the first of all, now and later, and stays 0. What a candidate
- *   lacks, and when it arrives, follows from its ops; whether it waits in `ready` or in `coming`,
- *   from when it arrives; but that one in `coming` has run is seen, too.
- * - Of a rank: when it is free, what it runs, and what is counted of stashes. A moment that is past
- *   is 0. What it awaits follows from what arrives: it is but remembered (rules_play.c, note
- *   [awaited]).
- * - Of updates: which have their gradients and have not run, and since when; how far their stages
- *   are apart. How many gradients are missing to a U follows from what has run.
- * - The events, all of them. What has run does not matter otherwise. Copies are not in it: an order
- *   that has them is not played for this. */
+ * note [state]: the words of a state determine everything that the play (rules_play.c) reads later.
+ * The words are:
+ *
+ *   - Of an op that has not run: how many inputs are missing, and when the others arrive. Ops
+ *     beyond the last unit for which anything was done are as at the beginning, and are left out.
+ *     An arrival at 0 comes first, now and later, and stays 0. What a candidate lacks and when it
+ *     arrives follow from its ops; the time of arrival says whether it waits in `ready` or in
+ *     `coming`. The state also says whether a candidate in `coming` has run.
+ *   - Of a rank: when it is free, what it runs, its counts of stashes. A past moment is 0. What it
+ *     awaits follows from what arrives, and is only remembered (rules_play.c, note [awaited]).
+ *   - Of updates: which have their gradients and have not run, and since when; how far their stages
+ *     are apart. How many gradients a U lacks follows from what has run.
+ *   - All events.
+ *
+ * What has run does not matter otherwise. Copies are not part of the state: orders with copies are
+ * not played for this proof. */
 #include <string.h>
 
 #include "orders.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The conditions of `rules` (lang/spec.md 5.6): what is listed has its own copy, into which all but
- * the quantities has been put; the play evaluates that. Linear in the text of the condition. */
+ * Evaluates the conditions of `rules` (lang/spec.md 5.6). Each listed op has its own copy of its
+ * condition, with everything but the quantities put in; the play evaluates the copy. Cost: linear
+ * in the text of the condition. */
 #include <string.h>
 
 #include "orders.h"

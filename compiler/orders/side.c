@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * Side operations: what `side` clauses declare (lang/spec.md 5.12), one after the other, on
- * finished orders. Their words are checked by names/shapes.c, their instructions made by
- * lower/side_streams.c.
+ * Places side ops, which `side` clauses declare (lang/spec.md 5.12), in finished orders.
+ * names/shapes.c checks their words; lower/side_streams.c makes their instructions.
  *
- *   find_sides   (expand) which clauses count, what each costs on each stage: Sides.row
- *   sides        (pass, requires check_deps) who is attached to which op: Sides.use. Those of the
- *                compute stream become ops of Orders.op. Of a JSON file that is so already
- *                side_buffers (offload) once all have their places: buffers, and who waits for whom
- *                because of them
+ *   find_sides    (expand) which clauses count, and their costs on each stage: Sides.row
+ *   sides         (pass, requires check_deps) which op each one is attached to: Sides.use. Side ops
+ *                 of the compute stream become ops of Orders.op; in a JSON file they are ops
+ *                 already
+ *   side_buffers  (offload) once all have their places: buffers, and the waits that buffers add
  *
- * note [sides cannot stall]: a side op has a place in the order of its rank: it waits for ops that
- * stand before it there, and for side ops that do, and ops behind it wait for it. In the COMM
- * stream it is put where the op before it ends on an idle network, behind all that happens before
- * that (order.c). So in the play of an idle network with side ops that take no time all waits point
- * forward.
+ * note [sides cannot stall]: a side op has a place in the order of its rank. It waits for ops and
+ * side ops before its place, and ops behind its place wait for it. In the COMM stream it stands
+ * where the op before it ends on an idle network, behind all that happens earlier (order.c). So, in
+ * the play of an idle network in which side ops take no time, all waits point forward.
  *
- * Sorts of the side ops of a rank apart, linear in ops times clauses. */
+ * Cost: linear in ops times clauses, and sorts of the side ops of a rank. */
 #include <string.h>
 
 #include "base.h"

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * `use`: the order of another schedule as a part of this one (lang/spec.md 5.7). Its parameters are
- * bound anew for each `use`, and get back what they were afterwards, since this schedule may also
- * extend it. The statements of its order then run as if they stood here: names of pipes mean those
- * with the same place in this schedule, microbatches are counted from where the `use` says, and U
- * is left out.
+ * Runs the order of another schedule as a part of this one: `use` (lang/spec.md 5.7). Binds its
+ * parameters for each `use` and restores them afterwards, because this schedule may also extend it.
+ * The statements of its order then run as if they stood here: names of pipes mean the pipes at the
+ * same positions in this schedule, microbatches count from where the `use` says, and U is dropped.
  *
- * What has been checked of a schedule holds as long as its parameters have the same values. Linear
- * in the ops that the order has. */
+ * What was checked of a schedule holds while its parameters have the same values. Cost: linear in
+ * the ops of its order. */
 #include <string.h>
 
 #include "expand.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Text of what a pass left, one line per op, for --dump-after and for tests that read it; and the
- * small texts that messages share. */
+ * Prints what a pass left, one line per op, for --dump-after and for tests that read it. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What --check prints: the verdict, the model it holds under, and a line per rank. */
+ * Prints the report of --check: the verdict, the model it holds under, and a line per rank. */
 #include <ctype.h>
 #include <inttypes.h>
 

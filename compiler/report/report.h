@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of report/, what other rooms call: what a person reads: reports, dumps, comparisons,
- * pictures in the terminal. */
+ * The door of report/, what a person reads: reports, dumps, pictures in the terminal. */
 #ifndef PIPEC_REPORT_H
 #define PIPEC_REPORT_H
 

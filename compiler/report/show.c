@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * The grid in a terminal: ranks down, time across, fitted to its width. Requires prog.
+ * Draws the grid in a terminal (--show): ranks down, time across, fitted to the width. Requires
+ * prog.
  *
- * Where the whole prediction fits, columns are whole fractions of the greatest common divisor of
- * all times, so every op has exactly its width, and the microbatch stands in an op that has room
- * for it. Else a column shows the op that runs at its middle; and where ops are narrower than
- * columns what the time around it is spent on, that of some ops, or their beat would show: the kind
- * that takes three fifths of it, '#' if none does; with colour and UTF-8 the two that take most,
- * one on the other.
+ * If the whole prediction fits, a column is a whole fraction of the greatest common divisor of all
+ * times. Then every op has exactly its width, and shows its microbatch where there is room.
+ * Otherwise a column shows the op that runs at its middle. Where ops are narrower than columns, a
+ * column shows how the time of several ops around it is spent, because single ops would show a
+ * false beat: the kind that takes three fifths of the time, or '#' if none does. With colour and
+ * UTF-8 it shows the two largest kinds, one above the other.
  *
- * With colour an op is a block in the colour of its kind, its shade that of its chunk. Without, it
- * is filled with a shade character of its kind, or, if the locale is not UTF-8, with its letter. */
+ * With colour an op is a block in the colour of its kind, in the shade of its chunk. Without colour
+ * it is filled with a shade character of its kind or, if the locale is not UTF-8, with its
+ * letter. */
 #include <inttypes.h>
 #include <langinfo.h>
 #include <locale.h>

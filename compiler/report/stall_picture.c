@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * A counter-example as a picture (--counterexample=FILE): the ranks of a circle of waits, what they
- * have run up to where they stand, what they would have to run next, and who waits for whom. Ops
- * that ran are solid, at their times on an idle network, or, of lists with transfers, at those they
- * have if each instruction takes one unit, with the transfers and copies in lanes under the ops;
- * ops that never run are dashed. A red arrow goes from the op at which a rank stands to the op of
- * the next rank that it needs, a thin one along a row from that op back to the one before it at
- * which its rank stands: following the arrows one comes round. Of two transfers that meet and are
- * not of one tensor, or sums, the arrows are between these. One self-contained SVG 1.1 page; the
- * bytes depend on the program alone. */
+ * Draws a counter-example (--counterexample=FILE): the ranks of a wait cycle, what they have run,
+ * what they would run next, and who waits for whom. The output is one self-contained SVG 1.1 page,
+ * and its bytes depend on the program alone.
+ *
+ * Ops that ran are solid. They stand at their times on an idle network or, for lists with
+ * transfers, at the times when each instruction takes one unit, with transfers and copies in lanes
+ * below the ops. Ops that never run are dashed. A red arrow leads from the op at which a rank
+ * stands to the op of the next rank that it needs; a thin arrow leads from that op back along its
+ * row to the op at which its rank stands. The arrows close the cycle. For two transfers that meet
+ * and are of different tensors, or two such sums, the arrows are between these. */
 #include <stdarg.h>
 #include <string.h>
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Moves ops off the critical path, one at a step: tabu search as for job shops (Nowicki and
- * Smutnicki 1996; the moves and their estimate: Balas and Vazacopoulos 1998), within the stashes
- * that the ranks have.
+ * Moves ops off the critical path, one at a step, within the stashes that the ranks have: tabu
+ * search as for job shops (Nowicki and Smutnicki 1996), with the moves and estimates of Balas and
+ * Vazacopoulos (1998).
  *
- * A critical path is a list of blocks: ops of one rank without idle time between them. It gets
- * shorter only if an op of a block goes behind the last one, which the path leaves from, or before
- * the first one, to which it comes. Of these moves the one that promises the shortest path through
- * what it moves is made, even if that is longer than now; for some steps none brings ops back into
- * an order that they have left.
+ * A critical path is a list of blocks: ops of one rank without idle time between them. The path
+ * gets shorter only if an op of a block moves behind the last op of the block, where the path
+ * leaves the rank, or before the first, where it arrives. Each step makes the move with the least
+ * estimate of the longest path through the moved ops, even if it is longer than the present path.
+ * For some steps afterwards, no move may restore an order that ops have left.
  *
- * Cost of a step: two passes over the ops, and for each move that is looked at the ops that it
- * passes by. */
+ * Cost of a step: two passes over the ops, and for each candidate move the ops that it passes
+ * by. */
 #include <string.h>
 
 #include "justify.h"

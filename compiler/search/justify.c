@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT
- * Improves the compute orders of a schedule by forward and backward passes over its predicted times
- * (double justification), within the stashes that the ranks have.
+ * Improves the compute orders of a schedule within the stashes that the ranks have, by forward and
+ * backward passes over its predicted times (double justification). Requires check_deps, and updates
+ * at the end of each rank.
  *
- * A pass takes the ops in the order in which they start (backward: end) and puts each into the
- * earliest (latest) gap of its rank that is long enough, once its inputs (users) allow. An op that
- * has its turn can always stay where it is: what came before it has moved away from it, if at all.
- * So a pair of passes never makes the makespan longer; nor, if ranks may not end later than their
- * span allows, the span. No pass lets more stashes live on a rank, in number or in bytes, than its
- * order had at most; a rank with a `limit` keeps its limits instead (limit.c).
+ * A forward pass takes the ops in the order of their starts and puts each into the earliest gap of
+ * its rank that is long enough, once its inputs are there. A backward pass takes them by ends,
+ * latest first, and uses the latest gap that its users allow. Invariant: an op can always stay
+ * where it is, because the ops before it in the pass have only moved away. So a pair of passes
+ * never makes the makespan longer; nor the span, if ranks may not end later than their span allows.
+ * No pass lets more stashes live on a rank, in number or in bytes, than its order had at most; a
+ * rank with a `limit` keeps its limits instead (limit.c).
  *
- * Where passes gain nothing any more the best order is left, in turn in two ways: along critical
- * paths (critical_moves.c), or shaken: passes over times as they would be if each op took somewhat
- * longer, one more than the other, move it to another one that is no worse in stashes. What is
- * random about it follows from the number of the try. An order that is at the lower bounds of both
- * makespan and span (bound.c) is left as it is.
+ * When passes gain nothing, the search leaves the best order in two ways, in turn:
  *
- * Requires check_deps, and updates at the end of each rank. Cost of a round: a sort of the ops by
- * radix, and for each op the places on its rank between where its inputs are there and the end so
- * far. Those are more the more ranks there are, so no try begins once passes have looked at n log n
- * of them, times a constant. */
+ *   - along critical paths (critical_moves.c);
+ *   - by shaking: passes over times at which each op takes somewhat longer, some more than others,
+ *     lead to an order that needs no more stashes. The number of the try is the seed.
+ *
+ * An order at the lower bounds of both makespan and span (bound.c) is left as it is.
+ *
+ * Cost of a round: a radix sort of the ops, and for each op the gaps of its rank from the arrival
+ * of its inputs to the end so far. More ranks mean more gaps, so no try begins once passes have
+ * looked at a constant times n log n gaps. */
 #include <string.h>
 
 #include "base.h"

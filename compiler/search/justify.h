@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the two ways to move the ops of a finished order share: justify.c and critical_moves.c. */
+ * The state that the two ways to move the ops of a finished order share: justify.c,
+ * critical_moves.c. */
 #ifndef PIPE_JUSTIFY_H
 #define PIPE_JUSTIFY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of search/, what other rooms call: tune: the best of several orders. */
+ * The door of search/: `tune`, the best of several orders. */
 #ifndef PIPEC_SEARCH_H
 #define PIPEC_SEARCH_H
 

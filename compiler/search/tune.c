@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * `tune`: a schedule that is expanded for every value of a variable, each order moved about by
- * justify (lang/spec.md 5.8), and of which the one with the least `by` is kept. A value for which
- * no complete order comes out is passed over, without a message; if all are, the first is expanded
- * once more and says why. Each value gets a few of its tries, only the best one all.
+ * Finds the best value of a `tune` clause (lang/spec.md 5.8): expands the schedule for every value
+ * of the variable, lets justify move the ops of each order, and keeps the order with the least
+ * `by`. A value without a complete order is skipped silently. If all values are skipped, the first
+ * is expanded once more, to report why. Each value gets a few of the tries of justify; only the
+ * best gets all.
  *
- * All that is scored on an idle network. Transfers share streams and wait for slots, so the winner
- * may take longer in the emitted program than the first value as written: both are compiled to the
- * end, and the better one stays. Not for --emit=csv, which has no transfers.
+ * The score is of an idle network. In the emitted program, transfers share streams and wait for
+ * slots, so the winner may take longer than the first value as written. Both are compiled to the
+ * end, and the better one stays; not for --emit=csv, which has no transfers.
  *
- * Cost: that of expand, check_deps and justify for each value; all of them stay in the arena. */
+ * Cost: expand, check_deps and justify for each value. All orders stay in the arena. */
 #include <string.h>
 
 #include "search.h"

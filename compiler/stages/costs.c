@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * What the ops of a stage cost: the entries of `time`, `bytes` and of profiles, with the defaults
- * of lang/spec.md 6. Part of expand; requires the placement, ensures the costs of Model.stage, such
- * that no sum of them over all ops can overflow. Linear in stages times entries. */
+ * Computes the costs of the ops of a stage: the entries of `time`, `bytes` and profiles, with the
+ * defaults of lang/spec.md 6. Part of expand; requires the placement. Ensures the costs of
+ * Model.stage, such that no sum of them over all ops can overflow. Cost: linear in stages times
+ * entries. */
 #include <string.h>
 
 #include "base.h"

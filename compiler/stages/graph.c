@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The edges between stages, the rows that run a microbatch, and the stages that share weights. Part
- * of expand; requires the rows of the stage table (place.c). Ensures nin, nout, prev, next, tied
- * and tie of every row, Model.graph where chains of rows do not say it all, and the tie groups.
- * Linear in edges and links, times microbatches. */
+ * Finds the edges between stages, the rows that run a microbatch, and the stages that share
+ * weights. Part of expand; requires the rows of the stage table (place.c). Ensures nin, nout, prev,
+ * next, tied and tie of every row, the tie groups, and Model.graph where chains of rows do not
+ * suffice. Cost: linear in edges and links, times microbatches. */
 #include <string.h>
 
 #include "instance.h"

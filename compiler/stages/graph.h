@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Who needs whose tensor. A schedule whose pipes are chains, with each stage on one rank, has no
- * tables: the rows of a pipe are linked by prev and next. All others (`edge`, `dag`, a place that
- * depends on the microbatch) have the tables of StageGraph, and every pass asks through this
- * header.
+ * Says which op needs whose tensor. A schedule whose pipes are chains, each stage on one rank, has
+ * no tables: prev and next link the rows of a pipe. Other schedules (`edge`, `dag`, a place that
+ * depends on the microbatch) have the tables of StageGraph. Every pass asks through this header.
  *
- * An op has inputs 0, 1, ... and users 0, 1, ...: of F the edges that reach its stage and leave it,
- * of B and I those that leave it and reach it, in the order of PipeEdge.in and .out. A link is an
- * edge between two rows: what one sends to the other; its channels are 2 * link forward and 2 *
- * link + 1 backward. Without tables link i is that from row i to its next. */
+ * An op has inputs 0, 1, ... and users 0, 1, ... The inputs of F are the edges that reach its
+ * stage, its users the edges that leave it; of B and I it is the reverse. Both are in the order of
+ * PipeEdge.in and .out. A link is an edge between two rows: what one row sends to the other. Its
+ * channels are 2 * link forward and 2 * link + 1 backward. Without tables, link i leads from row i
+ * to its next row. */
 #ifndef PIPEC_GRAPH_H
 #define PIPEC_GRAPH_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * An instance of a schedule: its parameters get values, what it requires of them is checked, and
- * its clauses are collected with those of what it extends; which order each rank follows. Part of
- * expand. Linear in the text, and in ranks for each order. */
+ * Makes an instance of a schedule: gives its parameters values, checks what it requires of them,
+ * collects its clauses and the clauses of its bases, and finds which order each rank follows. Part
+ * of expand. Cost: linear in the text, and in ranks for each order. */
 #include <string.h>
 
 #include "instance.h"

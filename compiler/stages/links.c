@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the network costs: the time of transfers and sums from `latency` and `bandwidth`, and which
- * links several transfers share (lang/spec.md 6). Part of expand but for the pass `links`. */
+ * Computes what the network costs: the time of transfers and sums from `latency` and `bandwidth`,
+ * and which links several transfers share (lang/spec.md 6). Part of expand, apart from the pass
+ * `links`. */
 #include <string.h>
 
 #include "instance.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The machine and the model of a schedule: its ranks, its pipes, and which rank holds which stage.
- * Requires that the parameters are bound; sets nrank, npipe, nstage, nmb, nmodel, stage (but for
- * costs), rank_stage, row_of, and by graph.c what joins the rows. Refuses what would need more
- * memory than there is, before taking any. Linear, but for a sort of each rank's stages. */
+ * Builds the ranks and pipes of a schedule, and decides which rank holds which stage. Requires
+ * bound parameters. Ensures nrank, npipe, nstage, nmb, nmodel, stage (without costs), rank_stage,
+ * row_of, and by graph.c what joins the rows. Refuses a schedule that needs more memory than there
+ * is, before it takes any. Cost: linear, and a sort of the stages of each rank. */
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>

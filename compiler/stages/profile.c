@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Measured costs from a JSON file (lang/spec.md 6). Read strictly with jansson: unknown keys,
- * duplicates, wrong types, negative numbers and a wrong number of stages are errors at their place
- * in the file as far as the library tells it. Requires nstage; sets the fields of every stage. */
+ * Reads measured costs from a JSON file (lang/spec.md 6), strictly, with jansson: an unknown or
+ * duplicate key, a wrong type, a negative number or a wrong number of stages is an error at its
+ * place in the file, as far as the library tells the place. Requires nstage; sets the fields of
+ * every stage. */
 #include <jansson.h>
 #include <string.h>
 

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * Profiles of layers as planners write them (lang/spec.md 6): a line for each layer and one for
- * each edge between two, in any order,
+ * Reads profiles of layers as planners write them (lang/spec.md 6) and cuts the layers into stages.
+ * The file has a line for each layer and a line for each edge between two layers, in any order:
  *
  *   node4 -- Conv2d(3, 64) -- forward_compute_time=1.5, backward_compute_time=2.25,
  *   activation_size=64.0, parameter_size=16.0
  *       node4 -- node5
  *
- * times in ms, sizes in bytes, activation_size of several outputs as [64.0; 8.0], after the sizes
- * perhaps ` -- stage_id=2`. The layers are put in an order that respects the edges, of several
- * possible ones by number, and cut into as many runs as the schedule has stages: by stage_id if
- * every layer has one, else so that the slowest run takes the least time; runs are filled from the
- * first on. Inputs, and parts of outputs that nobody reads, are left out, as those planners do.
+ * A layer is one line. Times are in ms, sizes in bytes. activation_size of several outputs is
+ * [64.0; 8.0]. After the sizes there may be ` -- stage_id=2`.
  *
- * A stage then takes the sum of the times of its layers; act is what they all make, boundary all
- * that later stages read of it and of what came before it, weight and grad the parameters. Linear,
- * but for a search of at most 64 steps over the time of the slowest stage. */
+ * The layers get an order that respects the edges, ties by number, and are cut into as many runs as
+ * the schedule has stages: by stage_id if every layer has one, otherwise so that the slowest run
+ * takes the least time, with runs filled from the first on. Inputs, and parts of outputs that
+ * nobody reads, are left out, as planners do. A stage takes the sum of the times of its layers; act
+ * is all that they make, boundary all that later stages read of it and of earlier stages, weight
+ * and grad the parameters.
+ *
+ * Cost: linear, times at most 64 steps of a binary search for the time of the slowest stage. */
 #include <string.h>
 
 #include "profile_layers.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of stages/, what other rooms call: ranks, pipes, stages, costs, links: what the ops run
- * on. */
+ * The door of stages/, what the ops run on: ranks, pipes, stages, costs, links. */
 #ifndef PIPEC_STAGES_H
 #define PIPEC_STAGES_H
 

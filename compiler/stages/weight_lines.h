@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the lines of the `weights` clauses say of an op (weights.c), for versions.c and what makes
- * formulas. */
+ * What the lines of the `weights` clauses say of an op (weights.c), for versions.c and
+ * formula.c. */
 #ifndef PIPEC_WEIGHT_LINES_H
 #define PIPEC_WEIGHT_LINES_H
 

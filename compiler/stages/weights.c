@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The `weights` clauses (lang/spec.md 5.13): which of their lines count, and which version of its
- * stage's weights an op reads. Linear in lines squared, and in lines for each op. */
+ * Decides which lines of the `weights` clauses (lang/spec.md 5.13) count, and which version of its
+ * stage's weights an op reads. Cost: linear in the square of the lines, and in lines for each
+ * op. */
 #include "instance.h"
 #include "hints.h"
 #include "names.h"

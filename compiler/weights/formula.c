@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * Formulas of each op: terms in postfix order (runtime/include/pipe_formula.h) of what a line of
- * `weights` says, with the values of the schedule and of the op put in and everything constant
- * computed. Requires versions.
+ * Makes the formulas of each op: terms in postfix order (runtime/include/pipe_formula.h) from the
+ * lines of `weights`, with the values of the schedule and the op put in and constants folded.
+ * Requires versions.
  *
- * Beside constants it folds what makes a correction disappear where it corrects nothing: x * 0 and
- * 0 / x are 0, x + 0, x - 0, x * 1, x / 1 and pow(x, 1) are x, pow(x, 0) and pow(1, x) are 1, a
- * condition that is known leaves one of its two values, and the other one is not even looked at;
- * one between two equal constants is that constant. A formula that is `w`, or `g` in `applies`, or
- * 1 in `rate`, is none. The lines of a state come last, and only of states that something else on
- * the stage depends on.
+ * Folding also removes a correction where it corrects nothing:
  *
- * Ops with equal terms share a row. An op whose line does not mention the microbatch has the row of
- * the op of its stage before it, if the numbers of the op are the same. */
+ *   0             x * 0, 0 / x
+ *   x             x + 0, x - 0, x * 1, x / 1, pow(x, 1)
+ *   1             pow(x, 0), pow(1, x)
+ *   one branch    a condition that is known; the other branch is not evaluated
+ *   the constant  a condition between two equal constants
+ *   no formula    `w`; `g` in `applies`; 1 in `rate`
+ *
+ * The lines of a state come last, and only for states that something else on the stage depends on.
+ * Ops with equal terms share a row. An op whose line does not mention the microbatch shares the row
+ * of the op of its stage before it, if the numbers of both ops are equal. */
 #include "formula.h"
 #include "base.h"
 #include "names.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Formulas of the lines of `weights` (lang/spec.md 5.14): names, and what the emitted program
- * evaluates. formula.c: an expression and an op -> terms (runtime/include/pipe_formula.h) */
+ * Formulas of the lines of `weights` (lang/spec.md 5.14). formula.c turns an expression and an op
+ * into terms, which the emitted program evaluates (runtime/include/pipe_formula.h). */
 #ifndef PIPEC_FORMULA_H
 #define PIPEC_FORMULA_H
 

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * Where the versions of the weights lie. Requires versions and formulas; with a `weights` clause
- * ensures slot and out of weights, nversion and, with maker, last_reader.
+ * Assigns a slot to each version of the weights, and proves that a ring of n versions still has
+ * what is read. Requires versions and formulas. With a `weights` clause, ensures slot and out of
+ * Versions and, with maker, last_reader.
  *
- * Proof: a ring of n versions still has what is read.
+ * Definition: a version lives from the U that makes it to its last reader. The next U, which reads
+ * the newest version, is one of its readers. An op that shares an estimate reads the estimate and
+ * no version.
  *
- * A version lives from the U that makes it to its last reader, the next U among them, which reads
- * the newest. An op that shares an estimate reads that, and no version. A U writes where the
- * version that it reads lies, unless an op behind it reads that, too; else it takes the slot that
- * has been free longest, so that in a steady state slots go round. This is interval colouring: as
- * many slots as versions live at once. Version 0 is in slot 0, and so is the last one: no other
- * lives behind the last U, so if the last but one is elsewhere slot 0 is free. Linear. */
+ * Method: interval colouring, with as many slots as versions live at once. A U writes where the
+ * version that it reads lies, unless a later op reads that version too. Otherwise it takes the slot
+ * that has been free longest, so that slots go round in a steady state.
+ *
+ * Lemma: version 0 and the last version can both have slot 0. Proof: no other version lives after
+ * the last U, so slot 0 is free then, unless the version before the last is in slot 0 and is
+ * overwritten.
+ *
+ * Cost: linear. */
 #include "weights.h"
 #include "base.h"
 #include "plant.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Which version of its stage's weights each op reads. Requires sides; ensures staleness,
- * discrepancy, delay and, with a `weights` clause, weights (but for slots and formulas) and, if a
- * line has `per`, maker.
+ * Computes which version of its stage's weights each op reads. Requires sides. Ensures staleness,
+ * discrepancy and delay; with a `weights` clause also Versions, apart from slots and formulas; with
+ * a line that has `per` also maker.
  *
- * Proof: a version that is read has been made, on the same rank, before. What an op reads is known
- * from its rank alone, since the updates of a stage stand there. Ops of a stage for which one line
- * with `per` counts, with the same value of that, read what the first of them reads. Linear. */
+ * Proves that a version that is read has been made before, on the same rank. Method: the updates of
+ * a stage stand on the rank that reads its weights, so the list of the rank alone says what an op
+ * reads. If one line with `per` applies to several ops of a stage, and `per` has the same value for
+ * them, all read what the first of them reads. Cost: linear. */
 #include <string.h>
 
 #include "weights.h"

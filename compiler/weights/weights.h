@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of weights/, what other rooms call: the version of the weights that each op reads, and
- * formulas over versions. */
+ * The door of weights/: the version of the weights that each op reads, and formulas over
+ * versions. */
 #ifndef PIPEC_WEIGHTS_H
 #define PIPEC_WEIGHTS_H
 
