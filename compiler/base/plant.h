@@ -16,6 +16,7 @@ enum Plant {
   PLANT_MATCH_NUMBER,    /* check_match: the number on the pair */
   PLANT_MATCH_CHANNEL,   /*   the channel */
   PLANT_DEADLOCK_STUCK,  /* check_deadlock: the machine stops */
+  PLANT_SLOT_FREE,       /* slots: a slot is in use */
   PLANT_STREAMS_COVERED, /* check_streams: a dependence without event */
   PLANT_STREAMS_SLOTS,   /*   a slot that is used too early */
   PLANT_STREAMS_REUSED,  /*   an event of another record */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Finds pipec's own mistakes in the emitted program, before anybody runs it. The validator that
- * every run calls (runtime/validate) reads the tables. The machine of machine.h carries them out,
- * and a third piece of code checks its certificate (verify_completes.c). This file and
- * verify_side.c, verify_stashes.c, verify_weights.c, verify_formulas.c verify what only the text of
- * the schedule can say: every op stands where the text has it, and every clause has its effect.
- * They take nothing from the passes that made the tables, and abort on a mistake. Cost: linear,
- * apart from the certificate. */
+ * every run calls (runtime/validate) reads the tables in every compile, too. With --verify the
+ * machine of machine.h carries them out, and a third piece of code checks its certificate
+ * (verify_completes.c). Then this file and verify_side.c, verify_stashes.c, verify_weights.c,
+ * verify_formulas.c verify what only the text of the schedule can say: every op stands where the
+ * text has it, and every clause has its effect. They take nothing from the passes that made the
+ * tables, and abort on a mistake. Cost: linear, apart from the certificate. */
 #include "certify.h"
 #include "validate.h"
 #include "verify.h"
@@ -35,14 +35,6 @@ static void verify_head(const Sched *s) {
     BUG_IF(k->nslot != slots);
     BUG_IF(t->ncomm + t->ncopy > 0 && k->nsync == 0); /* whichever engine will run it */
   }
-}
-
-static void verify_tables(const PipeProgram *p) {
-  char why[512];
-  PrStatus st = pipe_validate(p, why, sizeof why);
-  if (st)
-    fprintf(stderr, "pipec: internal error: the emitted tables: %s\n", why);
-  BUG_IF(st);
 }
 
 /* The sum of the times of all compute ops, and what follows of it. Requires valid tables. */
@@ -109,10 +101,20 @@ static void verify_send(const Sched *s) {
   }
 }
 
+static void verify_tables(const Sched *s) {
+  char why[512];
+  PrStatus st = pipe_validate(s->prog, why, sizeof why);
+  if (st == PR_E_MEMORY)
+    s->arena->oom(0); /* does not return */
+  if (st)
+    fprintf(stderr, "pipec: internal error: the emitted tables: %s\n", why);
+  BUG_IF(st);
+}
+
 void verify_program(const Sched *s) {
   verify_head(s);
   verify_side_table(s);
-  verify_tables(s->prog);
+  verify_tables(s);
   verify_times(s->prog);
   verify_text(s);
   verify_sides(s);
@@ -121,4 +123,12 @@ void verify_program(const Sched *s) {
   verify_formulas(s);
   verify_send(s);
   verify_completes(s->prog, s->arena->oom);
+}
+
+bool check_tables(Sched *s) {
+  if (s->opt->verify)
+    verify_program(s);
+  else
+    verify_tables(s);
+  return true;
 }

@@ -152,8 +152,6 @@ static bool end_pass(Run *x, const char *name, bool ok, void (*dump)(Sched *, FI
     return false;
   if (s->opt->verify && x->complete)
     verify_ops(s);
-  if (s->opt->verify && s->prog)
-    verify_program(s);
   x->stopped = x->dump && strcmp(x->dump, name) == 0;
   if (all)
     fprintf(s->opt->dump_out, "== %s%s\n", name, dump ? "" : " (unchanged)");

@@ -21,6 +21,7 @@
 #include "graph.h"
 #include "lower.h"
 #include "orders.h"
+#include "plant.h"
 #include "weight_lines.h"
 #include "weights.h"
 
@@ -49,6 +50,8 @@ typedef struct Classes { /* per class: pools of this rank, and which pool a stag
 
 static uint32_t take(Colour *c) {
   c->live++;
+  if (PLANTED(SLOT_FREE) && c->count > 0)
+    return c->count - 1;
   return c->nfree > 0 ? c->free[--c->nfree] : c->count++;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The validator of emitted tables. The runtime asks it before a run, `pipec --verify` after a
- * compile. It reads tables and knows no run: whether a model fits a program is
+ * The validator of emitted tables. The runtime asks it before a run, pipec in every
+ * compile (check_tables). It reads tables and knows no run: whether a model fits a program is
  * runtime/core/model.c.
  *
  * A program that passes runs without touching memory outside its slots and without a race inside

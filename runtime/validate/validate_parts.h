@@ -141,12 +141,8 @@ PrStatus pr_find_guests(Check *k, uint64_t ninstr);
 PrStatus pr_check_slots(Check *k, const PipeInstr *c);
 PrStatus pr_check_left(Check *k);
 PrStatus pr_check_guests_left(Check *k);
-/* Every use of slot `at` by other streams so far is over when c starts, which uses it. */
-PrStatus pr_check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads);
 /* No other op of the action of c uses slot `at`. */
 PrStatus pr_check_own(Check *k, const PipeInstr *c, uint32_t at);
-/* Bytes of a slot of class cls for a row of the stage table; skip: of PipePool. */
-uint64_t pr_slot_bytes(const Check *k, uint32_t stage, uint32_t cls, uint32_t skip);
 
 /* validate_order.c: the ops of an action and of a (stage, mb); all of them. */
 PrStatus pr_check_action(Check *k, const PipeInstr *c);

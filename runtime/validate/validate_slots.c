@@ -29,7 +29,8 @@ static uint64_t input_bytes(const Check *k, uint32_t row) {
   return n;
 }
 
-uint64_t pr_slot_bytes(const Check *k, uint32_t stage, uint32_t cls, uint32_t skip) {
+/* Bytes of a slot of class cls for a row of the stage table; skip: of PipePool. */
+static uint64_t slot_bytes(const Check *k, uint32_t stage, uint32_t cls, uint32_t skip) {
   const PipeStage *g = &k->p->stage[stage];
   switch ((PipeClass)cls) {
   case PIPE_ACT:
@@ -62,7 +63,7 @@ PrStatus pr_check_pools(Check *k) {
       FAIL(k, "program: rank %u pool %u: %u slots from %u, expected some from %u of %u", k->rank, i,
            l->count, l->first, next, t->nslot);
     bool buffer = l->cls == PIPE_BUFFER; /* the program alone says its size */
-    uint64_t want = buffer ? SIZE_LIMIT : pr_slot_bytes(k, l->stage, l->cls, l->skip);
+    uint64_t want = buffer ? SIZE_LIMIT : slot_bytes(k, l->stage, l->cls, l->skip);
     if (buffer ? l->bytes > want : l->bytes != want)
       FAIL(k, "program: rank %u pool %u: slots of %llu bytes for tensors of %llu", k->rank, i,
            (unsigned long long)l->bytes, (unsigned long long)want);
@@ -115,7 +116,8 @@ PrStatus pr_find_guests(Check *k, uint64_t ninstr) {
 
 /* ---- one slot ---- */
 
-PrStatus pr_check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
+/* Every use of slot `at` by other streams so far is over when c starts, which uses it. */
+static PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
   uint32_t on = pipe_op_info[c->op].stream;
   Slot *slot = &k->slot[at];
   for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
@@ -144,7 +146,7 @@ static PrStatus fill(Check *k, const PipeInstr *c, uint32_t at) {
   slot->full = true;
   settle(k, pool);
   pool->most = ++pool->live > pool->most ? pool->live : pool->most;
-  return pr_check_turn(k, c, at, false);
+  return check_turn(k, c, at, false);
 }
 
 static PrStatus empty(Check *k, const PipeInstr *c, uint32_t at) {
@@ -158,7 +160,7 @@ static PrStatus empty(Check *k, const PipeInstr *c, uint32_t at) {
     pool->late++;
   else
     pool->live--;
-  return pr_check_turn(k, c, at, true);
+  return check_turn(k, c, at, true);
 }
 
 /* Slots of a row of one class and size are as good as each other; where the program has no sizes,
@@ -166,7 +168,7 @@ static PrStatus empty(Check *k, const PipeInstr *c, uint32_t at) {
 static bool fits(const Check *k, const PipePool *l, uint32_t stage, uint32_t cls, bool skip) {
   bool one = !k->p->sized || cls == PIPE_OUT || cls == PIPE_IN;
   return one ? l->stage == stage
-             : pr_slot_bytes(k, l->stage, cls, skip) == pr_slot_bytes(k, stage, cls, skip);
+             : slot_bytes(k, l->stage, cls, skip) == slot_bytes(k, stage, cls, skip);
 }
 
 /* `slot` must be of class cls and hold a tensor as `stage` has it, or be PIPE_NONE if there is no
@@ -192,7 +194,7 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
     FAIL_AT(k, c,
             "field %s: slot %u has %llu bytes, for stage %u; the tensor has %llu, of stage %u",
             field, slot, (unsigned long long)l->bytes, l->stage,
-            (unsigned long long)pr_slot_bytes(k, stage, cls, skip), stage);
+            (unsigned long long)slot_bytes(k, stage, cls, skip), stage);
   return PR_OK;
 }
 
@@ -279,7 +281,7 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   }
   if (slot != *held)
     FAIL_AT(k, c, "%s slot is %u, but the one taken is %u", field, slot, *held);
-  return effect < 0 ? empty(k, c, slot) : pr_check_turn(k, c, slot, true);
+  return effect < 0 ? empty(k, c, slot) : check_turn(k, c, slot, true);
 }
 
 /* The slot of another rank that a copy keeps its stash in: of class GUEST, of the right size, and
@@ -348,7 +350,7 @@ static PrStatus read_slices(Check *k, const PipeInstr *c) {
   for (uint32_t q = c->op == PIPE_W ? 0 : c->mb % pipe_slices(k->p); q > 0; q--) {
     uint32_t at = seen_of(k, c->stage, c->mb - q)->act;
     PrStatus st;
-    if ((st = pr_check_own(k, c, at)) || (st = pr_check_turn(k, c, at, true)))
+    if ((st = pr_check_own(k, c, at)) || (st = check_turn(k, c, at, true)))
       return st;
   }
   return PR_OK;

@@ -307,12 +307,10 @@ static PrStatus take(PrEvents *e, uint32_t row, uint32_t stream) {
   return PR_OK;
 }
 
-bool pr_events_know(const PrEvents *e, uint32_t row, PipeOn on, uint32_t count) {
-  uint32_t stream = e->stream[row];
+/* pr_events_know of the events alone. */
+static inline bool covered(const PrEvents *e, uint32_t row, uint32_t stream, PipeOn on,
+                           uint32_t count) {
   const uint32_t *known = &e->known[(size_t)stream * e->n];
-  bool channel = stream >= PIPE_NSTREAMS;
-  if (!(channel && on == PIPE_COMM) && e->waited[PIPE_NSTREAMS * (size_t)stream + on] < count)
-    return false; /* engines without events go by counts */
   if (on != PIPE_COMM || !e->p->nchannel)
     return known[on] >= count + (on == PIPE_COMPUTE);
   if (count == 0)
@@ -321,20 +319,29 @@ bool pr_events_know(const PrEvents *e, uint32_t row, PipeOn on, uint32_t count) 
   return last < row && (e->stream[last] == stream || known[e->stream[last]] >= e->nth[last]);
 }
 
+bool pr_events_know(const PrEvents *e, uint32_t row, PipeOn on, uint32_t count) {
+  uint32_t stream = e->stream[row];
+  bool channel = stream >= PIPE_NSTREAMS;
+  if (!(channel && on == PIPE_COMM) && e->waited[PIPE_NSTREAMS * (size_t)stream + on] < count)
+    return false; /* engines without events go by counts */
+  return covered(e, row, stream, on, count);
+}
+
 PrStatus pr_events_row(PrEvents *e, uint32_t row) {
   static const char *const name[] = {"COMPUTE", "COMM", "COPY"};
   const PipeInstr *c = &e->t->instr[row];
-  uint32_t on = pipe_op_info[c->op].stream;
+  const uint32_t on = pipe_op_info[c->op].stream, stream = e->stream[row];
   e->index = row;
-  PrStatus st = take(e, row, e->stream[row]);
+  PrStatus st = take(e, row, stream);
   for (uint32_t x = 0; !st && x < PIPE_NSTREAMS; x++) {
-    uint32_t wait = x == on ? 0 : pipe_wait_for(c, (PipeOn)x),
-             *most = &e->waited[PIPE_NSTREAMS * (size_t)e->stream[row] + x];
+    if (x == on)
+      continue;
+    uint32_t wait = pipe_wait_for(c, (PipeOn)x),
+             *most = &e->waited[PIPE_NSTREAMS * (size_t)stream + x];
     *most = wait > *most ? wait : *most;
-    if (x == PIPE_COMM && x != on && wait > 0 && e->p->nchannel &&
-        (wait > row || e->comm[wait - 1] >= row))
+    if (x == PIPE_COMM && wait > 0 && e->p->nchannel && (wait > row || e->comm[wait - 1] >= row))
       FAIL_AT(e, c, "waits for %u of %s, which are not all above it", wait, name[x]);
-    if (x != on && !pr_events_know(e, row, (PipeOn)x, wait))
+    if (!covered(e, row, stream, (PipeOn)x, wait))
       FAIL_AT(e, c, "its wait for %s is covered by no event", name[x]);
   }
   return st;

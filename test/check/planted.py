@@ -91,10 +91,12 @@ DIES = {
 
 
 def verdict(answer):
-    """Whether it was refused, by which errors, and what was proved; None: it died."""
+    """Whether it was refused, by which errors, and what was proved; None: it died. The validator, which every compile
+    asks and which shares nothing with the code of the mistake, refuses tables as an internal error: an answer, too."""
     _, code, out, err = answer
     if code < 0:
-        return None
+        tables = re.search(r"internal error: the emitted tables: .*", err)
+        return (code, tables.group()) if tables else None
     said = re.findall(r"^.*error: .*|^(?:proved|all M|refuted|\w+: transfers).*", err + out, re.M)
     return code, said
 

@@ -23,7 +23,7 @@ MISTAKES = {
     "a gradient of another update": (" && updates_before(s, o->stage, i) == n;", ";"),
     "a stage that shares no weights": ("return summed(s, a->stage, b->stage) && ", "return "),
     "the hops do not meet": ("!on_rank(s, next->rank, h->on)", "false"),
-    "an action does not start as one": ("while (i > s->rank_op0[r] && s->op[i - 1].group > 0)", "while (false)"),
+    "an action does not start as one": ("while (i > s->orders->rank_op0[r] && s->orders->op[i - 1].group > 0)", "while (false)"),
 }
 
 
