@@ -134,6 +134,7 @@ static int lowering_for(const char *how) {
 static bool completes_anew(Sched *s) {
   static Lowered lowered;
   static Times times;
+  lowered.lowering = s->lowered->lowering;
   s->lowered = &lowered, s->times = &times;
   return comm(s, &lowered) && check_deadlock(s, &lowered, &times);
 }
