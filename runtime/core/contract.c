@@ -4,7 +4,8 @@
  *
  *   - an op writes nothing behind its buffers: a line of known bytes stands behind each of them;
  *   - U leaves grad zero;
- *   - R makes the stash that F has made. Both find known bytes there, so what they leave out is equal;
+ *   - R makes the stash that F has made. Both find known bytes there, so what they leave out is
+ *   equal;
  *     with versions of the weights, where R may read another one than F, this is not checked.
  *
  * The first op that breaks one fails the run and is named. Everything is looked at after every op,
@@ -31,8 +32,8 @@ typedef struct Fence {
 struct PrContract {
   Fence *fence; /* [nfence] */
   uint32_t nfence;
-  uint64_t *
-      stash; /* [stages of the rank * nmb] checksums of what F made; NULL: nothing is recomputed, or versions */
+  /* [stages of the rank * nmb] checksums of what F made; NULL: nothing recomputed, or versions */
+  uint64_t *stash;
 };
 
 PrStatus pr_take_contract(PrRun *run, RankRun *k) {

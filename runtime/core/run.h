@@ -67,8 +67,10 @@ typedef struct CommRun {
   _Atomic uint64_t wait_copy; /* the same of copy_done */
   /* Owned. */
   _Alignas(PR_LINE) uint32_t next; /* of a group the first */
-  _Atomic uint64_t group_done; /* bit j: transfer j of the head is done while others of its group are not */
-  _Atomic uint32_t group_left; /* transfers of the head that are not done, and 1 while some are being posted */
+  /* bit j: transfer j of the head is done while others of its group are not */
+  _Atomic uint64_t group_done;
+  /* transfers of the head that are not done, and 1 while some are being posted */
+  _Atomic uint32_t group_left;
   bool active; /* has instructions of this step left */
   uint64_t step;
   struct CommRun *todo;
@@ -115,8 +117,9 @@ typedef struct Coll {
   uint32_t *row;         /* [n] rows of the stage table, ascending */
   CommRun **at;          /* [n] the streams that it is in */
   uint32_t *index;       /* [n] the one at hand: rows of their ranks' lists */
-  void **grad;           /* [ngrad] of the replicas; of a tie that of the first row of each stage. NULL:
-                            in another process, and so in `copy` */
+  /* [ngrad] of the replicas; of a tie that of the first row of each stage. NULL: in another
+   * process, and so in `copy` */
+  void **grad;
   uint32_t *stage;       /* [ngrad] of the model */
   uint32_t *grad_row;    /* [ngrad] whose gradient it is */
   uint32_t ngrad;
@@ -136,7 +139,8 @@ typedef struct Turns {
 /* A rank. */
 typedef struct RankRun {
   /* Written by whoever completes a transfer of this rank. */
-  _Alignas(PR_LINE) _Atomic uint64_t sleep_on; /* what the rank's thread sleeps for, 0 when it does not */
+  /* what the rank's thread sleeps for, 0 when it does not */
+  _Alignas(PR_LINE) _Atomic uint64_t sleep_on;
   /* Written by the rank's copier, a thread that only ranks with COPY instructions have. */
   _Alignas(PR_LINE) _Atomic uint64_t copy_done;
   _Atomic uint64_t copy_needs[4]; /* what the copier needs before it goes on: steps begun,
@@ -159,9 +163,11 @@ typedef struct RankRun {
   ComputeAt *compute;
   CommAt *comm;   /* in list order */
   CopyAt *copy;
-  CommRun *stream; uint32_t nstream; /* what carries out comm: one, or its channels in the order of their first use */
-  uint32_t *need0[2]; CommNeed *need; /* with lowering CHANNELS: what instruction i of COMPUTE, of COPY needs is need[need0[x][i]]
-                                         .. need[need0[x][i + 1] - 1]; else NULL, and its wait says it */
+  /* what carries out comm: one, or its channels in the order of their first use */
+  CommRun *stream; uint32_t nstream;
+  /* with lowering CHANNELS: what instruction i of COMPUTE, of COPY needs is need[need0[x][i]] ..
+   * need[need0[x][i + 1] - 1]; else NULL, and its wait says it */
+  uint32_t *need0[2]; CommNeed *need;
   uint32_t side_stream;   /* number of the one that has its side ops; PIPE_NONE: there is none */
   uint32_t *place;        /* of CommRun.place */
   char *block;    /* every tensor of the rank but those of class HOST */
@@ -189,8 +195,9 @@ typedef struct StageRun {
   PrSizes size;
   void *weight, *grad, *opt; /* weight: where the newest version is between steps */
   void *state;           /* of PipeStage.states, one after the other, each rounded up; NULL: none */
-  void **act, **back; /* [nmb] with slices: the stash of each unit, from mb0 on, as the forward of those
-                         behind it reads it, and as R, B and I do */
+  /* [nmb] with slices: the stash of each unit, from mb0 on, as the forward of those behind it reads
+   * it, and as R, B and I do */
+  void **act, **back;
   uint64_t keep;      /* bytes of what a forward that is recomputed keeps */
   const Kept *kept;   /* [nin] of these its inputs */
   uint32_t nupdate; /* in a step */
@@ -200,7 +207,14 @@ typedef struct StageRun {
 enum { PR_TEXT = 1024 };
 
 /* fault.c: the fault that PIPE_FAULT asks for. */
-typedef enum PrFaultKind { PR_NO_FAULT, PR_CRASH, PR_HANG, PR_SLOW, PR_DROP, PR_CORRUPT } PrFaultKind;
+typedef enum PrFaultKind {
+  PR_NO_FAULT,
+  PR_CRASH,
+  PR_HANG,
+  PR_SLOW,
+  PR_DROP,
+  PR_CORRUPT
+} PrFaultKind;
 typedef enum PrFaultPoint { PR_AT_INSTRUCTION, PR_AT_SAVE, PR_AT_COMMIT } PrFaultPoint;
 typedef struct PrFault {
   PrFaultKind kind;
@@ -224,8 +238,10 @@ struct PrEngine {
    * reaches it. take is NULL: the process's own, of which nothing below is asked. */
   void *(*take)(PrRun *run, uint64_t bytes, bool host);
   void (*give)(PrRun *run, void *p, bool host);
-  PrStatus (*fetch)(PrRun *run, void *to, const void *from, uint64_t bytes); /* to memory of the process */
-  PrStatus (*store)(PrRun *run, void *to, const void *from, uint64_t bytes); /* and from it, between steps */
+  /* to memory of the process */
+  PrStatus (*fetch)(PrRun *run, void *to, const void *from, uint64_t bytes);
+  /* and from it, between steps */
+  PrStatus (*store)(PrRun *run, void *to, const void *from, uint64_t bytes);
   void (*rewind)(PrRun *run, uint64_t step); /* no step has been run: the next one is `step` */
   /* A checkpoint takes too long. True: all processes are asked where they are, and fail soon
    * (pr_fail_checkpoint). On a thread of its own; never waits. */
@@ -258,14 +274,16 @@ struct PrRun {
   uint32_t nsink;       /* stages without output */
   bool free_running;    /* as asked for, and possible */
   double *loss[2];      /* [nsink * nmb], by unit; step n writes loss[n & 1] */
-  _Atomic uint32_t *left[2]; /* with on_loss, [microbatches]: of these losses of a microbatch, still to come */
+  /* with on_loss, [microbatches]: of these losses of a microbatch, still to come */
+  _Atomic uint32_t *left[2];
   void **act;           /* with slices: of StageRun.act and back */
   Kept *kept;           /* of StageRun.kept */
   uint64_t loss_steps;  /* steps whose losses are complete */
   PrFault fault;
   uint64_t limit_ns;    /* of a step */
   uint64_t first_step;  /* that this run carries out: not 0 once it has resumed */
-  struct CkFolder *ck_folder; uint32_t nck_folder; /* those that this run writes checkpoints to: checkpoint.h */
+  /* those that this run writes checkpoints to: checkpoint.h */
+  struct CkFolder *ck_folder; uint32_t nck_folder;
   struct CkLock *ck_lock; uint32_t nck_lock;
   _Atomic uint32_t ck_at; /* checkpoint.h */
   uint64_t epoch_ns;    /* what spans count from */
@@ -295,7 +313,8 @@ struct PrRun {
 static inline uint64_t pr_round(uint64_t n) { return (n + PR_LINE - 1) / PR_LINE * PR_LINE; }
 
 /* Bytes of what a slot of class cls holds, for a row of the stage table; skip: of PipePool. */
-static inline uint64_t pr_class_bytes(const PrRun *run, uint32_t stage, uint32_t cls, uint32_t skip) {
+static inline uint64_t pr_class_bytes(const PrRun *run, uint32_t stage, uint32_t cls,
+                                      uint32_t skip) {
   const PrSizes *z = &run->stage[stage].size;
   switch ((PipeClass)cls) {
   case PIPE_ACT:
@@ -349,8 +368,8 @@ static inline const PipeInstr *pr_comm_instr(const CommRun *c, uint32_t i) {
 
 /* What instruction i of COMPUTE (copy 0) or COPY (1) needs of COMM; `wait`: that it has for it.
  * one: room. */
-static inline const CommNeed *pr_needs(const RankRun *k, int copy, uint32_t i, uint32_t wait, CommNeed *one,
-                                       uint32_t *n) {
+static inline const CommNeed *pr_needs(const RankRun *k, int copy, uint32_t i, uint32_t wait,
+                                       CommNeed *one, uint32_t *n) {
   if (k->need) {
     *n = k->need0[copy][i + 1] - k->need0[copy][i];
     return &k->need[k->need0[copy][i]];
@@ -386,7 +405,8 @@ void pr_find_arrays(const PrRun *run, uint32_t stage, const float *elem[PR_ARRAY
  * surrounds a U. */
 void pr_estimate(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
 void pr_before_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, PrCall *a);
-void pr_after_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w, const PrCall *a);
+void pr_after_update(PrRun *run, RankRun *k, const PipeInstr *c, const PipeWeights *w,
+                     const PrCall *a);
 
 /* Carries out one instruction of the COPY stream. */
 PrStatus pr_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);

@@ -30,10 +30,12 @@ typedef struct SvgOptions {
                              when rows are too low for it */
   uint64_t limit_bytes;   /* per rank, of a program with sizes; 0: what was proved is the line */
   int arrows;             /* transfers: 0 if there is room for them, 1 always, 2 never */
-  double figure;          /* > 0: for a paper, so many px wide (1/96 in), without title, headings, caption and the
-                             columns beside the rows */
+  /* > 0: for a paper, so many px wide (1/96 in), without title, headings, caption and the columns
+   * beside the rows */
+  double figure;
   double figure_pt;       /* size of its text; 0: FIGURE_PT */
-  const PipeInstr *over;  /* of the program: where a rank is over the limit, marked; NULL: nowhere */
+  /* of the program: where a rank is over the limit, marked; NULL: nowhere */
+  const PipeInstr *over;
   const char *said;       /* a sentence at the end of the caption; NULL: none */
 } SvgOptions;
 
@@ -48,6 +50,7 @@ extern const SvgLook svg_look[PIPE_NOPS];
  * stand beside the last. 0, or -1 when there is no memory or `out` took an error. Linear in
  * instructions; ops too narrow to be seen are drawn together, so a page stays below a few MB. */
 int svg_timeline(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack);
-int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack, const SvgOptions *o);
+int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
+             const SvgOptions *o);
 
 #endif

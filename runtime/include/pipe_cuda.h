@@ -2,7 +2,8 @@
  * The engine of CUDA devices; of the library piperun_cuda (pipe::piperun_cuda), which is built
  * where the CUDA Toolkit and NCCL are found.
  *
- *   PrGroup *group;                                  pr_group_open, or one of your own (pipe_group.h)
+ *   PrGroup *group;                                  pr_group_open, or one of your own
+ *                                                    (pipe_group.h)
  *   PrCudaOptions cuda = {.group = group, .device = local_rank};
  *   PrOptions options = {.engine = &pr_cuda, .engine_options = &cuda};
  *
@@ -69,9 +70,11 @@ typedef struct PrCudaOptions {
   const PrGroup *group; /* NULL: all ranks are in this process */
   int device;
   uint32_t ahead;       /* microbatches that the host issues ahead of the device; 0: 4 */
-  uint32_t group_peers; /* most ranks that one group of transfers may be with: NCCL may cut a large group
-                           into launches of its own, on each rank elsewhere; 0: 2 */
-  int graph;            /* 1: the step is captured once and replayed; one with a fault on request is not */
+  /* most ranks that one group of transfers may be with: NCCL may cut a large group into launches of
+   * its own, on each rank elsewhere; 0: 2 */
+  uint32_t group_peers;
+  /* 1: the step is captured once and replayed; one with a fault on request is not */
+  int graph;
   int nvtx;             /* 1: a range around what is issued for an instruction, in op notation */
   PrNumber grad;
 } PrCudaOptions;

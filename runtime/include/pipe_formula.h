@@ -74,7 +74,8 @@ typedef struct PipeFormula {
 typedef struct PipeRule {
   uint32_t applies; /* array that takes the place of the gradient */
   uint32_t rate;    /* number that the model multiplies its learning rate with */
-  uint32_t then0, nthen; /* states that are set after the update, one after the other: rows of PipeThen */
+  /* states that are set after the update, one after the other: rows of PipeThen */
+  uint32_t then0, nthen;
 } PipeRule;
 
 typedef struct PipeThen {

@@ -13,7 +13,8 @@ extern "C" {
 
 enum {
   PR_GROUP_PLACE = 2048,     /* bytes of what a rank says of where it is */
-  PR_GROUP_PATIENCE_S = 600  /* that others are waited for in `share`, and by NCCL in pr_open: one may load a model */
+  /* that others are waited for in `share`, and by NCCL in pr_open: one may load a model */
+  PR_GROUP_PATIENCE_S = 600
 };
 
 /* The functions return 0, or another number if the others cannot be reached any more. */
@@ -42,7 +43,8 @@ typedef struct PrGroup {
  * pipe-run has started the processes. Waits up to timeout_s for all ranks; one that has another
  * program is refused on all of them, with both hashes. PR_E_ARG or PR_E_LOST: the reason is in
  * why[1024]. */
-PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, double timeout_s, char why[1024]);
+PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, double timeout_s,
+                       char why[1024]);
 void pr_group_close(PrGroup *g); /* NULL is fine */
 
 /* For who starts the processes itself: serves their store on this machine. *at has all that they

@@ -89,21 +89,23 @@ typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } Pi
  * transfer, LOCAL a boundary tensor between two stages of one rank. */
 /* clang-format off */
 #define PIPE_CLASSES(X) \
-  X(ACT, act)       /* stash of a forward, until its last backward; forward-only, and where R makes \
-                       it again: until the last slice of the microbatch has gone forward, without \
-                       slices while it runs */ \
+  X(ACT, act)       /* stash of a forward, until its last backward; forward-only, and where R \
+                       makes it again: until the last slice of the microbatch has gone forward, \
+                       without slices while it runs */ \
   X(GOUT, gout)     /* gradient outputs held from I to W */ \
   X(OUT, out)       /* boundary tensor from its producer until the SEND has completed */ \
   X(IN, in)         /* receive slot, from the RECV until the consumer has completed */ \
   X(LOCAL, local)   /* boundary tensor from its producer to its consumer on the same rank */ \
   X(KEEP, keep)     /* inputs of a forward that is recomputed, until R: one after the other in the \
-                       order of its edges, each on a multiple of 64 bytes; no bytes without inputs */ \
+                       order of its edges, each on a multiple of 64 bytes; no bytes without \
+                       inputs */ \
   X(HOST, host)     /* stash in host memory, from OFF to LOAD */ \
-  X(GUEST, guest)   /* stash of another rank, from its OFF to its LOAD: only that rank's COPY stream \
-                       uses it */ \
+  X(GUEST, guest)   /* stash of another rank, from its OFF to its LOAD: only that rank's COPY \
+                       stream uses it */ \
   X(BUFFER, buffer) /* what a SIDE takes, until a SIDE gives it back, or the end of the step */ \
   X(WEIGHT, weight) /* a version of the weights of its stage, see PipeWeights; at the start of a \
-                       step, and at its end, the newest version is in the first slot of the pool */ \
+                       step, and at its end, the newest version is in the first slot of the \
+                       pool */ \
   X(GUESS, guess)   /* weights as a formula estimates them, until the last op that reads them has \
                        run; or, while a U runs, a copy of those that it overwrites */
 /* clang-format on */
@@ -117,17 +119,20 @@ typedef enum PipeClass {
 typedef struct PipeInstr {
   uint8_t op;     /* PipeOp */
   uint8_t phase;  /* PipePhase */
-  uint16_t group; /* further instructions after this one that are one action, or group, with it; 0 */
+  /* further instructions after this one that are one action, or group, with it; 0 */
+  uint16_t group;
   uint32_t stage; /* row of PipeProgram.stage: the stage on THIS rank that the op belongs to */
-  uint32_t mb;    /* microbatch, or unit (PipeProgram.slices). U: one whose gradient it applies, or
-                     PIPE_NONE; REDUCE: PIPE_NONE; SIDE: that of the op that it is attached to, or PIPE_NONE */
+  /* microbatch, or unit (PipeProgram.slices). U: one whose gradient it applies, or PIPE_NONE;
+   * REDUCE: PIPE_NONE; SIDE: that of the op that it is attached to, or PIPE_NONE */
+  uint32_t mb;
   uint32_t peer;  /* SEND, RECV: the other rank; OFF, LOAD: the rank with slot `away`, if not this
                      one, which takes no part; else PIPE_NONE */
   uint32_t act;   /* F B I W R OFF LOAD: slot of class ACT; else PIPE_NONE */
   union {         /* else PIPE_NONE, by whatever name */
     uint32_t gout;    /* I W: slot of class GOUT */
-    uint32_t turn;    /* COPY stream of a rank in a group (PipeRank.group): it starts when all turns before
-                         it, from 0 on, of whatever rank, have ended */
+    /* COPY stream of a rank in a group (PipeRank.group): it starts when all turns before it, from 0
+     * on, of whatever rank, have ended */
+    uint32_t turn;
     uint32_t channel; /* COMM stream with lowering CHANNELS: row of PipeProgram.channel */
   };
   union {         /* else PIPE_NONE, by whatever name */
@@ -156,27 +161,35 @@ typedef struct PipeInstr {
  * has, for every instruction of every rank, a row of this that says which version it uses. `behind`
  * and `ahead` count updates of the stage. */
 typedef struct PipeWeights {
-  uint32_t version; /* F B I R SIDE: that it reads, or that what it reads is an estimate from; U: that it makes;
-                       else PIPE_NONE, and so are the slots */
-  uint32_t slot;    /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest. PIPE_NONE: it reads
-                       the estimate in `guess`, which an op of its stage above it has made */
+  /* F B I R SIDE: that it reads, or that what it reads is an estimate from; U: that it makes; else
+   * PIPE_NONE, and so are the slots */
+  uint32_t version;
+  /* of class WEIGHT, read: by F B I R SIDE their version, by U the newest. PIPE_NONE: it reads the
+   * estimate in `guess`, which an op of its stage above it has made */
+  uint32_t slot;
   uint32_t out;     /* of class WEIGHT, written by U; may be `slot`. Else PIPE_NONE */
-  uint32_t guess;   /* of class GUESS, if there is one; else PIPE_NONE. With a formula it is written first */
+  /* of class GUESS, if there is one; else PIPE_NONE. With a formula it is written first */
+  uint32_t guess;
   uint32_t formula; /* F B I R: row of PipeProgram.formula, what they see in place of their version;
                        U: row of PipeProgram.rule; PIPE_NONE: none */
-  int32_t behind;   /* B I R: the version that it reads less that which the F of its microbatch has read;
-                       U: most `ahead` of an F whose gradient it applies; F: 0 */
-  uint32_t ahead;   /* F B I R: updates from the version that it reads to the one that the gradient of its
-                       microbatch is applied to */
+  /* B I R: the version that it reads less that which the F of its microbatch has read; U: most
+   * `ahead` of an F whose gradient it applies; F: 0 */
+  int32_t behind;
+  /* F B I R: updates from the version that it reads to the one that the gradient of its microbatch
+   * is applied to */
+  uint32_t ahead;
   uint32_t zero;
 } PipeWeights;
 
 typedef struct PipePool {
   uint32_t cls;   /* PipeClass */
-  uint32_t stage; /* WEIGHT: the stage; ACT, GOUT, KEEP, HOST, GUEST, GUESS: a stage whose stashes it holds; OUT, IN, LOCAL: the stage whose
-                     output it holds, or the gradient of that output. All users have its size */
+  /* WEIGHT: the stage; ACT, GOUT, KEEP, HOST, GUEST, GUESS: a stage whose stashes it holds; OUT,
+   * IN, LOCAL: the stage whose output it holds, or the gradient of that output. All users have its
+   * size */
+  uint32_t stage;
   uint32_t first; /* its slots are first .. first + count - 1 */
-  uint32_t count; /* > 0; for ACT, GOUT, KEEP, LOCAL, WEIGHT and GUESS exactly the peak of live slots */
+  /* > 0; for ACT, GOUT, KEEP, LOCAL, WEIGHT and GUESS exactly the peak of live slots */
+  uint32_t count;
   uint64_t bytes; /* of each slot; 0 when the program has no sizes */
   uint32_t skip;  /* OUT, IN, LOCAL: 1 if its tensors pass edges that are not of the chain */
   uint32_t zero;
@@ -194,24 +207,29 @@ typedef struct PipeStage {
                      depends on the microbatch, PIPE_MANY: the tables of PipeGraph say it */
   uint32_t model;   /* stage of the model that it runs, 0 .. nmodel - 1 */
   uint32_t replica; /* next row with the same model stage, round in a circle; itself if alone */
-  uint32_t mb0, nmb; /* its microbatches, or units, are mb0 .. mb0 + nmb - 1, or with PipeGraph.row those of
-                        them that it says */
+  /* its microbatches, or units, are mb0 .. mb0 + nmb - 1, or with PipeGraph.row those of them that
+   * it says */
+  uint32_t mb0, nmb;
   uint32_t nin, nout; /* tensors that its forward reads and writes: its edges */
-  uint32_t tied;      /* shares weights with other stages: the first row on its rank that shares them,
-                         whose TIE is for all of them; PIPE_NONE: it shares none */
+  /* shares weights with other stages: the first row on its rank that shares them, whose TIE is for
+   * all of them; PIPE_NONE: it shares none */
+  uint32_t tied;
   uint32_t tie;       /* of such a first row: that of the next rank, round in a circle */
   uint64_t act_bytes, gout_bytes; /* of one microbatch, or unit; and so on */
   uint64_t boundary_bytes;        /* its output, = the input of `next`, = their gradients; one mb */
   uint64_t edge_bytes;            /* the same of each edge to a stage that is not the next */
-  uint64_t tied_bytes;            /* so much of its gradient, from the start, is of shared weights */
+  /* so much of its gradient, from the start, is of shared weights */
+  uint64_t tied_bytes;
   uint64_t weight_bytes, grad_bytes, opt_bytes;
   uint64_t work_bytes;            /* workspace of one op, shared by the stages of a rank */
-  uint64_t time[PIPE_NOPS];       /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all.
-                                     With tables SEND_x is in PipeEdge.send */
-  uint64_t time_fb;                /* of an action of one F, which is of this stage, and one B; 0: the
-                                      sum of both, as it is for all other actions */
-  uint32_t states; /* bit j: it keeps state j of PipeProgram.state, of weight_bytes, which is 0 when a
-                      run begins */
+  /* per op; SEND_x: of the transfer; RECV_x: 0; REDUCE, TIE: of all. With tables SEND_x is in
+   * PipeEdge.send */
+  uint64_t time[PIPE_NOPS];
+  /* of an action of one F, which is of this stage, and one B; 0: the sum of both, as it is for all
+   * other actions */
+  uint64_t time_fb;
+  /* bit j: it keeps state j of PipeProgram.state, of weight_bytes, which is 0 when a run begins */
+  uint32_t states;
   uint32_t zero;
 } PipeStage;
 
@@ -238,8 +256,9 @@ typedef struct PipeShare {
  * step; an engine that opens them one after the other in this order, on every rank, waits in no
  * circle. */
 typedef struct PipeChannel {
-  uint32_t op;       /* SEND_F, SEND_B: of the SENDs of this op, and their RECVs, between two ranks in one pipe;
-                        REDUCE: of the REDUCEs and TIEs over one set of ranks; SIDE_COMM: of one rank */
+  /* SEND_F, SEND_B: of the SENDs of this op, and their RECVs, between two ranks in one pipe;
+   * REDUCE: of the REDUCEs and TIEs over one set of ranks; SIDE_COMM: of one rank */
+  uint32_t op;
   uint32_t from, to; /* ranks; of a REDUCE the lowest, of a SIDE_COMM the one, and PIPE_NONE */
   uint32_t pipe;     /* of SENDs: its number; else PIPE_NONE */
 } PipeChannel;
@@ -252,7 +271,8 @@ typedef struct PipeSide {
   uint32_t stage;     /* row of PipeProgram.stage */
   uint32_t zero;
   uint64_t time;
-  uint64_t bytes;     /* of the BUFFER that it takes; 0: none. Given even if the program has no sizes */
+  /* of the BUFFER that it takes; 0: none. Given even if the program has no sizes */
+  uint64_t bytes;
 } PipeSide;
 
 /* Who meets whom. Without tables the rows are chains, by prev and next. With them stage m of the
@@ -283,20 +303,25 @@ typedef struct PipeRank {
   const PipePool *pool;   /* [npool], ascending by `first` */
   uint32_t ninstr, npool, nslot;
   uint32_t inflight;      /* peak of live ACT slots */
-  uint64_t bytes;         /* proved bound, and what an engine takes: weights, gradients, optimizer
-                             state, slots and one workspace (the largest of its stages), each buffer
-                             rounded up to a multiple of 64 on its own, then summed. 0 if not sized */
-  uint64_t host;          /* the same of its HOST slots, which are in host memory and not in `bytes` */
+  /* proved bound, and what an engine takes: weights, gradients, optimizer state, slots and one
+   * workspace (the largest of its stages), each buffer rounded up to a multiple of 64 on its own,
+   * then summed. 0 if not sized */
+  uint64_t bytes;
+  /* the same of its HOST slots, which are in host memory and not in `bytes` */
+  uint64_t host;
   const uint32_t *list;   /* [nlist] slots of the ops that read or write several, op after op */
   uint32_t nlist, nevent;
   const PipeSync *sync;   /* [nsync] by `before`, then `after` (PIPE_NONE first) */
   uint32_t nsync;
-  uint32_t group;         /* 1 + number of the group whose COPY streams take turns, 0: it is in none.
-                             Each turn of a group is that of one instruction; on a rank they ascend */
-  const PipeWeights *weights; /* [ninstr]; NULL, of all ranks: a stage has one copy of its weights, in no
-                                 slot, which every op uses as it is then */
-  const uint32_t *rows;   /* [nrows] the list as it is emitted (pipe_rows.h): instr, list, sync and weights are
-                             NULL, and pipe_expand makes them of it. NULL: they are there */
+  /* 1 + number of the group whose COPY streams take turns, 0: it is in none. Each turn of a group
+   * is that of one instruction; on a rank they ascend */
+  uint32_t group;
+  /* [ninstr]; NULL, of all ranks: a stage has one copy of its weights, in no slot, which every op
+   * uses as it is then */
+  const PipeWeights *weights;
+  /* [nrows] the list as it is emitted (pipe_rows.h): instr, list, sync and weights are NULL, and
+   * pipe_expand makes them of it. NULL: they are there */
+  const uint32_t *rows;
   uint32_t nrows, weighted; /* weighted, with rows: there are weights */
 } PipeRank;
 
@@ -314,13 +339,12 @@ typedef struct PipeProgram {
   uint32_t nmodel;        /* stages of the model: nstage, but for replicas */
   uint32_t sized;         /* 1: all bytes are given and the engine holds the model to them */
   uint32_t timed;         /* 1: times are ns; 0: abstract units */
-  uint32_t slices;        /* > 1: each microbatch goes through in so many slices, and everything that
-                             counts microbatches here, nmb and mb0 of the stages and mb of the
-                             instructions, counts units: unit u is slice u % slices of microbatch
-                             u / slices. A slice goes forward after those before it, and reads their
-                             stashes; backward after those behind it. R of a slice comes after those before
-                             it, and all of a microbatch stand between its last F and its first backward.
-                             0 and 1: there are none */
+  /* > 1: each microbatch goes through in so many slices, and everything that counts microbatches
+   * here, nmb and mb0 of the stages and mb of the instructions, counts units: unit u is slice u %
+   * slices of microbatch u / slices. A slice goes forward after those before it, and reads their
+   * stashes; backward after those behind it. R of a slice comes after those before it, and all of a
+   * microbatch stand between its last F and its first backward. 0 and 1: there are none */
+  uint32_t slices;
   uint32_t forward;       /* 1: there are only F and their transfers; no gradients, no updates */
   uint32_t slots;         /* most receive slots that any channel needed */
   uint64_t makespan;      /* predicted, one step, from the first start to the last end */
@@ -342,13 +366,16 @@ typedef struct PipeProgram {
   const PipeRule *rule;       /* [nrule] */
   const PipeThen *then;       /* [nthen] */
   const char *const *state;   /* [nstate] names; at most 32 */
-  const uint64_t *unit_time; /* [nstage][nunit_time][PIPE_UNIT_TIMES], if the units of a stage differ in time: those
-                             of PipeStage are their means. NULL: they do not (pipe_unit_times) */
-  const PipeShare *share;     /* [nshare] by from, to, link, each once; NULL: every two ranks have a link of their own */
+  /* [nstage][nunit_time][PIPE_UNIT_TIMES], if the units of a stage differ in time: those of
+   * PipeStage are their means. NULL: they do not (pipe_unit_times) */
+  const uint64_t *unit_time;
+  /* [nshare] by from, to, link, each once; NULL: every two ranks have a link of their own */
+  const PipeShare *share;
   uint32_t nshare, nlink;
   const PipeChannel *channel; /* [nchannel]; NULL but with lowering CHANNELS */
   uint32_t nchannel;
-  uint32_t nunit_time;    /* slices: units differ by slice alone; or the most units of a stage. 0 without unit_time */
+  /* slices: units differ by slice alone; or the most units of a stage. 0 without unit_time */
+  uint32_t nunit_time;
 } PipeProgram;
 
 /* Columns of PipeProgram.unit_time: F B I W R by PipeOp, then these; FB is that of the F's unit. */
@@ -372,8 +399,8 @@ static inline uint32_t pipe_slices(const PipeProgram *p) { return p->slices > 1 
 
 /* An instruction that touches no slot, has no peer and waits for nothing. */
 static inline PipeInstr pipe_instr(PipeOp op, uint32_t stage, uint32_t mb) {
-  PipeInstr c = {(uint8_t)op, PIPE_STEADY, 0, stage, mb, PIPE_NONE, PIPE_NONE, {PIPE_NONE}, {PIPE_NONE},
-                 {PIPE_NONE}, {PIPE_NONE}, 0, 0, 0};
+  PipeInstr c = {(uint8_t)op, PIPE_STEADY, 0,           stage,       mb, PIPE_NONE, PIPE_NONE,
+                 {PIPE_NONE}, {PIPE_NONE}, {PIPE_NONE}, {PIPE_NONE}, 0,  0,         0};
   return c;
 }
 
@@ -396,7 +423,14 @@ static inline PipeWeights pipe_no_weights(void) {
   PIPE_STATIC_ASSERT((v) == PIPE_ABI, "pipec and pipe_instr.h differ: recompile the .pipe file")
 
 /* Text of an op ("SEND_F"), its stream, its columns. Defined in pipe_sim.c. */
-typedef enum PipeTensor { PIPE_T_NONE, PIPE_T_X, PIPE_T_Y, PIPE_T_DY, PIPE_T_DX, PIPE_T_SCRATCH } PipeTensor;
+typedef enum PipeTensor {
+  PIPE_T_NONE,
+  PIPE_T_X,
+  PIPE_T_Y,
+  PIPE_T_DY,
+  PIPE_T_DX,
+  PIPE_T_SCRATCH
+} PipeTensor;
 typedef struct PipeOpInfo {
   const char *text;
   uint8_t comm;   /* 1: COMM stream */
@@ -410,8 +444,9 @@ extern const char *const pipe_class_name[PIPE_NCLASSES]; /* "act" ... */
 
 /* Instructions of stream `on`, which is not its own, that c waits for. */
 static inline uint32_t pipe_wait_for(const PipeInstr *c, PipeOn on) {
-  return on == PIPE_COPY || (on == PIPE_COMM && pipe_op_info[c->op].stream == PIPE_COPY) ? c->wait_copy
-                                                                                        : c->wait;
+  return on == PIPE_COPY || (on == PIPE_COMM && pipe_op_info[c->op].stream == PIPE_COPY)
+             ? c->wait_copy
+             : c->wait;
 }
 
 /* Writes "2SEND_F13" (or "0U") with a NUL into buf[PIPE_OP_TEXT]; returns its length. */
@@ -486,12 +521,14 @@ static inline uint64_t pipe_fused_time(PipeTimes t, uint32_t stage, uint32_t mb)
 }
 
 /* The time of a transfer: of its SEND. edge: of PipeGraph. */
-static inline uint64_t pipe_send_time(const PipeStage *stage, const PipeEdge *edge, const PipeInstr *send) {
+static inline uint64_t pipe_send_time(const PipeStage *stage, const PipeEdge *edge,
+                                      const PipeInstr *send) {
   return edge ? edge[send->edge].send[send->op == PIPE_SEND_B] : stage[send->stage].time[send->op];
 }
 
 /* The first row of share[n] from rank `from` to rank `to`; NULL: there is none. */
-static inline const PipeShare *pipe_shares(const PipeShare *share, uint32_t n, uint32_t from, uint32_t to) {
+static inline const PipeShare *pipe_shares(const PipeShare *share, uint32_t n, uint32_t from,
+                                           uint32_t to) {
   uint32_t lo = 0, hi = n;
   while (lo < hi) {
     uint32_t mid = lo + (hi - lo) / 2;

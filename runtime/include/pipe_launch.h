@@ -3,13 +3,13 @@
  * these families whose rank is set; all values are of that family, and one without its other values
  * is refused:
  *
- *                    rank                  size                                    rank on the host
- *   pipe-run         PIPE_RANK             PIPE_SIZE                               PIPE_LOCAL_RANK
- *   torchrun         RANK                  WORLD_SIZE                              LOCAL_RANK
- *   Open MPI         OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE                    OMPI_COMM_WORLD_LOCAL_RANK
- *   PMIx             PMIX_RANK             SLURM_STEP_NUM_TASKS or SLURM_NTASKS    SLURM_LOCALID
- *   MPICH (PMI)      PMI_RANK              PMI_SIZE                                MPI_LOCALRANKID
- *   Slurm            SLURM_PROCID          SLURM_STEP_NUM_TASKS or SLURM_NTASKS    SLURM_LOCALID
+ *                    rank                  size                                  rank on the host
+ *   pipe-run         PIPE_RANK             PIPE_SIZE                             PIPE_LOCAL_RANK
+ *   torchrun         RANK                  WORLD_SIZE                            LOCAL_RANK
+ *   Open MPI         OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE    OMPI_COMM_WORLD_LOCAL_RANK
+ *   PMIx             PMIX_RANK             SLURM_STEP_NUM_TASKS or SLURM_NTASKS  SLURM_LOCALID
+ *   MPICH (PMI)      PMI_RANK              PMI_SIZE                              MPI_LOCALRANKID
+ *   Slurm            SLURM_PROCID          SLURM_STEP_NUM_TASKS or SLURM_NTASKS  SLURM_LOCALID
  *
  * Slurm comes last: in a batch script that does not use srun its rank is 0 everywhere. The rank on
  * the host is PIPE_NONE where the family does not tell it. A launcher may run under another one, so

@@ -60,7 +60,8 @@ typedef struct PipeLoopRank {
  * 2, ... A step of INT64_MAX: for one value, too few microbatches for the parts that repeat. */
 typedef struct PipeLoopClass {
   int64_t from, step;
-  const PipeProgram *p;       /* what is the same for all n; tables of ranks and stages are rows of segments */
+  /* what is the same for all n; tables of ranks and stages are rows of segments */
+  const PipeProgram *p;
   const PipeLoopRank *rank;   /* [p->nrank] */
   PipeRolled stage;
   const uint32_t *cycle;      /* length, then so many values; the next one */
@@ -74,12 +75,15 @@ typedef enum PipeLoopOp {
   PIPE_LOOP_CONST,  /* pushes `value` */
   PIPE_LOOP_OPEN,   /* pushes the parameter that is chosen at run time */
   PIPE_LOOP_PICK,   /* pushes a copy of number `value` from the bottom */
-  PIPE_LOOP_KEEP,   /* the top takes the place of number `value` from the bottom and of all above it */
+  /* the top takes the place of number `value` from the bottom and of all above it */
+  PIPE_LOOP_KEEP,
   PIPE_LOOP_JUMP,   /* goes on at term number `value`, which is a later one */
   PIPE_LOOP_UNLESS, /* pops; goes on there if it was 0 */
   PIPE_LOOP_NEG, PIPE_LOOP_NOT,                                                 /* of the top */
-  PIPE_LOOP_ADD, PIPE_LOOP_SUB, PIPE_LOOP_MUL, PIPE_LOOP_DIV, PIPE_LOOP_MOD,    /* of the two on top, */
-  PIPE_LOOP_LT, PIPE_LOOP_LE, PIPE_LOOP_GT, PIPE_LOOP_GE, PIPE_LOOP_EQ, PIPE_LOOP_NE, /* which it takes */
+  /* of the two on top, */
+  PIPE_LOOP_ADD, PIPE_LOOP_SUB, PIPE_LOOP_MUL, PIPE_LOOP_DIV, PIPE_LOOP_MOD,
+  /* which it takes */
+  PIPE_LOOP_LT, PIPE_LOOP_LE, PIPE_LOOP_GT, PIPE_LOOP_GE, PIPE_LOOP_EQ, PIPE_LOOP_NE,
   PIPE_LOOP_MIN, PIPE_LOOP_MAX
 } PipeLoopOp;
 enum { PIPE_LOOP_DEPTH = 256 };
@@ -96,8 +100,10 @@ typedef struct PipeLooped {
   uint32_t nadmit;
   const PipeLoopClass *cls;   /* [nclass] */
   const char *const *param;   /* [nparam] names */
-  const PipeLoopFormula *value; /* [nparam] what follows from the open one, evenly or not; no terms: PipeLoopClass.param */
-  const PipeLoopFormula *admit; /* [nadmit] what the schedule requires: of other values there is no program */
+  /* [nparam] what follows from the open one, evenly or not; no terms: PipeLoopClass.param */
+  const PipeLoopFormula *value;
+  /* [nadmit] what the schedule requires: of other values there is no program */
+  const PipeLoopFormula *admit;
 } PipeLooped;
 
 PIPE_STATIC_ASSERT(sizeof(PipeVary) == 24 && sizeof(PipeSegment) == 24, "ABI");

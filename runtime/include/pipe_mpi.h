@@ -40,8 +40,9 @@ extern const PrEngine pr_mpi;
 /* PrOptions.engine_options; all zero is the default. */
 typedef struct PrMpiOptions {
   const void *comm; /* const MPI_Comm *, of the processes that take part; NULL: MPI_COMM_WORLD */
-  int synchronous;  /* 1: no send completes before its receive has begun (MPI_Issend), whatever the size:
-                       a transfer is then a rendezvous as the proofs assume */
+  /* 1: no send completes before its receive has begun (MPI_Issend), whatever the size: a transfer
+   * is then a rendezvous as the proofs assume */
+  int synchronous;
 } PrMpiOptions;
 
 #ifdef __cplusplus

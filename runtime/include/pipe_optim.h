@@ -8,7 +8,8 @@
  * rate of this update:
  *
  *   SGD       g += decay w    w' = w - lr g
- *   MOMENTUM  g += decay w    v = beta1 v + g    w' = w - lr v                (nesterov: - lr (g + beta1 v))
+ *   MOMENTUM  g += decay w    v = beta1 v + g    w' = w - lr v
+ *                                                (nesterov: - lr (g + beta1 v))
  *   ADAM      g += decay w    v = beta1 v + (1 - beta1) g    v2 = beta2 v2 + (1 - beta2) g^2
  *             w' = w - lr / (1 - beta1^t) v / (sqrt(v2 / (1 - beta2^t)) + eps)
  *   ADAMW     w -= lr decay w, then as ADAM without its decay
@@ -41,11 +42,11 @@ uint32_t pr_optim_moments(PrOptimKind kind);
 
 /* Update number t, from 1, of n weights; leaves grad zero. v, v2: not read if it does not keep
  * them. */
-void pr_optim(const PrOptim *o, uint64_t t, double lr, uint64_t n, const float *from, float *to, float *grad,
-              float *v, float *v2);
+void pr_optim(const PrOptim *o, uint64_t t, double lr, uint64_t n, const float *from, float *to,
+              float *grad, float *v, float *v2);
 /* The same in double, for models compiled in it. */
-void pr_optim_double(const PrOptim *o, uint64_t t, double lr, uint64_t n, const double *from, double *to,
-                     double *grad, double *v, double *v2);
+void pr_optim_double(const PrOptim *o, uint64_t t, double lr, uint64_t n, const double *from,
+                     double *to, double *grad, double *v, double *v2);
 
 #ifdef __cplusplus
 }

@@ -17,8 +17,9 @@
  *   AFTER(1)    its stream waits for an event that is recorded after the row above it (PipeSync)
  *
  * pipe_expand writes the rows out as PipeInstr, PipeWeights, PipeSync and slots of PipeRank.list.
- * A word has its tag in the upper 8 bits and its number in the lower 24; HIGH is what is above those
- * 24 of the next one. The macros without prefix are for emitted programs, which define PIPE_ROWS. */
+ * A word has its tag in the upper 8 bits and its number in the lower 24; HIGH is what is above
+ * those 24 of the next one. The macros without prefix are for emitted programs, which define
+ * PIPE_ROWS. */
 #ifndef PIPE_ROWS_H
 #define PIPE_ROWS_H
 
@@ -73,7 +74,8 @@ enum { PIPE_EXPAND_TEXT = 256 };
 PipeProgram *pipe_expand(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]);
 void pipe_expand_free(PipeProgram *p); /* NULL is fine */
 /* The tables of one rank, in one block that begins at out->instr and is the caller's. 0: why. */
-int pipe_expand_rank(const PipeProgram *p, uint32_t rank, PipeRank *out, char why[PIPE_EXPAND_TEXT]);
+int pipe_expand_rank(const PipeProgram *p, uint32_t rank, PipeRank *out,
+                     char why[PIPE_EXPAND_TEXT]);
 
 /* Are the lists of p rows? */
 static inline int pipe_is_rows(const PipeProgram *p) {
@@ -81,8 +83,8 @@ static inline int pipe_is_rows(const PipeProgram *p) {
          p->rank[0].rows;
 }
 
-/* Numbers the events of a list: sync[nsync] by `before`, of ninstr rows; the lowest that is free, in
- * issue order. room: [3 * (ninstr + 1)], any values. Returns how many there are. */
+/* Numbers the events of a list: sync[nsync] by `before`, of ninstr rows; the lowest that is free,
+ * in issue order. room: [3 * (ninstr + 1)], any values. Returns how many there are. */
 uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uint32_t *room);
 
 #ifdef __cplusplus

@@ -50,9 +50,10 @@ typedef struct PrSizes {
  *   B       dy act weight       dx, adds to grad
  *   I       dy act weight       dx gout
  *   W       act gout            adds to grad
- *   R       x weight            act, as F has: `forward` again, from copies of its inputs. y and *loss
- *                               are there as in F, and go nowhere
- *   U       grad newest         weight opt; must leave grad zero. mb: PIPE_NONE if the text names none
+ *   R       x weight            act, as F has: `forward` again, from copies of its inputs. y
+ *                               and *loss are there as in F, and go nowhere
+ *   U       grad newest         weight opt; must leave grad zero. mb: PIPE_NONE if the text
+ *                               names none
  *   SIDE    weight grad buf     any of them: what the model makes of it
  *   REDUCE, TIE  go through `reduce` and `tie` instead
  *
@@ -183,12 +184,14 @@ extern const PrEngine pr_threads; /* one thread per rank in this process */
 /* All zero is the default. */
 typedef struct PrOptions {
   uint32_t trace_steps;  /* keep start and end of every instruction of the last so many steps */
-  double deadline_s;     /* > 0: a step that takes longer fails with PR_E_DEADLINE. 0: as PIPE_DEADLINE in the
-                            environment says, in seconds; else, with times in ns, ten times what is predicted,
-                            and 30 s at least; with times in units 600 s. 1e9 is as good as none. pr_steps then
-                            returns at once, pr_close waits for callbacks that still run. Not with a seed */
-  int free_running;      /* 1: ranks enter the next step without waiting for one another; they do wait
-                            where several stages have no input, or no output */
+  /* > 0: a step that takes longer fails with PR_E_DEADLINE. 0: as PIPE_DEADLINE in the environment
+   * says, in seconds; else, with times in ns, ten times what is predicted, and 30 s at least; with
+   * times in units 600 s. 1e9 is as good as none. pr_steps then returns at once, pr_close waits for
+   * callbacks that still run. Not with a seed */
+  double deadline_s;
+  /* 1: ranks enter the next step without waiting for one another; they do wait where several stages
+   * have no input, or no output */
+  int free_running;
   /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the
    * thread of the rank that has the last stage, once that rank is done. Or NULL. An engine of
    * processes calls it in each of them, with the same loss; free-running only in that of the last
@@ -203,8 +206,9 @@ typedef struct PrOptions {
                             other, picked at random among those that can go on. Replays exactly */
   const PrEngine *engine;     /* NULL: pr_threads. Not with a seed */
   const void *engine_options; /* of that engine, or NULL */
-  int checksums;              /* 1: both sides of a transfer compare a checksum of what was sent and what has
-                                 arrived; other bits are PR_E_MISMATCH */
+  /* 1: both sides of a transfer compare a checksum of what was sent and what has arrived; other
+   * bits are PR_E_MISMATCH */
+  int checksums;
 } PrOptions;
 
 typedef struct PrRun PrRun;
@@ -222,23 +226,24 @@ PrStatus pr_steps(PrRun *run, uint64_t n);
 int pr_exit_status(PrStatus st);
 
 const char *pr_error(const PrRun *run);               /* text of the first error, "" if none */
-const char *pr_note(const PrRun *run);                /* what pr_resume has to say that is no error; "" */
+const char *pr_note(const PrRun *run);                /* what pr_resume says that is no error; "" */
 double pr_loss(const PrRun *run);                     /* mean over microbatches, last finished step;
                                                          NaN before the first */
 double pr_loss_mb(const PrRun *run, uint32_t mb);
-void *pr_weight(PrRun *run, uint32_t stage);          /* newest weights of a row of the stage table, between
-                                                         pr_steps calls; row = stage without replicas.
-                                                         NULL: the row is of another process, or the
-                                                         run has failed, perhaps in the middle of an
-                                                         update */
+/* newest weights of a row of the stage table, between pr_steps calls; row = stage without replicas.
+ * NULL: the row is of another process, or the run has failed, perhaps in the middle of an update */
+void *pr_weight(PrRun *run, uint32_t stage);
 
 /* Copies the weights of a row to `to`, whichever process has them: all of them call this alike. */
 PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to);
-uint32_t pr_rank(const PrRun *run);                   /* the rank of this process; PIPE_NONE: it has all */
+/* the rank of this process; PIPE_NONE: it has all */
+uint32_t pr_rank(const PrRun *run);
 int pr_leads(const PrRun *run);                       /* 1 in exactly one process: that may print */
 uint64_t pr_bytes(const PrRun *run, uint32_t rank);   /* what the engine allocated for the rank */
-uint64_t pr_host_bytes(const PrRun *run, uint32_t rank); /* and of it in host memory, not in pr_bytes */
-uint64_t pr_steps_done(const PrRun *run);             /* of the whole training, with those resumed from */
+/* and of it in host memory, not in pr_bytes */
+uint64_t pr_host_bytes(const PrRun *run, uint32_t rank);
+/* of the whole training, with those resumed from */
+uint64_t pr_steps_done(const PrRun *run);
 
 /* Writes what the model needs to go on (weights, optimizer state, step) as a new folder in `dir`,
  * which is made if it is not there; between pr_steps calls, in all processes alike. It counts once

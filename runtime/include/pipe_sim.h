@@ -42,7 +42,8 @@ typedef struct PipeStream {
 /* What the COMPUTE and COPY instructions of a rank need of its COMM stream, where that has
  * channels: positions in it. */
 typedef struct PipeNeeds {
-  const uint32_t *first[2]; /* [n + 1] of COMPUTE, of COPY: where those of each begin in `on`. NULL: there are none */
+  /* [n + 1] of COMPUTE, of COPY: where those of each begin in `on`. NULL: there are none */
+  const uint32_t *first[2];
   const uint32_t *on;
 } PipeNeeds;
 
@@ -63,7 +64,8 @@ typedef struct PipeSimIn {
   bool groups;               /* COMM streams may have groups */
   const PipeShare *share;    /* of PipeProgram, and the next two; 0 rows: there are none */
   uint32_t nshare, nlink;
-  const PipeNeeds *needs;    /* [nrank] with lowering CHANNELS, in place of the waits for COMM; NULL */
+  /* [nrank] with lowering CHANNELS, in place of the waits for COMM; NULL */
+  const PipeNeeds *needs;
   uint32_t nchannel;         /* of PipeProgram: `gout` of each COMM instruction is less */
 } PipeSimIn;
 
@@ -73,12 +75,15 @@ typedef struct PipeSimOut {
   uint64_t **compute_start, **compute_end; /* [nrank][n] */
   uint64_t **comm_start, **comm_end;
   uint64_t **copy_start, **copy_end;
-  uint32_t *compute_done, *comm_done;      /* [nrank], required: how far each stream came; of COMM with channels: the
-                                              first that was not carried out */
-  uint32_t **comm_turn;                    /* [nrank][n] or NULL: the how manieth of all COMM instructions it was */
+  /* [nrank], required: how far each stream came; of COMM with channels: the first that was not
+   * carried out */
+  uint32_t *compute_done, *comm_done;
+  /* [nrank][n] or NULL: the how manieth of all COMM instructions it was */
+  uint32_t **comm_turn;
   uint32_t *copy_done;                     /* [nrank], or NULL */
   uint64_t makespan, busy;
-  uint64_t *rank_window;                   /* [nrank] or NULL: from the first start in COMPUTE to the last end there */
+  /* [nrank] or NULL: from the first start in COMPUTE to the last end there */
+  uint64_t *rank_window;
   uint64_t *rank_busy;                     /* [nrank] or NULL: time in COMPUTE */
   uint64_t *link_busy;                     /* [nlink] or NULL: how long each link was in use */
   uint64_t link_wait;                      /* transfers waited for links, all together */

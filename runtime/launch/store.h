@@ -3,16 +3,19 @@
  * One process serves it, pipe-run or rank 0; every rank has one connection to it. Not installed.
  *
  *   - Each connection first shows the key of the run, which its processes have in their environment
- *     (PIPE_STORE_KEY) or from MPI. Until then it is a stranger: the server reads one small message from it, for
- *     a few seconds, without waiting, and a stranger changes nothing. The key travels as plain text: it keeps out
- *     other users and other runs, not somebody who reads the packets or answers at the server's address.
- *   - Then each rank shows the hash of its program. When all have come and agree, all are welcome; if two
+ *     (PIPE_STORE_KEY) or from MPI. Until then it is a stranger: the server reads one small message
+ *     from it, for a few seconds, without waiting, and a stranger changes nothing. The key travels
+ *     as plain text: it keeps out other users and other runs, not somebody who reads the packets or
+ *     answers at the server's address.
+ *   - Then each rank shows the hash of its program. When all have come and agree, all are welcome;
+ *   if two
  *     differ, all are refused with both.
  *   - Then it keeps named values, for what one rank has and others need (an NCCL id, a trace).
- *   - It tells all ranks, once, of the first fault: a rank that says it has failed, a rank whose connection
- *     ends without a good-bye (its process is gone), or a rank that says its step takes too long. For the
- *     last two it asks every rank first where it is, and gives those three seconds that do not answer, for
- *     they may be what all wait for. The verdict is the same for all.
+ *   - It tells all ranks, once, of the first fault: a rank that says it has failed, a rank whose
+ *   connection
+ *     ends without a good-bye (its process is gone), or a rank that says its step takes too long.
+ *     For the last two it asks every rank first where it is, and gives those three seconds that do
+ *     not answer, for they may be what all wait for. The verdict is the same for all.
  *
  * Messages are a StoreHead and a payload, in the byte order of the machine, which must be one. */
 #ifndef PIPE_STORE_H

@@ -8,7 +8,8 @@
  *
  * A folder of checkpoints has
  *
- *   latest             the name of the newest complete one and a newline; if it is not there, that is looked for
+ *   latest             the name of the newest complete one and a newline; if it is not there, that
+ *                      is looked for
  *   lock               held by the run that writes
  *   step-40.2/         after 40 steps, by the second run that wrote into the folder
  *     manifest         text: what it is of, and length and checksum of every other file

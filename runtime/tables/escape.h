@@ -12,7 +12,8 @@
  * of text. Every language keeps shown characters, except those with a meaning of their own. */
 typedef enum EscapeFor {
   ESCAPE_TERMINAL, /* messages and reports: \xNN for each byte that is not shown */
-  ESCAPE_C,        /* inside a string literal, which then has the same bytes, or inside a comment of C */
+  /* inside a string literal, which then has the same bytes, or inside a comment of C */
+  ESCAPE_C,
   ESCAPE_JSON,     /* inside a string; U+FFFD for a byte that is not UTF-8 */
   ESCAPE_XML,      /* text or attribute; '?' for what XML has not or what is not shown */
   ESCAPE_CSV,      /* inside a quoted cell; the rest as on the terminal */

@@ -8,7 +8,8 @@
 #include "pipe_formula.h"
 
 typedef struct PrFormulaIn {
-  const float *const *elem; /* by PipeElem, states behind; only those that the formula names are read */
+  /* by PipeElem, states behind; only those that the formula names are read */
+  const float *const *elem;
   double real[PIPE_NREALS];
 } PrFormulaIn;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * pipe_expand: rows and loops (pipe_rows.h) as the tables of PipeRank. One pass over each list, linear in what
- * it writes. Nothing of a list is trusted: every number is held against the table that it names. */
+ * pipe_expand: rows and loops (pipe_rows.h) as the tables of PipeRank. One pass over each list,
+ * linear in what it writes. Nothing of a list is trusted: every number is held against the table
+ * that it names. */
 #include "pipe_loop.h"
 #include "pipe_rows.h"
 

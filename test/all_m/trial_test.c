@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a proof for every M says is held against the text (compiler/forall/all_m_trial.c): here nothing has been proved, it is only
- * said, and the first value that is wrong is found. */
+ * What a proof for every M says is held against the text (compiler/forall/all_m_trial.c): here
+ * nothing has been proved, it is only said, and the first value that is wrong is found. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Formulas (runtime/tables/evaluate.c) against an evaluation of random expression trees written from the text of
- * pipe_formula.h, element by element; and tables that are no formulas.
+ * Formulas (runtime/tables/evaluate.c) against an evaluation of random expression trees written
+ * from the text of pipe_formula.h, element by element; and tables that are no formulas.
  *
  *   formula_test [SEED]     prints the seed, and what disagrees */
 #include "evaluate.h"

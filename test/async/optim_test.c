@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Optimizers (runtime/core/optim.c): closed forms, the moments as the sums that they are, in float and double,
- * and to another version of the weights as in place. */
+ * Optimizers (runtime/core/optim.c): closed forms, the moments as the sums that they are, in float
+ * and double, and to another version of the weights as in place. */
 #include "pipe_optim.h"
 
 #include <math.h>
@@ -24,8 +24,9 @@ static double gradient(uint64_t t, uint32_t j) {
   return h % 11 == 0 ? 0 : (double)(h % 2001) / 1000 - 1;
 }
 
-/* w after STEPS updates, from the sums in the documentation of torch.optim: each moment is a sum over all
- * gradients so far. The gradients include decay times the weights where the optimizer adds it. */
+/* w after STEPS updates, from the sums in the documentation of torch.optim: each moment is a sum
+ * over all gradients so far. The gradients include decay times the weights where the optimizer adds
+ * it. */
 static double by_sums(const PrOptim *o, double lr, uint32_t j, double w) {
   double g[STEPS + 1];
   for (int t = 1; t <= STEPS; t++) {

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * The semantic oracle of asynchronous training. A definition says, by formula, for each stage s and microbatch k of a step
+ * The semantic oracle of asynchronous training. A definition says, by formula, for each stage s and
+ * microbatch k of a step
  *
  *   which version of the weights of s the forward of k uses, and which one its backward
- *   how many updates of s there have been when they run, whose moments and states an estimate is made from
- *   which microbatches make up an update, and what it does to their gradient, the rate, and states
+ *   how many updates of s there have been when they run, whose moments and states an estimate is
+ *   made from which microbatches make up an update, and what it does to their gradient, the rate,
+ *   and states
  *
- * and a loop over microbatches, in one thread, that keeps every version of everything does exactly that. It knows no
- * ranks, no orders and no slots. For every schedule with a definition, the losses of all microbatches and the final
- * weights of the engines are equal to its, bit for bit, over several steps with hundreds of updates, and the engine
- * takes the bytes that were proved. Compiled with ON_MPI the engine is that of processes (engines.h).
+ * and a loop over microbatches, in one thread, that keeps every version of everything does exactly
+ * that. It knows no ranks, no orders and no slots. For every schedule with a definition, the losses
+ * of all microbatches and the final weights of the engines are equal to its, bit for bit, over
+ * several steps with hundreds of updates, and the engine takes the bytes that were proved. Compiled
+ * with ON_MPI the engine is that of processes (engines.h).
  *
  *   oracle STDLIB_DIR SCRATCH_FILE [--break]   one line per schedule; exit status 0 iff all agree
  *
- * SCRATCH_FILE is written: a profile with the model's sizes. --break gives the engine's model another learning
- * rate from update 37 on, and every run must then differ. */
+ * SCRATCH_FILE is written: a profile with the model's sizes. --break gives the engine's model
+ * another learning rate from update 37 on, and every run must then differ. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +84,8 @@ typedef struct Now {
   uint32_t s, mb; /* mb: of an update its last */
   uint64_t k;     /* updates of the stage so far, over all steps */
   uint32_t
-      behind; /* B: the version it reads less that of its F; an update: of all its microbatches the most */
+      /* B: the version it reads less that of its F; an update: of all its microbatches the most */
+      behind;
   uint32_t ahead; /* from the version that an op reads to that which its gradient is applied to */
   const Version *at; /* after k updates */
 } Now;
@@ -202,7 +206,8 @@ static void input(uint64_t step, uint32_t mb, float *x) {
     x[i] = noise(2, step * 1000003 + mb, (uint64_t)i);
 }
 
-/* The weights that an op uses. Where the forwards of a minibatch use one estimate that is as of the first of them. */
+/* The weights that an op uses. Where the forwards of a minibatch use one estimate that is as of the
+ * first of them. */
 static void weights_for(const Def *d, const Optimizer *o, const Version *all, uint32_t s,
                         uint32_t k, int b, uint64_t before, float *w) {
   if (d->bellwether && !b)
@@ -462,7 +467,8 @@ static const Optimizer sgd = {"sgd", {.kind = PR_SGD}, 0.02},
                        adam = {"adam", {PR_ADAM, 0.9, 0.999, 1e-8, 0, 0}, 0.002},
                        adamw = {"adamw", {PR_ADAMW, 0.9, 0.999, 1e-8, 0.1, 0}, 0.002};
 
-/* A chain of P stages on as many ranks. interval: of the parameter that the schedule has for N, or NULL. */
+/* A chain of P stages on as many ranks. interval: of the parameter that the schedule has for N, or
+ * NULL. */
 static void chain(Def d, const Optimizer *o, const char *interval, bool has_flow) {
   Define define[5] = {{.name = "P", .value = d.P}, {.name = "M", .value = d.M}};
   uint32_t n = 2;

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT
- * What is known exactly about asynchronous training, through the engine: each stage is a weight of its own with a
- * linear gradient, (1 + dl) w_F - dl w_B, where w_F is the weight that the forward of the microbatch has seen and w_B
- * the one that its backward sees; nothing passes between stages but the order.
+ * What is known exactly about asynchronous training, through the engine: each stage is a weight of
+ * its own with a linear gradient, (1 + dl) w_F - dl w_B, where w_F is the weight that the forward
+ * of the microbatch has seen and w_B the one that its backward sees; nothing passes between stages
+ * but the order.
  *
- *   delay     w(t+1) = w(t) - a w(t-tau) is stable up to a = 2 sin(pi / (4 tau + 2)): found to 1e-6 from the growth of
- *             trajectories, in double, for tau = 0 .. 20 on the stages of one pipeline
- *   t2        the largest a below which all are stable, with and without discrepancy correction: the table, to 1e-3
- *   drift     with weights that move by the same step at each update T2's estimate becomes the forward's weight
- *   predict   without further gradients msnag predicts the weight that will be there, and SpecTrain's prediction is off by
- *             the factor s (1-g) / (g (1 - g^s))
+ *   delay     w(t+1) = w(t) - a w(t-tau) is stable up to a = 2 sin(pi / (4 tau + 2)): found to 1e-6
+ *             from the growth of trajectories, in double, for tau = 0 .. 20 on the stages of one
+ *             pipeline
+ *   t2        the largest a below which all are stable, with and without discrepancy correction:
+ *             the table, to 1e-3
+ *   drift     with weights that move by the same step at each update T2's estimate becomes the
+ *             forward's weight
+ *   predict   without further gradients msnag predicts the weight that will be there, and
+ *             SpecTrain's prediction is off by the factor s (1-g) / (g (1 - g^s))
  *   t1        the learning rate's factor for delay 7
  *
  *   quadratic STDLIB_DIR     one line for each; exit status 0 iff all hold
  *
- * All this is through the seeded engine. Compiled with ON_MPI, and without what needs more than four ranks, every
- * program, or a share of them, is also carried out by processes (engines.h): what the weights of the stages of a process were, and what was seen of them, has the
- * same bits. */
+ * All this is through the seeded engine. Compiled with ON_MPI, and without what needs more than
+ * four ranks, every program, or a share of them, is also carried out by processes (engines.h): what
+ * the weights of the stages of a process were, and what was seen of them, has the same bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,7 +203,8 @@ static void expect(int ok, const char *what) {
 
 /* ---- pure delay ---- */
 
-/* |z| of the slowest mode of w, from its last values; a pair of complex roots, or for tau = 0 one real one. */
+/* |z| of the slowest mode of w, from its last values; a pair of complex roots, or for tau = 0 one
+ * real one. */
 static double growth(const double *w, uint32_t n, uint32_t tau) {
   const double *x = w + n - 4;
   if (tau == 0)
@@ -247,8 +252,9 @@ static void pure_delay(void) {
 
 /* ---- T2 ---- */
 
-/* Forward tf updates late, backward tb, with the decay as it stands in the text; gamma "": no correction. Where tb is
- * not 0 the correction is that of then: d is handed on from state to state. */
+/* Forward tf updates late, backward tb, with the decay as it stands in the text; gamma "": no
+ * correction. Where tb is not 0 the correction is that of then: d is handed on from state to state.
+ * */
 static char *t2_text(uint32_t tf, uint32_t tb, const char *gamma) {
   static char text[4000];
   int n = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Programs with formulas whose tables are wrong: with one entry changed, a program is refused with a text, or is a program
- * that can be carried out; and models that lack what formulas need are refused.
+ * Programs with formulas whose tables are wrong: with one entry changed, a program is refused with
+ * a text, or is a program that can be carried out; and models that lack what formulas need are
+ * refused.
  *
  *   tables_test STDLIB_DIR [SEED]     prints the seed, and how many were refused */
 #include <stdio.h>

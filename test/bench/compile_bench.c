@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: MIT
  * Speed of the compiler, on one core, beside stated bounds:
  *
- *   - 1F1B P=64 M=512 through every pass and out as C: 0.1 s (a peer's generator in Python needs 0.15
+ *   - 1F1B P=64 M=512 through every pass and out as C: 0.1 s (a peer's generator in Python needs
+ *   0.15
  *     to 0.25 s for the order alone);
  *   - 1F1B with 10 M instructions through every proof, without output: 1 s and 2 GiB;
- *   - ZB-1p and V-ZB, tuned, at P=64 M=512: the 1.8 and 3.5 s that their authors' generators need there;
- *   - the simulation of an emitted program (pipe_predict), 1F1B with 1.6 M instructions and DualPipe: 20 M
+ *   - ZB-1p and V-ZB, tuned, at P=64 M=512: the 1.8 and 3.5 s that their authors' generators need
+ *   there;
+ *   - the simulation of an emitted program (pipe_predict), 1F1B with 1.6 M instructions and
+ *   DualPipe: 20 M
  *     instructions a second;
- *   - the other schedules of the standard library at P=64 M=512, for comparison; DualPipe, whose actions
+ *   - the other schedules of the standard library at P=64 M=512, for comparison; DualPipe, whose
+ *   actions
  *     have two ops, also at more microbatches: the rate stays the same.
  *
- * With --grow every schedule of the library, M = 2P, at growing sizes: user time against instructions, as an
- * exponent: 1 is linear. (The ones that are tuned search, and are not.)
+ * With --grow every schedule of the library, M = 2P, at growing sizes: user time against
+ * instructions, as an exponent: 1 is linear. (The ones that are tuned search, and are not.)
  *
  *   compile_bench STDLIB_DIR [--small] [--grow | --one NAME P M]
  *
  * --small: P=4 M=8 throughout, once, without bounds: that it works, for tests.
  *
- * Each line is the best of three runs: time, instructions per second, ratio to the bound (below 1 is
- * within it). User time is printed beside elapsed time, because first use of memory is the system's
- * and varies between machines. */
+ * Each line is the best of three runs: time, instructions per second, ratio to the bound (below 1
+ * is within it). User time is printed beside elapsed time, because first use of memory is the
+ * system's and varies between machines. */
 #define _DEFAULT_SOURCE /* fork, wait4 */
 #include <dirent.h>
 #include <math.h>
@@ -60,7 +64,8 @@ typedef struct Run {
   bool ok;
 } Run;
 
-/* EMIT_NONE: as --check, and the report is thrown away. more: NULL, or one more parameter, which is to be P. */
+/* EMIT_NONE: as --check, and the report is thrown away. more: NULL, or one more parameter, which is
+ * to be P. */
 static Run tried(const char *dir, const char *name, uint32_t P, uint32_t M, const char *more,
                  Emit emit, bool passes) {
   Arena arena = {.oom = oom};

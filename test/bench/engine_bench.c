@@ -5,10 +5,10 @@
  *   machine   the abstract machine on a program of 10 million instructions
  *   overhead  wall time per instruction of ops that do nothing, 1F1B, M = 64
  *   predict   1F1B with M = 4P whose ops wait for 2 ms and 4 ms, then for 10 ms and 20 ms (M = 2P),
- *             and use no CPU: the measured makespan over the predicted one. Part of what is above 1 is the ops' own: the
- *             operating system wakes them late, later on a busy machine. So the same step is also
- *             played through with the durations that its ops really had: the ratio to that is the
- *             engine's own, and that is what is held to the bound.
+ *             and use no CPU: the measured makespan over the predicted one. Part of what is above 1
+ *             is the ops' own: the operating system wakes them late, later on a busy machine. So
+ *             the same step is also played through with the durations that its ops really had: the
+ *             ratio to that is the engine's own, and that is what is held to the bound.
  *
  * engine_bench [--small]: at the smallest size, once, without bounds: that it works, for tests. */
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Brute force, the oracle of machine_test.c; shares only the format with the prover. It carries the lists out step by
- * step, in every order that the rules of machine.h allow: messages lie in channels, a RECV takes the oldest, or with tags
- * its own, buffers are counted as they fill. */
+ * Brute force, the oracle of machine_test.c; shares only the format with the prover. It carries the
+ * lists out step by step, in every order that the rules of machine.h allow: messages lie in
+ * channels, a RECV takes the oldest, or with tags its own, buffers are counted as they fill. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,8 +128,8 @@ static uint32_t tagged_end(uint32_t i) {
   return MOST;
 }
 
-/* With tags: may SEND i put its message into the buffer? Those above it have gone on, or wait for nothing but
- * their RECV's end, which is posted; and it fits beside those that nobody has taken. */
+/* With tags: may SEND i put its message into the buffer? Those above it have gone on, or wait for
+ * nothing but their RECV's end, which is posted; and it fits beside those that nobody has taken. */
 static bool has_room(State s, uint32_t i, uint32_t ready) {
   uint32_t held = 0;
   for (uint32_t above = flat.like[i] & (bit(i) - 1); above; above &= above - 1) {
@@ -279,7 +279,8 @@ static bool partners(uint32_t i, uint32_t j) {
          (!tags || flat.in[i]->tensor == flat.in[j]->tensor);
 }
 
-/* With tags: does SEND i go on once the RECVs of its pair up to and with j are posted, no more? Without j if `before`. */
+/* With tags: does SEND i go on once the RECVs of its pair up to and with j are posted, no more?
+ * Without j if `before`. */
 static bool goes_with(uint32_t i, uint32_t j, bool before) {
   uint32_t posted_then = bit(before ? j : j + 1) - 1, held = bit(i), end = tagged_end(i);
   if (end != MOST && (posted_then & bit(end)))
@@ -326,7 +327,8 @@ bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
   case WAIT_PARTNER:
     return is_posted && !(ready & bit(j)) && partners(i, j) &&
            !(room && (tagged ? goes_with(i, j, true) : load_of(bit(i)) <= model->buffer));
-  case WAIT_ROOM: { /* j is the first RECV after which what is between it and i fits, or is for another tensor */
+  /* j is the first RECV after which what is between it and i fits, or is for another tensor */
+  case WAIT_ROOM: {
     if (tagged)
       return room && is_posted && !(ready & bit(j)) && (flat.ends[i] & bit(j)) && !partners(i, j) &&
              goes_with(i, j, false) && !goes_with(i, j, true);

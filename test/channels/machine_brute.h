@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The oracle of machine_test.c: a program carried out in every order, and what waits for what where it ends. One program
- * at a time, under `model`. */
+ * The oracle of machine_test.c: a program carried out in every order, and what waits for what where
+ * it ends. One program at a time, under `model`. */
 #ifndef TEST_MACHINE_BRUTE_H
 #define TEST_MACHINE_BRUTE_H
 
@@ -34,7 +34,8 @@ void brute_begin(void (*oom)(size_t)); /* once */
 bool brute(const Program *p, Verdict *verdict, State *end);
 
 uint32_t number(MachineAt a); /* MOST: there is none */
-uint32_t nth_like(uint32_t i); /* how many of its rank, kind and peer stand above it; with tags, of its tensor */
+/* how many of its rank, kind and peer stand above it; with tags, of its tensor */
+uint32_t nth_like(uint32_t i);
 bool same_queue(uint32_t a, uint32_t b);
 bool same_group(uint32_t a, uint32_t b);
 State done(State s); /* what is over with all of its group */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The tiny programs of machine_test.c: instruction lists of a few ranks, how they are shrunk and printed. */
+ * The tiny programs of machine_test.c: instruction lists of a few ranks, how they are shrunk and
+ * printed. */
 #ifndef TEST_MACHINE_PROGRAM_H
 #define TEST_MACHINE_PROGRAM_H
 
@@ -30,12 +31,13 @@ uint32_t program_size(const Program *p); /* instructions */
 
 void program_print(const Program *p);
 
-/* Leaves out what is not needed to keep badness(p, arg) where it is, or above: whole messages and collectives, then
- * single instructions, then what instructions need, until nothing more can go. badness is 0 of a program that shows
- * nothing. */
+/* Leaves out what is not needed to keep badness(p, arg) where it is, or above: whole messages and
+ * collectives, then single instructions, then what instructions need, until nothing more can go.
+ * badness is 0 of a program that shows nothing. */
 void program_shrink(Program *p, uint32_t (*badness)(const Program *, void *), void *arg);
 
-/* Does machine_times say of a few lists what was worked out by hand? Else it prints the first that differs. */
+/* Does machine_times say of a few lists what was worked out by hand? Else it prints the first that
+ * differs. */
 bool program_times_agree(void (*oom)(size_t));
 
 #endif

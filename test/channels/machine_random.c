@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Random tiny programs: a third are pipelines with transfers in one global order, a third are those with
- * up to three mutations (two instructions swapped, one dropped, doubled, redirected or moved), a third
- * are any instructions at all, half of them with copies and needs of other ranks. Half of all have groups. */
+ * Random tiny programs: a third are pipelines with transfers in one global order, a third are those
+ * with up to three mutations (two instructions swapped, one dropped, doubled, redirected or moved),
+ * a third are any instructions at all, half of them with copies and needs of other ranks. Half of
+ * all have groups. */
 #include <string.h>
 
 #include "machine_program.h"
@@ -58,8 +59,8 @@ static void set_needs(Program *p) {
   }
 }
 
-/* A chain of stages, forwards and backwards, each transfer put into both lists at once, and at times
- * a collective of all ranks at the end. */
+/* A chain of stages, forwards and backwards, each transfer put into both lists at once, and at
+ * times a collective of all ranks at the end. */
 static void pipeline(Program *p) {
   uint32_t nstage = 2 + below(3), nmb = 1 + below(2), place[4], f[4] = {0}, b[4] = {0};
   memset(p, 0, sizeof *p);

@@ -59,7 +59,8 @@ static bool meets(const MachineInstr *x, uint32_t r, const MachineInstr *y, uint
          y->peer == r;
 }
 
-/* With instruction i of rank r what it meets on each other rank: as many of those like it stand above that. */
+/* With instruction i of rank r what it meets on each other rank: as many of those like it stand
+ * above that. */
 static void leave_out_whole(Program *p, uint32_t r, uint32_t i) {
   const MachineInstr x = p->list[r][i];
   uint32_t above = 0;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * The prover of compiler/certify/machine.c against brute force, on random and mutated tiny programs.
+ * The prover of compiler/certify/machine.c against brute force, on random and mutated tiny
+ * programs.
  *
  *   machine_test [PROGRAMS [SEED [MODEL]]]   MODEL: its number
  *   machine_test PROGRAMS SEED refused       a prover with a fault: is all that is wrong refused?
  *
  * The oracle is machine_brute.c: all its orders must end alike, as the prover says. A wait cycle is
  * checked hop by hop against the state in which the oracle stands, its length against a
- * Floyd-Warshall, and the least buffer against trying 0, 1, 2 and so on. The verifier of certificates, machine_verify,
- * accepts what is right, and refuses what is wrong; so it does of what the prover says of other models.
+ * Floyd-Warshall, and the least buffer against trying 0, 1, 2 and so on. The verifier of
+ * certificates, machine_verify, accepts what is right, and refuses what is wrong; so it does of
+ * what the prover says of other models.
  *
- * A disagreement is shrunk and printed. If its verdict is right all the same, the programs that follow are searched
- * for a wrong verdict. Exit status 0: no disagreement. */
+ * A disagreement is shrunk and printed. If its verdict is right all the same, the programs that
+ * follow are searched for a wrong verdict. Exit status 0: no disagreement. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,8 +62,8 @@ static const char accepted[] = "the verifier accepts what is wrong";
 static uint64_t forged, held, circles, held_circles, completed,
     turn; /* certificates of other models, and those of them that hold here */
 
-/* Certificates of other models, shown for this one, whose verdict is v: accepted only if they are right. Lists that do not
- * complete may both be stuck and meet other tensors. */
+/* Certificates of other models, shown for this one, whose verdict is v: accepted only if they are
+ * right. Lists that do not complete may both be stuck and meet other tensors. */
 static const char *forge(Arena *a, const MachineList *list, uint32_t nrank, Verdict v) {
   for (uint32_t k = 0; k < NMODELS; k++) {
     MachineResult other = machine_run(a, list, nrank, models[k], true);
@@ -73,8 +75,8 @@ static const char *forge(Arena *a, const MachineList *list, uint32_t nrank, Verd
   return NULL;
 }
 
-/* Each time of a certificate is the earliest that there is: one a little earlier, of a group and all its members, is refused.
- * So is another number, and another verdict. */
+/* Each time of a certificate is the earliest that there is: one a little earlier, of a group and
+ * all its members, is refused. So is another number, and another verdict. */
 static const char *hurry(Arena *a, const MachineList *list, uint32_t nrank,
                          const MachineResult *got) {
   MachineResult other = *got;
@@ -95,8 +97,8 @@ static const char *hurry(Arena *a, const MachineList *list, uint32_t nrank,
   return accept ? accepted : NULL;
 }
 
-/* The certificate of the lists with the ALLs that members lack at their ends, shown for the lists without: they are not
- * done then, as what is done in state s shows. */
+/* The certificate of the lists with the ALLs that members lack at their ends, shown for the lists
+ * without: they are not done then, as what is done in state s shows. */
 static const char *complete_collectives(Arena *a, const MachineList *list, uint32_t nrank,
                                         State s) {
   MachineInstr more[RANKS][PER_RANK + MOST];
@@ -142,8 +144,9 @@ static MachineAt place_of(uint32_t i) {
                    : (MachineAt){flat.rank[i], flat.pos[i]};
 }
 
-/* A circle that is shown where the lists stand still in state s, with verdict v: accepted only if each hop is a wait and
- * the next one is behind it, and nothing meets another tensor if it says that they are stuck. */
+/* A circle that is shown where the lists stand still in state s, with verdict v: accepted only if
+ * each hop is a wait and the next one is behind it, and nothing meets another tensor if it says
+ * that they are stuck. */
 static bool holds_up(Arena *a, const MachineList *list, uint32_t nrank, MachineResult *other,
                      Verdict v, State s) {
   const bool accept = !machine_verify(a, list, nrank, *model, other);
@@ -184,8 +187,8 @@ static bool each_hop(Arena *a, const MachineList *list, uint32_t nrank, const Ma
   return true;
 }
 
-/* Circles of hops, true ones or not, where the lists stand still in state s: of small programs each_hop, and some at
- * random. */
+/* Circles of hops, true ones or not, where the lists stand still in state s: of small programs
+ * each_hop, and some at random. */
 static const char *other_circles(Arena *a, const MachineList *list, uint32_t nrank,
                                  const MachineResult *got, Verdict v, State s) {
   enum { TRIES = 12, HOPS = 3, SMALL = 10 };
@@ -301,8 +304,8 @@ static uint32_t badness(const Program *p, void *least) {
 }
 enum { WORST = 2 };
 
-/* Shrinks and prints a program on which the prover is wrong, if it is the first one, or worse than those before. How bad
- * it is, at least 1. */
+/* Shrinks and prints a program on which the prover is wrong, if it is the first one, or worse than
+ * those before. How bad it is, at least 1. */
 static uint32_t show(Program *p, uint64_t k, uint32_t which, bool least, uint32_t worst,
                      const char *wrong) {
   program_shrink(p, badness, &least);

@@ -2,8 +2,9 @@
  * machine_times, compared with times that were worked out by hand. */
 #include "machine_program.h"
 
-/* n SENDs meet n RECVs behind five computations, with room for one message. A SEND goes on once the RECV of the one
- * above it has begun at 5, the end of the computations, with the group that it is in: by hand. */
+/* n SENDs meet n RECVs behind five computations, with room for one message. A SEND goes on once the
+ * RECV of the one above it has begun at 5, the end of the computations, with the group that it is
+ * in: by hand. */
 static bool queued_times_agree(void (*oom)(size_t)) {
   enum { N = 3, COMPUTES = 5 };
   static const struct {
@@ -38,9 +39,10 @@ static bool queued_times_agree(void (*oom)(size_t)) {
   return ok;
 }
 
-/* With tags and room for one message: rank 0 computes once and sends 0, 1 and 2; rank 1 computes five times, takes 2,
- * computes, takes 0, computes, and takes 1. The first is in the buffer until its RECV begins at 6, the second waits for
- * that room, and the third for its own RECV. What needs nothing begins at once. By hand. */
+/* With tags and room for one message: rank 0 computes once and sends 0, 1 and 2; rank 1 computes
+ * five times, takes 2, computes, takes 0, computes, and takes 1. The first is in the buffer until
+ * its RECV begins at 6, the second waits for that room, and the third for its own RECV. What needs
+ * nothing begins at once. By hand. */
 static bool tagged_times_agree(void (*oom)(size_t)) {
   static const uint32_t tensor[] = {9, 9, 9, 9, 9, 2, 9, 0, 9, 1}, /* of rank 1; 9: it computes */
       want[2][10] = {{1, 2, 7, 6}, {1, 2, 3, 4, 5, 6, 6, 7, 7, 8}};

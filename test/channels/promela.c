@@ -2,20 +2,21 @@
  *   promela FILE [-DNAME=VALUE | --channels= | --sends= | --lowering= | --schedule= |
  *                 --profile=]...
  *
- * Writes the lists of every rank under the channel model, as a Promela model: SPIN tries every interleaving, and
- * what it says is what check_channels must have said. An invalid end state is a deadlock, a violated assertion a
- * mispaired transfer. Exit status: 0 pipec has proved the lists, 1 refuted them, 2 there is no model.
+ * Writes the lists of every rank under the channel model, as a Promela model: SPIN tries every
+ * interleaving, and what it says is what check_channels must have said. An invalid end state is a
+ * deadlock, a violated assertion a mispaired transfer. Exit status: 0 pipec has proved the lists, 1
+ * refuted them, 2 there is no model.
  *
- * A process per queue (machine.h) and one for the computation of each rank; n[q] counts what queue q
- * has done, which is all that others wait for. A directed rank pair is a Promela channel, of capacity
- * 0 for rendezvous; a collective is a counter of those that have come. With tags each tensor has a
- * Promela channel; with buffers post[q] says that the RECV of queue q is posted, and what is in a
- * buffer is counted. The transfers of a group are the options of a loop, each on a variable that is
- * its channel until it is done, then one that nobody reads, or sends to; of those on one channel only
- * the next one is. If a group is in several queues, each queue carries out its part once all parts
- * may begin, and goes on once all parts are over: gone[q] counts what queue q has carried out then.
- * Linear in instructions, but for the members of groups with each other, and SENDs with tags and
- * buffers with those above. */
+ * A process per queue (machine.h) and one for the computation of each rank; n[q] counts what queue
+ * q has done, which is all that others wait for. A directed rank pair is a Promela channel, of
+ * capacity 0 for rendezvous; a collective is a counter of those that have come. With tags each
+ * tensor has a Promela channel; with buffers post[q] says that the RECV of queue q is posted, and
+ * what is in a buffer is counted. The transfers of a group are the options of a loop, each on a
+ * variable that is its channel until it is done, then one that nobody reads, or sends to; of those
+ * on one channel only the next one is. If a group is in several queues, each queue carries out its
+ * part once all parts may begin, and goes on once all parts are over: gone[q] counts what queue q
+ * has carried out then. Linear in instructions, but for the members of groups with each other, and
+ * SENDs with tags and buffers with those above. */
 #include <string.h>
 
 #include "base.h"
@@ -186,8 +187,9 @@ static uint32_t group_begin(const Writer *m, uint32_t r, uint32_t i) {
   return i;
 }
 
-/* Waits until the group of instruction i may begin: what its members need, and what stands above them in other queues, is
- * done; with tags and buffers, the RECV above each of its RECVs has begun. */
+/* Waits until the group of instruction i may begin: what its members need, and what stands above
+ * them in other queues, is done; with tags and buffers, the RECV above each of its RECVs has begun.
+ * */
 static void begin(const Writer *m, uint32_t r, uint32_t i) {
   const MachineInstr *list = m->list[r].instr;
   const uint32_t first = group_begin(m, r, i), last = first + list[first].group;
@@ -216,8 +218,8 @@ static bool spans(const Writer *m, uint32_t r, uint32_t i) {
   return m->of[r][k] != m->of[r][first];
 }
 
-/* Queue q has carried out n instructions, up to i. They are done; if their group is in other queues,
- * too, once those have carried out their parts. */
+/* Queue q has carried out n instructions, up to i. They are done; if their group is in other
+ * queues, too, once those have carried out their parts. */
 static void end(const Writer *m, uint32_t r, uint32_t i, uint32_t q, uint32_t n) {
   const uint32_t first = group_begin(m, r, i), last = first + m->list[r].instr[first].group;
   if (spans(m, r, i))
@@ -258,9 +260,10 @@ static void receive_bytes(const Writer *m, uint32_t r, const MachineInstr *in) {
   fprintf(m->f, "used%s = used%s - b; got%s++; ", pair, pair, pair);
 }
 
-/* With tags and buffers: the transfer at index i of a list, all that it needs is done. The order in which SENDs are posted
- * needs no word: what one waits for stands above it, as do all that those above it wait for. A SEND puts its
- * message into the buffer if that has room and those above it have gone on, or else meets its RECV. */
+/* With tags and buffers: the transfer at index i of a list, all that it needs is done. The order in
+ * which SENDs are posted needs no word: what one waits for stands above it, as do all that those
+ * above it wait for. A SEND puts its message into the buffer if that has room and those above it
+ * have gone on, or else meets its RECV. */
 static void tagged_transfer(const Writer *m, uint32_t q, uint32_t r, uint32_t i) {
   const MachineInstr *list = m->list[r].instr, *in = &list[i];
   const ChannelModel *model = &m->s->opt->model;
@@ -341,8 +344,8 @@ static uint32_t next_on(const Writer *m, uint32_t r, const uint32_t *row, uint32
   return n;
 }
 
-/* Member k of a group, a SEND, as an option that is open at its `left--`: once it is next on its channel, its bytes fit, and
- * those above it that do not have been received. */
+/* Member k of a group, a SEND, as an option that is open at its `left--`: once it is next on its
+ * channel, its bytes fit, and those above it that do not have been received. */
 static void send_bytes(const Writer *m, uint32_t r, const uint32_t *row, uint32_t k,
                        const uint32_t *nth) {
   const MachineInstr *in = &m->list[r].instr[row[k]];
@@ -361,7 +364,8 @@ static void send_bytes(const Writer *m, uint32_t r, const uint32_t *row, uint32_
             bytes, pair, pair, bytes, k, tag(m, in->tensor), bytes);
 }
 
-/* n instructions of queue q that are a group: all are posted once all may be, and done once all are. */
+/* n instructions of queue q that are a group: all are posted once all may be, and done once all
+ * are. */
 static void together(const Writer *m, uint32_t q, uint32_t r, const uint32_t *row, uint32_t n,
                      const uint32_t *nth, const uint32_t *members) {
   Sched *s = m->s;

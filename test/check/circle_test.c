@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The verifier of circles (compiler/certify/verify_circle.c) accepts the circle of every random schedule whose orders wait for each
- * other, and no forged one: whatever it accepts stands at actions that a plain play of the text never comes to. The play
- * here knows a model by its edges, and reads nothing but the op table.
+ * The verifier of circles (compiler/certify/verify_circle.c) accepts the circle of every random
+ * schedule whose orders wait for each other, and no forged one: whatever it accepts stands at
+ * actions that a plain play of the text never comes to. The play here knows a model by its edges,
+ * and reads nothing but the op table.
  *
  *   circle_test PROGRAMS SEED */
 #include <stdlib.h>
@@ -77,8 +78,8 @@ typedef struct Todo {
   uint32_t stage, mb;
 } Todo;
 
-/* All forwards, then all backwards, but that some of them have changed places; F still comes before B (or I, W) of its
- * microbatch on its stage. And each U behind some of them. */
+/* All forwards, then all backwards, but that some of them have changed places; F still comes before
+ * B (or I, W) of its microbatch on its stage. And each U behind some of them. */
 static void write_order(char **at, const Shape *shape, uint32_t rank, bool split, uint32_t swaps) {
   Todo all[MOST_OPS];
   uint32_t n = 0, chunk[2], nchunk = 0;

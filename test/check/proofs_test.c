@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * Three proofs are about what the compiler itself makes: that the transfers match (check_match), that the
- * program with its transfers completes (check_deadlock) and that its events do (check_streams). No .pipe text can fail them, so here a
- * good program is damaged between the passes, one way per argument, and the proof has to find it:
+ * Three proofs are about what the compiler itself makes: that the transfers match (check_match),
+ * that the program with its transfers completes (check_deadlock) and that its events do
+ * (check_streams). No .pipe text can fail them, so here a good program is damaged between the
+ * passes, one way per argument, and the proof has to find it:
  *
  *   swap     two receives of one rank change places       peer     a send goes to another rank
- *   lost     a receive becomes a compute op               order    a transfer is put before its cause
- *   last     the last one does                            edge     two receives of one edge of a graph change places
+ *   lost     a receive becomes a compute op               order    a transfer is put before its
+ *            cause
+ *   last     the last one does                            edge     two receives of one edge of a
+ *            graph change places
  *   event    a wait for an event is left out              spare    one is there that is not needed
  *   again    a wait is for an event of another record
- *   channel  a receive is put into another channel         need     an op starts before what it needs of one
- *   slot     a receive takes a slot that is still in use   inside   an event is waited for in the middle of a group
+ *   channel  a receive is put into another channel         need     an op starts before what it
+ *            needs of one
+ *   slot     a receive takes a slot that is still in use   inside   an event is waited for in the
+ *            middle of a group
  *   none     nothing is damaged: all proofs hold
  *
  * Exit status 0: the proofs said what the messages on standard output say; the test reads them. */

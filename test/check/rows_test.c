@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Rows and loops of rows (pipe_rows.h) on the programs of ../run/samples.h: what is written out again is the
- * program, byte for byte; and with a word changed, left out, doubled or moved it is refused, or is the program
- * still (a step of a number that never moves, a slot that another row names as well).
+ * Rows and loops of rows (pipe_rows.h) on the programs of ../run/samples.h: what is written out
+ * again is the program, byte for byte; and with a word changed, left out, doubled or moved it is
+ * refused, or is the program still (a step of a number that never moves, a slot that another row
+ * names as well).
  *
- *   rows_test STDLIB_DIR    prints one line per program; exit status 0 iff all is as it should be */
+ *   rows_test STDLIB_DIR    prints one line per program; exit status 0 iff all is as it should be
+ *                           */
 #include <string.h>
 
 #include "../run/samples.h"
@@ -34,7 +36,8 @@ static bool is_program(const PipeProgram *as_rows, const PipeProgram *p) {
   return same;
 }
 
-/* One change of the list of n words in `to`, which has room for one more. Returns how many there are. */
+/* One change of the list of n words in `to`, which has room for one more. Returns how many there
+ * are. */
 static uint32_t mutate(const uint32_t *word, uint32_t n, uint32_t *to) {
   uint32_t at = draw(n), other = draw(n);
   memcpy(to, word, n * sizeof *to);
@@ -71,7 +74,8 @@ static int try_program(const PipeProgram *p, const char *name) {
   for (uint32_t i = 0; i < MUTANTS; i++) {
     uint32_t r = draw(p->nrank);
     PipeRank keep = rank[r];
-    uint32_t *to = malloc((keep.nrows + (size_t)1) * sizeof *to); /* of its own, for the sanitizer */
+    /* of its own, for the sanitizer */
+    uint32_t *to = malloc((keep.nrows + (size_t)1) * sizeof *to);
     char why[PIPE_EXPAND_TEXT] = "";
     rank[r].nrows = mutate(keep.rows, keep.nrows, to);
     rank[r].rows = to;

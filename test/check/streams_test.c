@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT
  * The proof of the events (check_streams) and the runtime's own look at them, on the programs of
- * ../run/samples.h: each passes as it is, and each of these changes, made in every place where it can be
- * made, is found by both (the last one by the proof):
+ * ../run/samples.h: each passes as it is, and each of these changes, made in every place where it
+ * can be made, is found by both (the last one by the proof):
  *
- *   lost     a wait is left out                     early    an event is recorded an instruction too early
- *   mixed    a wait is for another event            spare    a wait that is there is there a second time, lower
- *   shared   a transfer uses the slot of another one of its group (the proof; the runtime's is elsewhere)
+ *   lost     a wait is left out                     early    an event is recorded an instruction
+ *            too early
+ *   mixed    a wait is for another event            spare    a wait that is there is there a second
+ *            time, lower
+ *   shared   a transfer uses the slot of another one of its group (the proof; the runtime's is
+ *            elsewhere)
  *
- *   streams_test STDLIB_DIR    prints one line per program; exit status 0 iff all is as it should be */
+ *   streams_test STDLIB_DIR    prints one line per program; exit status 0 iff all is as it should
+ *                              be */
 #include <string.h>
 
 #include "prove.h"
 #include "../run/samples.h"
 #include "validate.h"
 
-/* Does the validator take the events of rank r? With channels they are all that says what COMPUTE needs
- * of COMM, so it asks whether they cover every access of a slot. */
+/* Does the validator take the events of rank r? With channels they are all that says what COMPUTE
+ * needs of COMM, so it asks whether they cover every access of a slot. */
 static bool runtime_takes(const PipeProgram *p, uint32_t r) {
   char why[256];
   return (p->nchannel ? pipe_validate(p, why, sizeof why)
@@ -47,7 +51,8 @@ static void expect(const char *name, const char *how, uint32_t r, uint32_t i, bo
   printf("%s: rank %u, wait %u, %s: %s\n", name, r, i, how, is ? "not found" : "refused");
 }
 
-/* Does nothing but its event say what wait i is for? With channels: a side op of COMM that is not the last that is needed. */
+/* Does nothing but its event say what wait i is for? With channels: a side op of COMM that is not
+ * the last that is needed. */
 static bool only_event(const PipeProgram *p, const PipeRank *k, const PipeSync *y) {
   uint32_t place = 0;
   if (p->nchannel == 0 || y->after == NONE || y->before == k->ninstr ||
@@ -58,8 +63,8 @@ static bool only_event(const PipeProgram *p, const PipeRank *k, const PipeSync *
   return pipe_wait_for(&k->instr[y->before], PIPE_COMM) != place;
 }
 
-/* Is event `e` recorded and still to be waited for at some time at which that of wait i is? Or is it that of
- * another wait for the same record, so that there would be two. */
+/* Is event `e` recorded and still to be waited for at some time at which that of wait i is? Or is
+ * it that of another wait for the same record, so that there would be two. */
 static bool collides(const PipeSync *y, uint32_t n, uint32_t i, uint32_t e) {
   for (uint32_t j = 0; j < n; j++)
     if (j != i &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * format_test SEED COUNT [FILE...]: formats random texts of tokens and comments, which need not parse,
- * and the files with random blanks and line ends between their tokens. The result must have the same
- * tokens and comments, found by a reader of its own here, and must not change when it is formatted again;
- * of a file that parses, the tree must stay the same. */
+ * format_test SEED COUNT [FILE...]: formats random texts of tokens and comments, which need not
+ * parse, and the files with random blanks and line ends between their tokens. The result must have
+ * the same tokens and comments, found by a reader of its own here, and must not change when it is
+ * formatted again; of a file that parses, the tree must stay the same. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

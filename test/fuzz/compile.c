@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Fuzz target of the whole compiler. An input is a line of letters, each an option (set_option), the text that is
- * compiled, and behind a form feed, if there is one, a profile. The compiler refuses it with a message or compiles
- * it, and writes what the letters ask for. A crash, a sanitizer's report, a failed check of verify.c, an error
- * without a message and a message without an error abort.
+ * Fuzz target of the whole compiler. An input is a line of letters, each an option (set_option),
+ * the text that is compiled, and behind a form feed, if there is one, a profile. The compiler
+ * refuses it with a message or compiles it, and writes what the letters ask for. A crash, a
+ * sanitizer's report, a failed check of verify.c, an error without a message and a message without
+ * an error abort.
  *
- * Bounds, so that an input costs milliseconds: STEPS for everything that is evaluated, HOST_BYTES for the program. The
- * text names no file: imports and profiles in it are refused. Running out of memory leaves by longjmp, as an embedder
- * would.
+ * Bounds, so that an input costs milliseconds: STEPS for everything that is evaluated, HOST_BYTES
+ * for the program. The text names no file: imports and profiles in it are refused. Running out of
+ * memory leaves by longjmp, as an embedder would.
  *
  * Build with -fsanitize=fuzzer; run with -dict=pipe.dict on the inputs of seeds.py. */
 #define _GNU_SOURCE /* memfd_create */

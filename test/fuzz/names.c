@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Fuzz target of runtime/tables/escape.h: any bytes are a name. Read back by the rules of C, the literal has the
- * same bytes; it holds no trigraph and neither begins nor ends a comment. What JSON reads back is the name,
- * if that is UTF-8. No language lets a control byte through, but for the line ends of XML.
+ * Fuzz target of runtime/tables/escape.h: any bytes are a name. Read back by the rules of C, the
+ * literal has the same bytes; it holds no trigraph and neither begins nor ends a comment. What JSON
+ * reads back is the name, if that is UTF-8. No language lets a control byte through, but for the
+ * line ends of XML.
  *
  * Build with -fsanitize=fuzzer,address,undefined. */
 #include <jansson.h>
@@ -17,7 +18,8 @@ static void check(bool ok) {
     abort();
 }
 
-/* The bytes of the C literal, which has the escapes that escape.c writes: two characters or octal. */
+/* The bytes of the C literal, which has the escapes that escape.c writes: two characters or octal.
+ * */
 static void unescape(char *to, const char *from) {
   for (; *from; to++)
     if (*from != '\\')

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Fuzz target of the reader of checkpoints. A run writes one; an input is a byte whose lowest bit says whether checksums
- * and lengths are put right again, and edits of four bytes: which file and how, where (two bytes), and a byte. pr_resume
- * refuses the result with a message or reads it. If the sums were left, what it reads are the weights that were written.
- * Aborts otherwise.
+ * Fuzz target of the reader of checkpoints. A run writes one; an input is a byte whose lowest bit
+ * says whether checksums and lengths are put right again, and edits of four bytes: which file and
+ * how, where (two bytes), and a byte. pr_resume refuses the result with a message or reads it. If
+ * the sums were left, what it reads are the weights that were written. Aborts otherwise.
  *
  * Build with -fsanitize=fuzzer. */
 #define _GNU_SOURCE /* memmem */

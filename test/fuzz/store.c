@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Fuzz target of who serves the store. An input is a byte of flags and what a connection sends: messages of a type, a length
- * and so many bytes, or raw bytes. Flags: 1: it shows the key; 2: and joins as the only rank; 4: raw bytes. A stranger
- * brings about no verdict and no news of a process, and the server ends when it is told to. Aborts otherwise.
+ * Fuzz target of who serves the store. An input is a byte of flags and what a connection sends:
+ * messages of a type, a length and so many bytes, or raw bytes. Flags: 1: it shows the key; 2: and
+ * joins as the only rank; 4: raw bytes. A stranger brings about no verdict and no news of a
+ * process, and the server ends when it is told to. Aborts otherwise.
  *
  * Build with -fsanitize=fuzzer. */
 #include <stdlib.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Fuzz target of lexer, parser, diagnostics, dump and --fmt, from memory. Of any text:
- *   - if it has no errors, its dump parses without errors to the same dump; if it has, there are messages;
- *   - if its tokens are good, it is formatted, a second time to the same, and its tree does not change.
+ *   - if it has no errors, its dump parses without errors to the same dump; if it has, there are
+ *   messages;
+ *   - if its tokens are good, it is formatted, a second time to the same, and its tree does not
+ *   change.
  * Aborts otherwise; format.c itself aborts when the tokens are not the same.
  *
  * Build with -fsanitize=fuzzer; run with -dict=pipe.dict. */

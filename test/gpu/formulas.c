@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The kernel of formulas on a device: random formulas over random arrays give the bits that the CPU gives; exp, log and
- * pow may be one unit in the last place off.
+ * The kernel of formulas on a device: random formulas over random arrays give the bits that the CPU
+ * gives; exp, log and pow may be one unit in the last place off.
  *
  *   gpu_formulas [SEED]     exit status 0 iff all agree */
 #include <math.h>

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * store_test WHAT: one rank of a test of the store; pipe-run starts as many as are wanted.
  *
- *   values       each puts its rank under a name, and large and empty values; all get all of them, also those
- *                that are not there yet
- *   hash         rank 2 shows another hash; steers: names would change a terminal's colours, too; twice: two processes say that they are rank 1
+ *   values       each puts its rank under a name, and large and empty values; all get all of them,
+ *                also those that are not there yet
+ *   hash         rank 2 shows another hash; steers: names would change a terminal's colours, too;
+ *                twice: two processes say that they are rank 1
  *   size         rank 1 says that there are more ranks
  *   failed       rank 1 says that it has failed; late: rank 0 that its step takes too long
- *   gone         rank 1 ends without a good-bye; silent: it stops, and rank 0, which waits for that, is late
+ *   gone         rank 1 ends without a good-bye; silent: it stops, and rank 0, which waits for
+ *                that, is late
  *   early        rank 1 never comes
  *   orphan       rank 1 leaves a program behind that it has started, and ends as in `gone`
- *   strangers    rank 0 makes some that come when all are there, and go, some without the key; the others get their
- *                values all the same
+ *   strangers    rank 0 makes some that come when all are there, and go, some without the key; the
+ *                others get their values all the same
  *   noise        rank 0 sends what is no message from many connections; the others get their values
  *
  * Every process prints what it hears, in one line. */
@@ -108,7 +110,8 @@ static int noise(const char *addr) {
   return 0;
 }
 
-/* Processes that have the key and come when all ranks are here, and such as have another version, or no key. */
+/* Processes that have the key and come when all ranks are here, and such as have another version,
+ * or no key. */
 static void strangers(const StoreJoin *me_too) {
   for (int i = 0; i < 5; i++) {
     char why[STORE_TEXT] = "", *text = NULL;

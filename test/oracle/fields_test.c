@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * verify.c against every table of a program: one number of one row is another one, drawn at random, and it must abort.
- * Which numbers it leaves alone (labels, places in the text, predictions) is said here, field by field; any other
- * change that goes through is printed. So is a crash: what verifies wrong tables does not rely on them.
+ * verify.c against every table of a program: one number of one row is another one, drawn at random,
+ * and it must abort. Which numbers it leaves alone (labels, places in the text, predictions) is
+ * said here, field by field; any other change that goes through is printed. So is a crash: what
+ * verifies wrong tables does not rely on them.
  *
  *   fields_test STDLIB_DIR TIMES [SEED]     prints the seed, and how many of each table */
 #include <signal.h>

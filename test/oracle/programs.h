@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Schedules whose programs have every kind of instruction and of table, for faults that are planted in them: chains, several
- * stages a rank, copies to host memory and to other ranks, edges and ties, microbatches that are dealt out, R, actions
- * and replicas, side ops. */
+ * Schedules whose programs have every kind of instruction and of table, for faults that are planted
+ * in them: chains, several stages a rank, copies to host memory and to other ranks, edges and ties,
+ * microbatches that are dealt out, R, actions and replicas, side ops. */
 #ifndef PROGRAMS_H
 #define PROGRAMS_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Tests of the runtime on hand-made programs: engine_test CASE. A case prints what it has done and
  * seen, for FileCheck, and exits 1 if a result is wrong. Texts of errors are printed as they are,
- * so that the .test files match them whole. More than 800 lines: the cases share what runs and tells. */
+ * so that the .test files match them whole. More than 800 lines: the cases share what runs and
+ * tells. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -468,7 +469,8 @@ static void refused(void) {
   free_made(m);
 }
 
-/* Ops that are said to be one action; the list that is good runs, the ops one by one and as a whole. */
+/* Ops that are said to be one action; the list that is good runs, the ops one by one and as a
+ * whole. */
 static void refused_actions(void) {
   static const char *const lists[] = {"0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B1 0B1 0RECV_B0 0B0 0U",
                                       "1RECV_F0 1RECV_F1 1F0 1F1 1B1 1SEND_B1 1B0 1SEND_B0 1U"};
@@ -600,7 +602,8 @@ static void refused_replicas(void) {
   free_made(m);
 }
 
-/* Updates within the step. The first two are right; the model sees that first_grad comes anew after a U. */
+/* Updates within the step. The first two are right; the model sees that first_grad comes anew after
+ * a U. */
 static void refused_updates(void) {
   static const struct {
     const char *name, *text[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Lets a test that trains on the engines of one process do the same on MPI: compiled a second time with
- * ON_MPI, and run by mpirun, it carries out the runs that the world of processes is big enough for,
- * each on as many processes as the program has ranks.
+ * Lets a test that trains on the engines of one process do the same on MPI: compiled a second time
+ * with ON_MPI, and run by mpirun, it carries out the runs that the world of processes is big enough
+ * for, each on as many processes as the program has ranks.
  *
  *   engines_begin(scratch)     before anything is printed. scratch: NULL, or a name of a file to
  *                              write, which becomes another one in each process
@@ -10,8 +10,8 @@
  *   engines_take(p, &o)        false: this run of a case is not for this process, or not at all
  *   engines_weight(run, row)   weights of a row, wherever they are; valid until the next call
  *   engines_end(failures)      the most of any process, on rank 0 of the world; the others end here
- *                              with 0: a process that ends otherwise makes mpirun kill rank 0 in its
- *                              last line
+ *                              with 0: a process that ends otherwise makes mpirun kill rank 0 in
+ *                              its last line
  *
  * Environment: ENGINES_SHARE=n takes every n-th case that the world is big enough for. */
 #ifndef TEST_ENGINES_H

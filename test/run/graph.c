@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Parity where stages are more than a chain: edges, DAGs, stages that several ranks hold, shared weights.
- * The losses of every step and the final weights of the engine are equal, bit for bit, to those of a plain
- * loop over steps, microbatches and stages, which is given the edges, who has which microbatch and what is
- * shared as they are meant, and knows neither programs nor engines.
+ * Parity where stages are more than a chain: edges, DAGs, stages that several ranks hold, shared
+ * weights. The losses of every step and the final weights of the engine are equal, bit for bit, to
+ * those of a plain loop over steps, microbatches and stages, which is given the edges, who has
+ * which microbatch and what is shared as they are meant, and knows neither programs nor engines.
  *
  *   graph [--break]       one line per case; exit status 0 iff all agree
  *   graph --mutants SEED  damaged tables: each is refused, or stalls, or computes the right thing
@@ -162,8 +162,8 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
   free(rank), free(stage), free(edge), free(row);
 }
 
-/* Compiles "schedule s() { TEXT }" without and with sizes, each without and with recomputation, and trains on every
- * engine. */
+/* Compiles "schedule s() { TEXT }" without and with sizes, each without and with recomputation, and
+ * trains on every engine. */
 static void train(const char *name, Meant *g, const char *text) {
   static bool channels = true; /* every other program has them */
   channels ^= g->nmb % 2 == 0; /* now those with sizes, now those without */
@@ -234,7 +234,8 @@ static void skip(Meant *g, uint32_t from, uint32_t to) {
 static char text[4096];
 #define TEXT(...) snprintf(text, sizeof text, __VA_ARGS__)
 
-/* U-Net: stage s also feeds stage S-1-s. On a line each rank holds one stage, on a V both ends of a skip. */
+/* U-Net: stage s also feeds stage S-1-s. On a line each rank holds one stage, on a V both ends of a
+ * skip. */
 static void unet(const char *order, bool v) {
   for (uint32_t P = 2; P <= 5; P++)
     for (uint32_t M = 1; M <= 9; M += 4) {
@@ -252,7 +253,8 @@ static void unet(const char *order, bool v) {
     }
 }
 
-/* Stage s on R[s] ranks, microbatches dealt out round robin; all forwards first, or as soon as can be. */
+/* Stage s on R[s] ranks, microbatches dealt out round robin; all forwards first, or as soon as can
+ * be. */
 static void round_robin(uint32_t nstage, const uint32_t *R, bool rules, bool skips, bool tied) {
   for (uint32_t M = 4; M <= 9; M += 5) {
     Meant g;
@@ -431,7 +433,8 @@ static void ties(void) {
   }
 }
 
-/* Several updates in a step: of shared weights on a line, on one rank, and with a stage that is dealt out. */
+/* Several updates in a step: of shared weights on a line, on one rank, and with a stage that is
+ * dealt out. */
 static void rounds(void) {
   for (uint32_t every = 2; every <= 4; every += 2) {
     static const char *const order =
@@ -462,8 +465,9 @@ static void rounds(void) {
   }
 }
 
-/* Actions of several ops: F and B of a stage with skips, several microbatches of a stage at once, the last
- * gradients of tied rows together, stages that are dealt out; under each policy for sends. */
+/* Actions of several ops: F and B of a stage with skips, several microbatches of a stage at once,
+ * the last gradients of tied rows together, stages that are dealt out; under each policy for sends.
+ * */
 static void actions(void) {
   static const char *const send[] = {"end", "eager", "next"};
   for (int k = 0; k < 3; k++) {

@@ -15,7 +15,8 @@ static void init_weight(const Meant *g, uint32_t stage, float *w) {
 static float weight_in(uint32_t k) { return 1.0f - 0.125f * (float)k; }
 static float weight_out(uint32_t k) { return 0.75f + 0.25f * (float)k; }
 
-/* The k-th input of those of a stage, or output: that of the chain, then ascending. NULL: no more. */
+/* The k-th input of those of a stage, or output: that of the chain, then ascending. NULL: no more.
+ * */
 static const Arc *input_of(const Meant *g, uint32_t stage, uint32_t k) {
   for (int skip = 0; skip < 2; skip++)
     for (uint32_t from = 0; from < g->nstage; from++)
@@ -50,7 +51,8 @@ static void add_part(float *x, const float *from, int n, float weight) {
 
 static float added[MOST_STAGES][MOST_ROWS][NW], momentum[MOST_STAGES][NW]; /* gradients, by copy */
 
-/* Copies of a stage are summed in their order, then what is shared, stage by stage; then all are updated. */
+/* Copies of a stage are summed in their order, then what is shared, stage by stage; then all are
+ * updated. */
 static void update_all(const Meant *g, Result *r) {
   static float sum[MOST_STAGES][NW];
   for (uint32_t s = 0; s < g->nstage; s++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * A small network whose stages are any DAG: what a plain loop makes of it, and the callbacks of an engine.
- * h = tanh(x A + b); x is a weighted sum of the inputs, each output a part of h, weighted. A stage without
- * output has the loss |h - target|^2 / (2 M). An edge that is no step of the chain carries less of h. */
+ * A small network whose stages are any DAG: what a plain loop makes of it, and the callbacks of an
+ * engine. h = tanh(x A + b); x is a weighted sum of the inputs, each output a part of h, weighted.
+ * A stage without output has the loss |h - target|^2 / (2 M). An edge that is no step of the chain
+ * carries less of h. */
 #ifndef TEST_GRAPH_MODEL_H
 #define TEST_GRAPH_MODEL_H
 
@@ -26,8 +27,9 @@ typedef struct Meant {
   uint32_t owner[MOST_STAGES][MOST_MBS]; /* copy of the stage, 0, 1, ..., that has the microbatch */
   uint32_t every;                        /* updates after so many microbatches; 0: at the end */
   bool forward;                          /* nothing is trained */
-  uint32_t slices; /* microbatch m of nmb is slice m % slices of one that is cut; 0: 1. Slices are
-                      independent of one another, but their gradients are added from the last one on */
+  /* microbatch m of nmb is slice m % slices of one that is cut; 0: 1. Slices are independent of one
+   * another, but their gradients are added from the last one on */
+  uint32_t slices;
 } Meant;
 
 typedef struct Result {
@@ -39,10 +41,12 @@ typedef struct Act {
   float x[N], h[N], dh[N];
 } Act;
 
-/* The definition: steps, microbatches, stages in their order; knows neither programs nor engines. */
+/* The definition: steps, microbatches, stages in their order; knows neither programs nor engines.
+ * */
 void graph_sequential(const Meant *g, Result *r);
 
-/* The same for an engine; `rate` is RATE for a model that agrees, also where nothing is trained. Its tensors per stage are graph_sizes. */
+/* The same for an engine; `rate` is RATE for a model that agrees, also where nothing is trained.
+ * Its tensors per stage are graph_sizes. */
 PrModel graph_model(Meant *g, float rate);
 PrSizes graph_sizes(void *self, uint32_t stage);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A group over TCP, each rank a thread here: what one shares all have, in any order of ranks; a rank that fails
- * is heard by all others, and so is one that goes without a word; one that has another program is refused.
+ * A group over TCP, each rank a thread here: what one shares all have, in any order of ranks; a
+ * rank that fails is heard by all others, and so is one that goes without a word; one that has
+ * another program is refused.
  *
  *   group_test    one line per case; exit status 0 iff all is as it should be */
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What validate.c says of stashes on other ranks: compiles a schedule that lends them, plants one fault
- * in its tables, and prints what pr_open says. Without a fault it opens. */
+ * What validate.c says of stashes on other ranks: compiles a schedule that lends them, plants one
+ * fault in its tables, and prints what pr_open says. Without a fault it opens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

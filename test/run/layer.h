@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The toy layer that tests of the engines train and that the definitions they are held against use.
- * x and y are ROWS rows of D numbers, y = tanh(x A + b), the weights A row by row, then b: NW numbers. */
+ * x and y are ROWS rows of D numbers, y = tanh(x A + b), the weights A row by row, then b: NW
+ * numbers. */
 #ifndef LAYER_H
 #define LAYER_H
 
@@ -25,7 +26,8 @@ static inline void layer(const float *x, const float *w, float *y) {
 }
 
 /* dz [N] = dy (1 - y^2); dx = dz A^T (unless NULL). */
-static inline void layer_input(const float *dy, const float *y, const float *w, float *dz, float *dx) {
+static inline void layer_input(const float *dy, const float *y, const float *w, float *dz,
+                               float *dx) {
   for (int i = 0; i < N; i++)
     dz[i] = dy[i] * (1 - y[i] * y[i]);
   for (int r = 0; dx && r < ROWS; r++)
@@ -48,8 +50,8 @@ static inline void layer_weight(const float *x, const float *dz, float *grad) {
       grad[D * D + j] += dz[r * D + j];
 }
 
-/* Of the last y: |y - target|^2 / 2, and dy, its gradient by the number of microbatches. The target is a
- * sawtooth of the index, far enough from 0 that the loss cannot vanish. */
+/* Of the last y: |y - target|^2 / 2, and dy, its gradient by the number of microbatches. The target
+ * is a sawtooth of the index, far enough from 0 that the loss cannot vanish. */
 static inline double loss_of(const float *y, uint32_t nmb, float *dy) {
   double loss = 0;
   for (int i = 0; i < N; i++) {

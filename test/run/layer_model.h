@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A model of the toy layers of layer.h as an engine calls it: stage s is y = tanh(x A + b), the loss is
- * |y - target|^2 / (2 M), momentum. */
+ * A model of the toy layers of layer.h as an engine calls it: stage s is y = tanh(x A + b), the
+ * loss is |y - target|^2 / (2 M), momentum. */
 #ifndef LAYER_MODEL_H
 #define LAYER_MODEL_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * losses WANT GOT LIMIT: the "loss STEP HEX" lines of two runs agree, each within LIMIT of itself. */
+ * losses WANT GOT LIMIT: the "loss STEP HEX" lines of two runs agree, each within LIMIT of itself.
+ * */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

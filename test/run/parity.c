@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: MIT
- * The heart of the test suite: a schedule may change when things happen, never what is computed. For
- * every synchronous schedule of the standard library and a grid of sizes, the losses of every step
- * and the final weights of the engine are equal, bit for bit, to those of a plain loop over steps,
- * microbatches and stages in one thread, which knows neither programs nor engines. Where a schedule
- * has replicas, each adds up its share of the microbatches, and the sums are added in their order.
+ * The heart of the test suite: a schedule may change when things happen, never what is computed.
+ * For every synchronous schedule of the standard library and a grid of sizes, the losses of every
+ * step and the final weights of the engine are equal, bit for bit, to those of a plain loop over
+ * steps, microbatches and stages in one thread, which knows neither programs nor engines. Where a
+ * schedule has replicas, each adds up its share of the microbatches, and the sums are added in
+ * their order.
  *
- * Of one that updates within a step, each stage follows a list of its own, written here by formula: an op
- * uses the weights as they are at that point of the list, an update applies what was added since the last.
+ * Of one that updates within a step, each stage follows a list of its own, written here by formula:
+ * an op uses the weights as they are at that point of the list, an update applies what was added
+ * since the last.
  *
- *   parity STDLIB_DIR SCRATCH_FILE [--break|--grouped|--channels|--looped|--files FILE...]   one line per schedule; exit status
- *                                           0 iff all agree
+ *   parity STDLIB_DIR SCRATCH_FILE [--break|--grouped|--channels|--looped|--files FILE...]
+ *           one line per schedule; exit status 0 iff all agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
- * --break gives the engine's model another learning rate, and every run must then differ. --grouped puts the
- * transfers at their ops over a smaller grid; what is refused for its deadlocks is counted.
- * --looped takes programs that were unrolled from those for every M.
+ * --break gives the engine's model another learning rate, and every run must then differ. --grouped
+ * puts the transfers at their ops over a smaller grid; what is refused for its deadlocks is
+ * counted. --looped takes programs that were unrolled from those for every M.
  *
  * Programs are compiled in this process and run from memory; that emit_c prints the same tables is
- * tested elsewhere. --files: schedules that are synchronous, chains, and add up in ascending order, each with the
- * parameters that it has by default. */
+ * tested elsewhere. --files: schedules that are synchronous, chains, and add up in ascending order,
+ * each with the parameters that it has by default. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +49,8 @@ typedef struct Result {
   float *weight;
 } Result; /* [STEPS * nmb], [nstage * NW] */
 
-/* descending: gradients are summed from the last microbatch to the first, as the schedule defines. */
+/* descending: gradients are summed from the last microbatch to the first, as the schedule defines.
+ * */
 static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool descending,
                          float rate) {
   Result r = {calloc((size_t)STEPS * nmb, sizeof(double)),
@@ -87,8 +90,8 @@ static Result sequential(uint32_t nstage, uint32_t nmb, uint32_t nreplica, bool 
 
 /* ---- updates within a step: one list of ops per stage, each with the newest weights ---- */
 
-/* Stage s of 1F1B with an update after the backward of every `every`-th microbatch and of the last. Returns
- * its length; kind: 'F' 'B' 'U'. */
+/* Stage s of 1F1B with an update after the backward of every `every`-th microbatch and of the last.
+ * Returns its length; kind: 'F' 'B' 'U'. */
 static uint32_t async_list(uint32_t nstage, uint32_t nmb, uint32_t every, uint32_t s, char *kind,
                            uint32_t *mb) {
   uint32_t warmup = nstage - 1 - s < nmb ? nstage - 1 - s : nmb, f = 0, b = 0, n = 0;
@@ -159,7 +162,8 @@ static Result async(uint32_t nstage, uint32_t nmb, uint32_t every) {
   return r;
 }
 
-/* Two replicas that take one microbatch each and then update: a plain loop with an update after every pair. */
+/* Two replicas that take one microbatch each and then update: a plain loop with an update after
+ * every pair. */
 static Result pairs(uint32_t nstage, uint32_t nmb) {
   Result r = {calloc((size_t)STEPS * nmb, sizeof(double)),
               calloc((size_t)nstage * NW, sizeof(float))};
@@ -352,7 +356,8 @@ static const char *third =
   "  order r { do m in 0..M/2 { down.F(m)  down.B(m)  up.F(m)  up.B(m)  U } }\n" \
   "}\n"
 
-/* Updates in one action with ops of other stages; the second chunk's beside the first backwards of the first. */
+/* Updates in one action with ops of other stages; the second chunk's beside the first backwards of
+ * the first. */
 #define BESIDE \
   "schedule beside(P, M) {\n" \
   "  ranks P\n" \
@@ -480,7 +485,8 @@ static void on_engines(const char *name, const PipeProgram *p, const Case *c, ui
   free(want.loss), free(want.weight);
 }
 
-/* u: NULL, or what c is part of; then V is its `every`. P 0: c->name is a file, with its own parameters. */
+/* u: NULL, or what c is part of; then V is its `every`. P 0: c->name is a file, with its own
+ * parameters. */
 static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V, bool sized,
                      const Updates *u) {
   if (!engines_case(P))
@@ -575,7 +581,8 @@ static void grouped_grid(const char *dir) {
   printf("U in actions: %d runs, %d programs refused\n", cases - before, refused);
 }
 
-/* The program for every M, unrolled: those of small M, which are tables of their own, and of larger ones. */
+/* The program for every M, unrolled: those of small M, which are tables of their own, and of larger
+ * ones. */
 static void looped_case(const char *dir, const Case *c, uint32_t P) {
   static const uint32_t sizes_M[] = {1, 2, 3, 4, 5, 8, 10, 14, 16, 18, 24, 33};
   Sample of = {.name = c->name, .P = P, .M = 0};

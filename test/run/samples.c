@@ -49,13 +49,14 @@ static const char turns[] = "schedule turns(P = 4, M = 5) { ranks P  exclusive r
                             "  pipe net stages P mbs M place s -> s\n"
                             "  time { F = 4  B = 8  OFF = 2  LOAD = 2 }\n"
                             "  order r { steady m { F(m) B(m - (P-1-r)) } U }  offload }\n";
-/* Transfers of four ranks wait for one link between two nodes, which moves instructions in the lists. */
+/* Transfers of four ranks wait for one link between two nodes, which moves instructions in the
+ * lists. */
 static const char linked[] =
     "schedule linked(P = 4, M = 6) { ranks P  pipe net stages 2*P mbs M place s -> s % P\n"
     "  exclusive a, b -> a / 2 == b / 2 ? -1 : 0  time { F = 2  B = 4  send = 3 }\n"
     "  order r { do m in 0..M { F[0](m)  F[1](m) }  do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
-/* Groups of transfers: what an op leaves with what the next one reads; and two chunks on a rank, so that a group
- * has several transfers between the same two ranks. */
+/* Groups of transfers: what an op leaves with what the next one reads; and two chunks on a rank, so
+ * that a group has several transfers between the same two ranks. */
 static const char grouped[] = "schedule grouped(P = 4, M = 9) { ranks P  transfers grouped\n"
                               "  pipe net stages P mbs M place s -> s\n"
                               "  order r { steady m { F(m) B(m - (P-1-r)) } U } }\n";
@@ -64,14 +65,16 @@ static const char chunks[] =
     "  pipe net stages 2*P mbs M place s -> s % P\n"
     "  order r { F[0](0)  do m in 0..M-1 { overlap { F[0](m + 1)  F[1](m) } }  F[1](M-1)\n"
     "    do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
-/* Two copies of a pipeline on ranks of their own, which share out the microbatches and sum their gradients. */
+/* Two copies of a pipeline on ranks of their own, which share out the microbatches and sum their
+ * gradients. */
 static const char copied[] =
     "schedule copied(P = 3, M = 8) { ranks 2*P\n"
     "  pipe one stages P mbs M/2 place s -> s  pipe two stages P mbs M/2 place s -> P + s replica of one\n"
     "  order r in 0..P { steady m in 0..M/2 { one.F(m)  one.B(m - (P-1-r)) } U }\n"
     "  order r in P..2*P { steady m in 0..M/2 { two.F(m)  two.B(m - (2*P-1-r)) } U } }\n";
 
-/* Transfers longer than a forward: in the order of a list schedule, and with the lowering that pipec chooses. */
+/* Transfers longer than a forward: in the order of a list schedule, and with the lowering that
+ * pipec chooses. */
 #define SLOW(lowering) \
   "schedule slow(P = 4, M = 9) { ranks P  transfers " lowering "\n" \
   "  pipe net stages P mbs M place s -> s  time { F = 10  B = 20  send = 15 }\n" \

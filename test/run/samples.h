@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Programs for tests of what goes on between the streams of a rank: schedules of the standard library, and
- * texts with copies, edges, ties, replicas and actions. Compiled in this process. */
+ * Programs for tests of what goes on between the streams of a rank: schedules of the standard
+ * library, and texts with copies, edges, ties, replicas and actions. Compiled in this process. */
 #ifndef TEST_SAMPLES_H
 #define TEST_SAMPLES_H
 
 #include "pipec.h"
 
 typedef struct Sample {
-  const char *name; /* of a schedule of the library, if there is no text; " channels" behind it: with that lowering */
+  /* of a schedule of the library, if there is no text; " channels" behind it: with that lowering */
+  const char *name;
   const char *text;
   uint32_t P, M; /* of a schedule of the library */
 } Sample;
@@ -25,7 +26,8 @@ typedef struct Compiled {
 
 /* False: messages are on standard output. Its tables may be written; the caller frees c->arena. */
 bool sample_compile(Compiled *c, const char *stdlib, const Sample *of);
-/* The same by way of its program for every M, which is unrolled at of->M: *p, for pipe_unroll_free before the arena is freed. */
+/* The same by way of its program for every M, which is unrolled at of->M: *p, for pipe_unroll_free
+ * before the arena is freed. */
 bool sample_looped(Compiled *c, const char *stdlib, const Sample *of, PipeProgram **p);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What validate.c says of side ops: compiles a schedule that has some, plants one fault in its tables, and
- * prints what pr_open says, or pr_steps where the callback fails. */
+ * What validate.c says of side ops: compiles a schedule that has some, plants one fault in its
+ * tables, and prints what pr_open says, or pr_steps where the callback fails. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * Side ops carry data here, so that one that runs too early, too late, twice or in another's buffer changes
- * the result: UNSHARD fills the buffer that F, B and I read the weights from, RESHARD spoils it; EVICT moves a
- * stash into its buffer and spoils the stash, RESTORE brings it back; MASK scrambles the gradients, and U
- * expects that. For schedules of the library, with random costs and streams, all engines train bit for bit as
- * they do without side ops. Every buffer holds its own number from taking to giving.
+ * Side ops carry data here, so that one that runs too early, too late, twice or in another's buffer
+ * changes the result: UNSHARD fills the buffer that F, B and I read the weights from, RESHARD
+ * spoils it; EVICT moves a stash into its buffer and spoils the stash, RESTORE brings it back; MASK
+ * scrambles the gradients, and U expects that. For schedules of the library, with random costs and
+ * streams, all engines train bit for bit as they do without side ops. Every buffer holds its own
+ * number from taking to giving.
  *
- * Where ranks take turns, their copies follow each other in the given order, as measured and as predicted.
+ * Where ranks take turns, their copies follow each other in the given order, as measured and as
+ * predicted.
  *
  *   sides_test STDLIB_DIR SCRATCH.pipe SEED CASES [--break]   exit status 0 iff all agree
  *
- * --break lets RESTORE bring back another microbatch's stash if it can: every run that can must differ. */
+ * --break lets RESTORE bring back another microbatch's stash if it can: every run that can must
+ * differ. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

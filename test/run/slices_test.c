@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * Training in slices of the sequence, with a real dependence between them: each slice adds up what the
- * slices before it have made, and backward gives each of them its share. For a grid of schedules and
- * sizes the losses of every step and the final weights of all engines are equal, bit for bit, to those of
- * a loop over steps, microbatches, slices and stages in one thread.
+ * Training in slices of the sequence, with a real dependence between them: each slice adds up what
+ * the slices before it have made, and backward gives each of them its share. For a grid of
+ * schedules and sizes the losses of every step and the final weights of all engines are equal, bit
+ * for bit, to those of a loop over steps, microbatches, slices and stages in one thread.
  *
  *   slices_test STDLIB_DIR SCRATCH [--break]   exit status 0 iff all agree
  *
- * SCRATCH and SCRATCH.pipe are written: a profile with the model's sizes, so that bytes are proved and
- * measured, and the schedules that are not in the library.
- * --break lets a slice forget the gradient of those behind it, and every run of more than one must differ. */
+ * SCRATCH and SCRATCH.pipe are written: a profile with the model's sizes, so that bytes are proved
+ * and measured, and the schedules that are not in the library.
+ * --break lets a slice forget the gradient of those behind it, and every run of more than one must
+ * differ. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@
 #include "orders.h"
 #include "pipe_run.h"
 
-/* ---- the model. Slice q: v = x A, z = v + c * (sum of v of the slices before), y = tanh(z + b) ---- */
+/* ---- the model. Slice q: v = x A, z = v + c * (sum of v of the slices before), y = tanh(z + b)
+ * ---- */
 
 enum { D = 4, NW = D * D + D, STEPS = 3 };
 #define RATE  0.05f
@@ -112,7 +114,8 @@ static void *need(void *p) {
   return p;
 }
 
-/* Which copy of a stage has a microbatch: their gradients are added up one by one, then to one another. */
+/* Which copy of a stage has a microbatch: their gradients are added up one by one, then to one
+ * another. */
 typedef enum Owner { ONE, FIRST_DEALT, ALL_DEALT, WHEEL, HALVES } Owner;
 enum { COPIES = 5 };
 
@@ -317,9 +320,9 @@ static void run_one(const PipeProgram *p, const Result *want, PrOptions o, const
   pr_close(run);
 }
 
-/* Schedules that are not in the library: a split backward, two chunks a rank, priorities, recomputation (all, some
- * slices by hand beside the clause, by priority), stages that are dealt out (the first one; all, round the ranks, in
- * a loop and by priority), two pipes, inference. */
+/* Schedules that are not in the library: a split backward, two chunks a rank, priorities,
+ * recomputation (all, some slices by hand beside the clause, by priority), stages that are dealt
+ * out (the first one; all, round the ranks, in a loop and by priority), two pipes, inference. */
 static const struct {
   const char *name, *text;
   Owner owner;
@@ -465,8 +468,8 @@ static void write_profile(const char *path, uint32_t nstage) {
 #define AWAY  "do 3 { F } OFF(0, 0) LOAD(0, 0) do 3 { B }"
 #define LATE  "do 3 { F } do 3 { I } OFF(0, 0) LOAD(0, 0) do 3 { W }"
 
-/* Two instructions of a program change places, with waits that fit: what a slice needs is not there, and the engine
- * says so. */
+/* Two instructions of a program change places, with waits that fit: what a slice needs is not
+ * there, and the engine says so. */
 static int refuses(const char *scratch) {
   static const struct {
     const char *order;

@@ -73,8 +73,8 @@ static void add(List *l, PipeOp op, uint32_t stage, uint32_t peer, uint32_t act,
 
 static uint32_t rank_of(uint32_t stage) { return stage % 2 ? (stage + 1) / 2 : 0; }
 
-/* Adds the pools of a stage, of one slot each: its stash, and what it receives and sends at either end.
- * first: slot of the stash. */
+/* Adds the pools of a stage, of one slot each: its stash, and what it receives and sends at either
+ * end. first: slot of the stash. */
 static void add_pools(PipeRank *rank, PipePool *pool, uint32_t nstage, uint32_t s,
                       uint32_t *first) {
   *first = rank->nslot;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Sums of replicas and tied stages with gradients of a size that is asked for: the weights after two steps, and the
- * memory that pr_open takes for sums.
+ * Sums of replicas and tied stages with gradients of a size that is asked for: the weights after
+ * two steps, and the memory that pr_open takes for sums.
  *
- *   sums_test SCHEDULE.pipe M FLOATS     FLOATS: of the weights of a stage; half of them, rounded up, are tied
+ *   sums_test SCHEDULE.pipe M FLOATS     FLOATS: of the weights of a stage; half of them, rounded
+ *                                        up, are tied
  *
- * Threads and, compiled with ON_MPI, processes print the same "weights". Then MPI prints the most bytes that
- * a rank took by aligned_alloc in pr_open beyond its tensors, less what the same run with a gradient of no bytes takes. */
+ * Threads and, compiled with ON_MPI, processes print the same "weights". Then MPI prints the most
+ * bytes that a rank took by aligned_alloc in pr_open beyond its tensors, less what the same run
+ * with a gradient of no bytes takes. */
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -79,7 +81,8 @@ static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n,
   return reduce(self, *stage, grad, n, bytes);
 }
 
-/* Trains; tells the hash of the weights of all rows. Returns the bytes beyond tensors that pr_open took. */
+/* Trains; tells the hash of the weights of all rows. Returns the bytes beyond tensors that pr_open
+ * took. */
 static uint64_t train(const PipeProgram *p, uint64_t count, PrOptions *o, uint64_t *hash) {
   PrModel m = {.self = &count,
                .nstage = p->nmodel,

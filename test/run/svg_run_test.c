@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * pr_write_svg, pr_write_trace and pr_write_profile on a real run of a program of two ranks and two microbatches, written out by hand.
+ * pr_write_svg, pr_write_trace and pr_write_profile on a real run of a program of two ranks and two
+ * microbatches, written out by hand.
  *
  *   svg_run_test DIR
  *
- * writes DIR/predicted.svg and .json (no step kept), DIR/both.svg and .json and DIR/profile.json (two steps); draws
- * through links, into a fifo and, if there is one, to the device DIR/full; provokes the errors that
- * drawing can run into and shows that the run goes on after them. Prints the errors. */
+ * writes DIR/predicted.svg and .json (no step kept), DIR/both.svg and .json and DIR/profile.json
+ * (two steps); draws through links, into a fifo and, if there is one, to the device DIR/full;
+ * provokes the errors that drawing can run into and shows that the run goes on after them. Prints
+ * the errors. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

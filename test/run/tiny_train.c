@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * Trains the tiny model under a schedule and prints the loss of every step and the weights, bit by bit:
- * what tests of engines of processes start, kill and start again.
+ * Trains the tiny model under a schedule and prints the loss of every step and the weights, bit by
+ * bit: what tests of engines of processes start, kill and start again.
  *
  *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi|cuda] [--seed N]
- *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N] [--resume] [--checksums]
- *              [--also DIR] [--late SECONDS]
+ *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N]
+ *              [--resume] [--checksums] [--also DIR] [--late SECONDS]
  *
  * --also: each checkpoint is written there, too, and then asked for again, which changes nothing.
- * --late: rank 1 resumes so much later than the others, and the model names its tensors, which takes 20 ms each time.
- * --stages: of the model, if not those of the schedule. Exit status: that of pr_exit_status; 2 usage. */
+ * --late: rank 1 resumes so much later than the others, and the model names its tensors, which
+ * takes 20 ms each time. --stages: of the model, if not those of the schedule. Exit status: that of
+ * pr_exit_status; 2 usage. */
 #define _DEFAULT_SOURCE /* nanosleep */
 #include <inttypes.h>
 #include <signal.h>
@@ -24,7 +25,7 @@
 #ifdef ON_MPI
 #include "pipe_mpi.h"
 #endif
-#ifdef ON_SHIM /* a device that the CPU plays, and one rank of a group of processes, to which nothing comes */
+#ifdef ON_SHIM /* a device that the CPU plays, and one rank of a group, to which nothing comes */
 #include "pipe_cuda.h"
 #include "shim.h"
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * Versions of the weights, against their definition: one thread, one loop over the microbatches of a step,
- * that keeps every version of every stage and reads the one that a formula written here says. Losses of
- * every step and the weights after the last are those of the engines, bit for bit; so are the numbers that
- * the engine tells the model (version, updates, applied), the losses that on_loss reports, and the bytes.
+ * Versions of the weights, against their definition: one thread, one loop over the microbatches of
+ * a step, that keeps every version of every stage and reads the one that a formula written here
+ * says. Losses of every step and the weights after the last are those of the engines, bit for bit;
+ * so are the numbers that the engine tells the model (version, updates, applied), the losses that
+ * on_loss reports, and the bytes.
  *
  *   versions_test STDLIB_DIR SCRATCH [--break|--refused]   exit status 0 iff all agree
  *
- * --break: the definition reads, for the backward of one microbatch, the version after the right one; every
- * run that reads older versions than the newest must then differ. --refused: tables with one wrong entry. */
+ * --break: the definition reads, for the backward of one microbatch, the version after the right
+ * one; every run that reads older versions than the newest must then differ. --refused: tables with
+ * one wrong entry. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See float_model.h: y[i] = x[i] w[i] + x[i+1] / 8, round in a circle, and Adam with a learning rate that falls. */
+ * See float_model.h: y[i] = x[i] w[i] + x[i+1] / 8, round in a circle, and Adam with a learning
+ * rate that falls. */
 #include "float_model.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The clock of a run on the shim. shim_test is linked with it in place of the machine's (ld --wrap): a
- * look at the clock takes 10 us, a sleep ten times as long as it says, and nothing else takes time. So
- * a deadline is over after the same looks on every machine, and soon: nobody waits for it. */
+ * The clock of a run on the shim. shim_test is linked with it in place of the machine's (ld
+ * --wrap): a look at the clock takes 10 us, a sleep ten times as long as it says, and nothing else
+ * takes time. So a deadline is over after the same looks on every machine, and soon: nobody waits
+ * for it. */
 #include <stdatomic.h>
 #include <time.h>
 

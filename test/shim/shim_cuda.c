@@ -542,7 +542,8 @@ static cudaError_t destroy(Capture *c) {
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { return destroy(g->c); }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) { return destroy(x->c); }
 
-/* Issues a copy of every captured operation, on streams that start when the launch comes to its turn. */
+/* Issues a copy of every captured operation, on streams that start when the launch comes to its
+ * turn. */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
   BEGIN;
   Capture *c = x->c;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * In place of runtime/transport/cuda/cuda_formula.cu: the kernel of formulas, carried out by the CPU in stream order. */
+ * In place of runtime/transport/cuda/cuda_formula.cu: the kernel of formulas, carried out by the
+ * CPU in stream order. */
 #include "cuda_formula.h"
 #include "shim.h"
 

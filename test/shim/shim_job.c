@@ -170,7 +170,8 @@ static void check_trace(Job *j, PrRun *run, uint32_t id) {
                (unsigned long long)end[on]);
         end[on] = span[i].end_ns;
       }
-      /* The clocks of other hosts are estimated while threads take turns: late by more than a step. */
+      /* The clocks of other hosts are estimated while threads take turns: late by more than a step.
+       * */
       EXPECT(end[PIPE_COMPUTE] > 0 || (j->processes && r > 0), "host %u: rank %u has no times\n",
              id, r);
     }
@@ -284,8 +285,9 @@ static void *host_thread(void *arg) {
   return NULL;
 }
 
-/* One host goes on at a time, so all on one processor: a turn that goes to another one costs several
- * times as much. Which, is chosen for each run, so that tests that go on at once come apart. */
+/* One host goes on at a time, so all on one processor: a turn that goes to another one costs
+ * several times as much. Which, is chosen for each run, so that tests that go on at once come
+ * apart. */
 static void on_one_processor(bool one) {
   static cpu_set_t all;
   cpu_set_t here;
@@ -405,7 +407,8 @@ bool job_whole(const Job *j) {
   return ok;
 }
 
-/* A send and a receive of one tensor: "0SEND_F3" and "1RECV_F3"; with edges the other end is named. */
+/* A send and a receive of one tensor: "0SEND_F3" and "1RECV_F3"; with edges the other end is named.
+ * */
 bool job_pairs(const char *send, const char *recv) {
   unsigned a, b, to, from;
   char dir[2], mb[2][16], rest[2][32];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runs of the CUDA engine on the device of the shim, for what shim_test does: a host thread for each process, what they
- * tell one another, and what came of it. */
+ * Runs of the CUDA engine on the device of the shim, for what shim_test does: a host thread for
+ * each process, what they tell one another, and what came of it. */
 #ifndef SHIM_JOB_H
 #define SHIM_JOB_H
 
@@ -42,7 +42,8 @@ typedef struct Job {
   bool log;
   void (*damage)(void *arg); /* after pr_open, by host 0 while the others wait */
   void *arg;
-  const char *save, *from;  /* a folder: a checkpoint after half of the steps, which ends the run; to go on from */
+  /* a folder: a checkpoint after half of the steps, which ends the run; to go on from */
+  const char *save, *from;
   uint32_t lose;          /* 1: host 1's first group of NCCL is not carried out; 2: nor host 0's */
   uint32_t starve;        /* host 1's allocation of this number in pr_open fails; 0: none */
   bool lazy;              /* the device does nothing before a host looks in vain */
@@ -50,8 +51,8 @@ typedef struct Job {
   int nccl;               /* its version; 0: one that has all */
   bool apart;             /* each process is on a host of its own */
   bool fails;             /* the model, once */
-  enum { ABSENT_NOT, ABSENT_OPEN, ABSENT_DEVICE, ABSENT_COPY, ABSENT_DEAD } absent; /* host 1 does not come to pr_open, or has
-                                                                  no device; not to pr_copy_weight; dies in pr_open */
+  /* host 1 does not come to pr_open, or has no device; not to pr_copy_weight; dies in pr_open */
+  enum { ABSENT_NOT, ABSENT_OPEN, ABSENT_DEVICE, ABSENT_COPY, ABSENT_DEAD } absent;
   bool one_queue;         /* shim_one_queue */
   uint32_t odd;           /* of WordModel */
   uint32_t idle_ms;       /* between the last step and the end of the run */
@@ -60,7 +61,8 @@ typedef struct Job {
   Result result;
   PrStatus status[MOST_RANKS];
   char error[MOST_RANKS][PR_TEXT];
-  uint32_t errors, broken, stuck; /* rules of the shim; buffers of side ops; streams that wait for ever */
+  /* rules of the shim; buffers of side ops; streams that wait for ever */
+  uint32_t errors, broken, stuck;
   char text[512];
   bool stalled;
   uint32_t hung, aborts;  /* communicators whose abort never ends; that were aborted */
@@ -72,12 +74,14 @@ typedef struct Job {
 } Job;
 
 const Sample *sample_named(const char *name); /* of samples[] */
-Compiled *compiled(const char *stdlib, const Sample *s); /* the caller's, with its arena; aborts where it is wrong */
-/* Opens the program of j on all hosts, does STEPS steps, closes it; with j->log the shim is still there, until
- * shim_end. */
+/* the caller's, with its arena; aborts where it is wrong */
+Compiled *compiled(const char *stdlib, const Sample *s);
+/* Opens the program of j on all hosts, does STEPS steps, closes it; with j->log the shim is still
+ * there, until shim_end. */
 void job_run(Job *j);
 bool job_whole(const Job *j);                     /* no error, no broken rule */
-bool job_same(const Job *j, const Result *want);  /* losses, of the steps that ended a call, and weights */
+/* losses, of the steps that ended a call, and weights */
+bool job_same(const Job *j, const Result *want);
 /* With headers, and PIPE_FAULT=fault: does the report have `want` in it? If not, that is an
  * expectation that failed. */
 bool job_blames(const PipeProgram *p, const char *fault, const char *want, uint64_t seed);
@@ -86,8 +90,8 @@ void job_reference(const PipeProgram *p, bool floats, Result *r);
 /* A send and a receive of one tensor, in op notation? For shim_pairs. */
 bool job_pairs(const char *send, const char *recv);
 
-/* Of the last run with a log: the addresses of the slots of each rank, and the number that the shim gave to the
- * first event of its plan. */
+/* Of the last run with a log: the addresses of the slots of each rank, and the number that the shim
+ * gave to the first event of its plan. */
 extern void *job_slots[MOST_RANKS][512];
 extern uint32_t job_first_event[MOST_RANKS];
 

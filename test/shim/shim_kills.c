@@ -33,8 +33,8 @@ void plan_memory(const char *stdlib, uint64_t seed) {
   }
 }
 
-/* Kills of ranks of one program at calls all over its run; *cut and *named: runs that were cut off, reports that name an
- * instruction. */
+/* Kills of ranks of one program at calls all over its run; *cut and *named: runs that were cut off,
+ * reports that name an instruction. */
 static void kill_some(const PipeProgram *p, bool graph, uint32_t n, uint64_t seed, uint32_t *cut,
                       uint32_t *named) {
   for (uint32_t i = 0; i < n; i++) {

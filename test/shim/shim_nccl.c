@@ -300,8 +300,9 @@ static ncclResult_t end_group(Group *g) {
   return ncclInProgress;
 }
 
-/* Until what was issued to an aborted communicator is over, and no graph holds it. It gives back memory, with which the
- * driver may keep all other threads of the host out: if nothing can go on by itself, it never ends. */
+/* Until what was issued to an aborted communicator is over, and no graph holds it. It gives back
+ * memory, with which the driver may keep all other threads of the host out: if nothing can go on by
+ * itself, it never ends. */
 static void reclaim(ncclComm_t c) {
   while ((c->issued != c->done || c->captured) && !shim.stalled && !c->host->dead) {
     if (shim_one_op())
@@ -409,7 +410,8 @@ static void put(Queue *q, Member *m) {
   q->at[q->n++] = m;
 }
 
-/* An access of a group is over once its stream is past it, which other ranks do not learn from what they get. */
+/* An access of a group is over once its stream is past it, which other ranks do not learn from what
+ * they get. */
 static void touch(const Group *g, const Vc *at, const void *p, size_t bytes, bool write,
                   const char *name) {
   Vc over = *at;
@@ -417,8 +419,8 @@ static void touch(const Group *g, const Vc *at, const void *p, size_t bytes, boo
   shim_touch(g->stream->clock, &over, p, bytes, write, name);
 }
 
-/* Does one of the two ends use its memory itself, and not buffers of NCCL? In a graph memory of NCCL is registered
- * without being asked for. */
+/* Does one of the two ends use its memory itself, and not buffers of NCCL? In a graph memory of
+ * NCCL is registered without being asked for. */
 static bool is_registered(const Group *g, const void *p, size_t bytes) {
   const struct Range *x = g->comm->range;
   while (x && ((const char *)p < x->p || (const char *)p + bytes > x->p + x->bytes))

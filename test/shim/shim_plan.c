@@ -18,8 +18,8 @@ typedef struct Want {
   size_t bytes;
 } Want;
 
-/* The streams of a rank: COMPUTE, COMM and COPY, then its channels but for the first, which is COMM. on: [ninstr]. Returns
- * how many. */
+/* The streams of a rank: COMPUTE, COMM and COPY, then its channels but for the first, which is
+ * COMM. on: [ninstr]. Returns how many. */
 static uint32_t streams(const PipeProgram *p, uint32_t r, uint32_t *on) {
   const PipeRank *t = &p->rank[r];
   uint32_t of[64] = {0}, n = 0; /* number + 1 */
@@ -36,8 +36,8 @@ static uint32_t streams(const PipeProgram *p, uint32_t r, uint32_t *on) {
   return PIPE_NSTREAMS + (n > 1 ? n - 1 : 0);
 }
 
-/* What the table of rank r asks for in a step, call by call. Written from PipeInstr and PipeSync alone; the
- * addresses of slots are those that the run has. */
+/* What the table of rank r asks for in a step, call by call. Written from PipeInstr and PipeSync
+ * alone; the addresses of slots are those that the run has. */
 static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Want *w) {
   const PipeRank *t = &p->rank[r];
   uint32_t n = 0, sync = 0;
@@ -162,8 +162,8 @@ static bool find_rows(const Job *j, uint32_t r, Done *d) {
   return true;
 }
 
-/* Has row i, an op of COMPUTE, started after the side ops of COMM of its stage above it? In these programs all of them
- * are there for what is computed. d: of the step. */
+/* Has row i, an op of COMPUTE, started after the side ops of COMM of its stage above it? In these
+ * programs all of them are there for what is computed. d: of the step. */
 static bool after_side(const PipeRank *t, uint32_t i, const Done *d) {
   bool ok = true;
   for (uint32_t k = 0; k < i && pipe_op_info[t->instr[i].op].stream == PIPE_COMPUTE; k++)
@@ -172,9 +172,9 @@ static bool after_side(const PipeRank *t, uint32_t i, const Done *d) {
   return ok;
 }
 
-/* Has each instruction of rank r started after all that its waits count was over, and each step after the one
- * before? By the order that streams and events make, as the shim has seen it. With channels a wait for COMM is the place
- * of the last that is needed; what else is races show. */
+/* Has each instruction of rank r started after all that its waits count was over, and each step
+ * after the one before? By the order that streams and events make, as the shim has seen it. With
+ * channels a wait for COMM is the place of the last that is needed; what else is races show. */
 static bool in_order(const Job *j, uint32_t r) {
   const PipeRank *t = &j->p->rank[r];
   Done *d = calloc((size_t)t->ninstr * STEPS, sizeof *d);
@@ -224,7 +224,8 @@ static uint32_t turn_of(const PipeProgram *p, uint32_t g, uint32_t turn, uint32_
   return PIPE_NONE;
 }
 
-/* Has each turn of COPY streams started after the one before it was over, of the step before, too? */
+/* Has each turn of COPY streams started after the one before it was over, of the step before, too?
+ * */
 static bool turns_in_order(const Job *j) {
   const PipeProgram *p = j->p;
   Done *d[MOST_RANKS];
@@ -304,7 +305,8 @@ static void skip_turn(void *arg) {
   shim_skip(s->rank, s->n);
 }
 
-/* Without the wait for any one turn whose predecessor is on another rank: in step 1, and in the graph of odd steps. */
+/* Without the wait for any one turn whose predecessor is on another rank: in step 1, and in the
+ * graph of odd steps. */
 static bool skip_is_found(const PipeProgram *p, bool graph, Skip skip, uint64_t seed) {
   bool is = false;
   for (uint32_t t = 0; t < 4 && !is; t++) { /* in some order of what may be */

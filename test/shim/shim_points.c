@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See shim_plan.h: faults on request at an instruction of every kind, on engines of one process and of several. */
+ * See shim_plan.h: faults on request at an instruction of every kind, on engines of one process and
+ * of several. */
 #include "shim_plan.h"
 
 #include <stdlib.h>
@@ -25,8 +26,8 @@ typedef struct Came {
   Job j;
 } Came;
 
-/* An instruction of this kind that is alone, not the first of its rank; or the first. Of programs with channels, or
- * without. */
+/* An instruction of this kind that is alone, not the first of its rank; or the first. Of programs
+ * with channels, or without. */
 static bool find_spot(Compiled *const *c, uint32_t op, bool channels, Spot *to) {
   bool found = false;
   for (uint32_t i = 0; i < nsamples; i++) {
@@ -118,8 +119,8 @@ static bool tells(const Came *c, const Spot *at) {
   return strstr(c->error, text);
 }
 
-/* Under a deadline that a step before does not miss: threads may have to share the machine. The report tells of the
- * instruction, or of the other end of its transfer. */
+/* Under a deadline that a step before does not miss: threads may have to share the machine. The
+ * report tells of the instruction, or of the other end of its transfer. */
 static void suffer_in_time(const Spot *at, const Spot *other, On on, const char *action,
                            uint64_t seed, Came *to) {
   double limit = on == THREADS ? 0.06 : JOB_DEADLINE_S;

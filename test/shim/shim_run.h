@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the parts of the shim share: shim.c (hosts, turns, memory, streams), shim_cuda.c, shim_nccl.c (the
- * calls). All of it is read and written only by the thread whose turn it is. */
+ * What the parts of the shim share: shim.c (hosts, turns, memory, streams), shim_cuda.c,
+ * shim_nccl.c (the calls). All of it is read and written only by the thread whose turn it is. */
 #ifndef SHIM_RUN_H
 #define SHIM_RUN_H
 
@@ -26,7 +26,8 @@ typedef struct Host {
   uint32_t skip;       /* waits for a number until that which is over at once, and 1; 0: none is */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
-  /* Operations of NCCL: how many were issued, have started with all before them, and are over; how they are ordered. */
+  /* Operations of NCCL: how many were issued, have started with all before them, and are over; how
+   * they are ordered. */
   uint64_t nccl_issued, nccl_started, nccl_over, queued;
   enum { ORDER_NONE, ORDER_LAUNCH, ORDER_SERIAL } order;
   Vc vc;
@@ -53,7 +54,17 @@ struct CUevent_st {
   Record *last; /* that was issued */
 };
 
-typedef enum Kind { OP_KERNEL, OP_COPY, OP_SET, OP_RECORD, OP_WAIT, OP_NCCL, OP_GRAPH, OP_AWAIT, OP_PUT } Kind;
+typedef enum Kind {
+  OP_KERNEL,
+  OP_COPY,
+  OP_SET,
+  OP_RECORD,
+  OP_WAIT,
+  OP_NCCL,
+  OP_GRAPH,
+  OP_AWAIT,
+  OP_PUT
+} Kind;
 typedef struct Op {
   struct Op *next;
   Kind kind;
@@ -128,7 +139,8 @@ extern struct Shim {
   struct CUstream_st *streams;
 } shim;
 
-/* A call begins: the turn is this thread's, or false: it fails. Ends it, perhaps with another's turn. */
+/* A call begins: the turn is this thread's, or false: it fails. Ends it, perhaps with another's
+ * turn. */
 bool call_begin(void);
 void call_end(void);
 /* In a call: carries out one operation that can go on; false: there is none. */
@@ -140,7 +152,8 @@ void *shim_new(size_t bytes); /* zeroed; freed by shim_end */
 uint64_t shim_draw(uint64_t n); /* below n */
 uint32_t shim_clock(const Host *h);
 void vc_join(Vc *a, const Vc *b);
-void vc_hear(Vc *a, const Vc *b, const Host *h); /* the same of others' clocks: a is of h, what comes from elsewhere is b */
+/* the same of others' clocks: a is of h, what comes from elsewhere is b */
+void vc_hear(Vc *a, const Vc *b, const Host *h);
 const char *shim_range(void); /* innermost range of this host; interned */
 ShimLog *shim_note(ShimCall call, struct CUstream_st *s); /* an entry to fill in; never NULL */
 void shim_note_again(const Capture *c); /* the entries of a capture, for the launch at hand */
@@ -154,13 +167,15 @@ void stream_put(struct CUstream_st *s, Op *op); /* issues: into the queue, or th
 void stream_queue(struct CUstream_st *s, Op *op); /* into the queue */
 struct CUstream_st *stream_new(Host *h, uint32_t clock);
 /* An access at the time of clock `c`, whose knowledge is vc. */
-void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool write, const char *name);
+void shim_touch(uint32_t c, const Vc *vc, const void *p, size_t bytes, bool write,
+                const char *name);
 /* What was known where the number at p was set. */
 Vc *shim_number(const void *p);
 void shim_forget(const void *p, size_t bytes); /* memory was given back */
 
 /* shim_nccl.c */
-bool group_ready(Group *g, struct CUstream_st *s); /* posts it if it may; whether all of it is done */
+/* posts it if it may; whether all of it is done */
+bool group_ready(Group *g, struct CUstream_st *s);
 void group_issued(Group *g);                       /* its place among those of its communicator */
 Group *group_again(const Group *g);                /* for another launch of a graph */
 void group_captured(Group *g, bool is); /* a graph holds its communicator, or no longer */

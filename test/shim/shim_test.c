@@ -1,25 +1,33 @@
 /* SPDX-License-Identifier: MIT
  * The CUDA engine on the device of the shim, with the programs of ../run/samples.h:
  *
- *   shim_test parity STDLIB   a process a rank, and one process for all; plain, ahead, traced and from a graph:
- *                             losses and weights are those of the CPU engine, bit for bit, no rule is broken
- *   shim_test library STDLIB  the same for each schedule of the library, with the parameters that it has by itself
+ *   shim_test parity STDLIB   a process a rank, and one process for all; plain, ahead, traced and
+ *                             from a graph: losses and weights are those of the CPU engine, bit for
+ *                             bit, no rule is broken
+ *   shim_test library STDLIB  the same for each schedule of the library, with the parameters that
+ *                             it has by itself
  *   shim_test channels STDLIB the same with lowering channels
- *   shim_test formulas STDLIB the same for schedules with formulas of weights, and a model of floats
- *   shim_test log STDLIB      what was issued in a step is what the table says, call by call
- *   shim_test events STDLIB   without any one wait, for an event or a turn, something is found: a race, or a wrong order
- *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact that the
- *                             prologue lacks, a pair of sizes that differ: the shim says what is wrong
+ *   shim_test formulas STDLIB the same for schedules with formulas of weights, and a model of
+ *   floats shim_test log STDLIB      what was issued in a step is what the table says, call by call
+ *   shim_test events STDLIB   without any one wait, for an event or a turn, something is found: a
+ *                             race, or a wrong order
+ *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact
+ *                             that the prologue lacks, a pair of sizes that differ: the shim says
+ *                             what is wrong
  *   shim_test faults STDLIB   what is refused; a model that fails; how far the host is ahead
- *   shim_test memory STDLIB   a rank gets no memory in some place while it opens the run: all are told
- *   shim_test points STDLIB   a fault at an instruction of every kind, on each engine: the report names it
- *   shim_test headers STDLIB  transfers that say what they are: a swapped, a lost, a damaged one is named
- *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline, and say where
+ *   shim_test memory STDLIB   a rank gets no memory in some place while it opens the run: all are
+ *                             told
+ *   shim_test points STDLIB   a fault at an instruction of every kind, on each engine: the report
+ *                             names it
+ *   shim_test headers STDLIB  transfers that say what they are: a swapped, a lost, a damaged one is
+ *                             named
+ *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline,
+ *                             and say where
  *
  *   shim_test resume STDLIB FOLDER  a run that goes on from a checkpoint comes to the same results
  *
- * Programs are damaged after pr_open, so that neither compiler nor runtime can find it first. The seed is
- * printed; PIPE_SEED gives another one. Exit status 0 iff all is as it should be. */
+ * Programs are damaged after pr_open, so that neither compiler nor runtime can find it first. The
+ * seed is printed; PIPE_SEED gives another one. Exit status 0 iff all is as it should be. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +39,8 @@ static uint64_t seed0 = 1;
 
 /* ---- parity ---- */
 
-/* Programs that were unrolled from those for every M: the results are those of the ones that were compiled for it. */
+/* Programs that were unrolled from those for every M: the results are those of the ones that were
+ * compiled for it. */
 static void looped_parity(const char *stdlib) {
   static const Sample of[] = {
       {.name = "1f1b", .P = 4, .M = 9},       {.name = "1f1b", .P = 4, .M = 2},
@@ -95,7 +104,8 @@ static void parity(const char *stdlib) {
     }
     printf("%s: %u ranks, %u microbatches\n", samples[i].name, p->nrank, p->nmb);
     if (i ==
-        2) { /* that the comparison can fail: a graph whose ops keep the step they were captured in */
+        /* that the comparison can fail: a graph whose ops keep the step they were captured in */
+        2) {
       Job j = {.p = p, .processes = true, .no_step = true, .cuda = {.graph = 1}, .seed = seed0};
       job_run(&j);
       EXPECT(job_whole(&j) && !job_same(&j, want), "a wrong model is not found\n");
@@ -237,7 +247,8 @@ static void break_comm(void *arg) {
   shim_break(c->host, c->n);
 }
 
-/* An error of any one communicator of rank 1 stops all ranks, and nothing goes on in any other one. */
+/* An error of any one communicator of rank 1 stops all ranks, and nothing goes on in any other one.
+ * */
 static void break_each(const PipeProgram *p) {
   uint32_t n = 1; /* that of all */
   for (uint32_t i = 0; i < p->nchannel; i++)
@@ -254,7 +265,8 @@ static void break_each(const PipeProgram *p) {
   printf("channels, %u communicators of rank 1, each broken\n", n);
 }
 
-/* How far ahead the host is: many microbatches, one of them ahead; 30 are all of a step, so it can be more. */
+/* How far ahead the host is: many microbatches, one of them ahead; 30 are all of a step, so it can
+ * be more. */
 static void far_ahead(const char *stdlib, const Sample *of) {
   Compiled *c = malloc(sizeof *c);
   if (!c || !sample_compile(c, stdlib, of))
@@ -268,7 +280,8 @@ static void far_ahead(const char *stdlib, const Sample *of) {
              .at_once = STEPS};
     job_run(&j);
     EXPECT(job_whole(&j), "%s %s\n", j.text, j.error[0]);
-    /* Up to three fences of 8 instructions: of each a wait, the op, a record; of one in 8 the fence's. */
+    /* Up to three fences of 8 instructions: of each a wait, the op, a record; of one in 8 the
+     * fence's. */
     EXPECT(ahead == 1 ? j.most_ahead > 8 && j.most_ahead <= 3 * 8 * 4 : j.most_ahead > 3 * 8 * 4,
            "%s: %llu operations of one stream were issued ahead\n", of->name,
            (unsigned long long)j.most_ahead);
@@ -346,7 +359,8 @@ static void faults_of_channels(const char *stdlib) {
   free(c);
 }
 
-/* What is no step is under no step's deadline: the time before a run is closed, and the looks of a capture. */
+/* What is no step is under no step's deadline: the time before a run is closed, and the looks of a
+ * capture. */
 static void deadlines(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
   Compiled *c = compiled(stdlib, &onef1b);
@@ -406,8 +420,8 @@ static void old_nccl(const char *stdlib) {
 
 static void hang_kernel(void *arg) { shim_hang(1, *(const bool *)arg); }
 
-/* A kernel that does not end: a run ends all the same, and leaves what would wait for it, and what is used once the
- * kernel ends after all. */
+/* A kernel that does not end: a run ends all the same, and leaves what would wait for it, and what
+ * is used once the kernel ends after all. */
 static void hung_device(const char *stdlib) {
   for (uint32_t i = 0; i < 4; i++) {
     bool all = i == 2;

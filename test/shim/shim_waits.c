@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the streams and hosts of the CUDA engine wait for, where that is more than events (shim_plan.h). */
+ * What the streams and hosts of the CUDA engine wait for, where that is more than events
+ * (shim_plan.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,8 +45,8 @@ static void show(const char *what, const Job *j) {
       EXPECT(strcmp(j->error[r], j->error[0]) == 0, "  rank %u: %s\n", r, j->error[r]);
 }
 
-/* Turns with fewer queues than CUDA has by itself, which are refused, and why: what gives the turns of a run that fails is
- * behind what waits for them. */
+/* Turns with fewer queues than CUDA has by itself, which are refused, and why: what gives the turns
+ * of a run that fails is behind what waits for them. */
 static void few_queues(const char *stdlib, uint64_t seed) {
   static const char *const queues[] = {"1", "7", "8", "32", "0"};
   Compiled *turns = compiled(stdlib, sample_named("turns")),
@@ -77,7 +78,8 @@ static void few_queues(const char *stdlib, uint64_t seed) {
   free(plain);
 }
 
-/* One rank does not come: the others name it; or what is the matter with themselves, as early as that may be. */
+/* One rank does not come: the others name it; or what is the matter with themselves, as early as
+ * that may be. */
 static void absent(const char *stdlib, uint64_t seed) {
   Compiled *c = compiled(stdlib, sample_named("1f1b"));
   static const char *const what[] = {"",          "not in pr_open",
@@ -98,8 +100,8 @@ static void absent(const char *stdlib, uint64_t seed) {
   free(c);
 }
 
-/* A rank with 28 channels: the first message of every other one that goes to it lost, there and back in
- * turn, and named with its instruction. */
+/* A rank with 28 channels: the first message of every other one that goes to it lost, there and
+ * back in turn, and named with its instruction. */
 static void wheel(const char *stdlib, uint64_t seed) {
   static const char text[] =
       "schedule wheel(M = 1) { ranks 8\n"

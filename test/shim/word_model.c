@@ -81,7 +81,8 @@ static void add(void *grad, uint64_t seed) {
     ((uint64_t *)grad)[i] += mix(seed, i);
 }
 
-/* A buffer holds a number of its own from taking to giving; one of a name with U in it adds to the gradients. */
+/* A buffer holds a number of its own from taking to giving; one of a name with U in it adds to the
+ * gradients. */
 static void side_work(const PrCall *c) {
   uint64_t held[WORDS];
   spread(held, mix(mix(c->stage, c->mb), 5));

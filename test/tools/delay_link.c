@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * A link between two network namespaces on which every packet takes longer, for kernels without tc netem.
+ * A link between two network namespaces on which every packet takes longer, for kernels without tc
+ * netem.
  *
- *   delay_link NS_A NS_B MS    a device veth0 in each, which the caller gives an address, and holds packets between
- *                              them for MS milliseconds; says "ready", and at SIGTERM how many there were, and the
- *                              least that one was held. Needs /dev/net/tun and the right to enter namespaces. */
+ *   delay_link NS_A NS_B MS    a device veth0 in each, which the caller gives an address, and holds
+ *                              packets between them for MS milliseconds; says "ready", and at
+ *                              SIGTERM how many there were, and the least that one was held. Needs
+ *                              /dev/net/tun and the right to enter namespaces. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

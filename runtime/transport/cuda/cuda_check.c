@@ -27,7 +27,9 @@ struct CudaCheck {     /* of a row of the rank's list */
   CudaHeader *device, *host;
   CudaWrong *wrong;
   CudaHeader
-      is; /* what its SEND sends, in step 0: written before the first function is issued, and not again */
+      /* what its SEND sends, in step 0: written before the first function is issued, and not again
+       * */
+      is;
   uint32_t row;
   bool known; /* `is` is written */
   _Atomic uint64_t step;

@@ -72,8 +72,10 @@ typedef struct CudaRank {
   cudaStream_t *stream; uint32_t nstream;
   uint32_t *on;           /* [ninstr] the stream of a row */
   cudaEvent_t *event;     /* [nevent] of PipeSync */
-  uint32_t *record;       /* [ninstr + 1] event + 1 recorded after a row, at row + 1; at 0 at the begin */
-  uint32_t *held;         /* [nevent] 1 + row after which it was recorded last in this step; for reports */
+  /* [ninstr + 1] event + 1 recorded after a row, at row + 1; at 0 at the begin */
+  uint32_t *record;
+  /* [nevent] 1 + row after which it was recorded last in this step; for reports */
+  uint32_t *held;
   struct CudaFence {      /* [nstream] */
     cudaEvent_t event[2]; /* recorded in turn, after every `ahead` instructions of the stream */
     uint32_t ahead;
@@ -81,12 +83,14 @@ typedef struct CudaRank {
   } *fence;
   cudaEvent_t over;       /* the end of the step; of the leader: PrCuda.over */
   cudaEvent_t ready;      /* without group: its COMM stream has come to a transfer or sum */
-  cudaEvent_t *mark;      /* [trace_slots][2 * ninstr] before and after each instruction; NULL without trace */
+  /* [trace_slots][2 * ninstr] before and after each instruction; NULL without trace */
+  cudaEvent_t *mark;
   CudaCheck *check;       /* [ninstr]; NULL: headers are not sent */
   /* Issuing a step. */
   uint32_t next;          /* row */
   uint32_t sync;          /* row of PipeRank.sync */
-  uint64_t moved;         /* without a group of processes: bit i: transfer i at `next` is issued, others are not */
+  /* without a group of processes: bit i: transfer i at `next` is issued, others are not */
+  uint64_t moved;
   uint32_t done[PIPE_NSTREAMS];
 } CudaRank;
 
@@ -100,7 +104,8 @@ typedef struct PrCuda {
   uint32_t *turns;      /* [ngroup] and how many there were in this step */
   uint32_t nhere;
   cudaEvent_t begin;    /* the leader, rank[0], has begun the step */
-  cudaEvent_t over[2];  /* by step & 1: all of it is over, and its losses are in the host's memory */
+  /* by step & 1: all of it is over, and its losses are in the host's memory */
+  cudaEvent_t over[2];
   double *loss;         /* device [2][nsink * nmb]; then one for each rank here, for R */
   uint64_t *step_at;    /* device */
   uint64_t *step_from;  /* host memory that the device reads, [2] */
@@ -110,15 +115,19 @@ typedef struct PrCuda {
   uint64_t issued_steps, done_steps;
   bool capturing, grouping; /* in a group of calls of NCCL */
   cudaGraphExec_t graph[2];
-  ncclComm_t comm, *coll_comm; /* of all; [ncoll] of REDUCE and TIE, not of rank's own; and behind them */
-  ncclComm_t *channel_comm; /* [nchannel] those of transfers that this rank has a part in; others: NULL */
+  /* of all; [ncoll] of REDUCE and TIE, not of rank's own; and behind them */
+  ncclComm_t comm, *coll_comm;
+  /* [nchannel] those of transfers that this rank has a part in; others: NULL */
+  ncclComm_t *channel_comm;
   ncclComm_t *split;        /* [nsplit] each of these once; or NULL */
   uint32_t nsplit, ncoll;
   void **registered;        /* [nchannel], or [1]: with `comm` */
   bool aborted;
   _Atomic bool told;
-  _Atomic uint32_t late_at; /* PrRun.ck_at when this rank said that a checkpoint takes too long; 0: it has not */
-  bool stuck;           /* the device hangs: what would wait for it is left to the end of the process */
+  /* PrRun.ck_at when this rank said that a checkpoint takes too long; 0: it has not */
+  _Atomic uint32_t late_at;
+  /* the device hangs: what would wait for it is left to the end of the process */
+  bool stuck;
   uint64_t limit_ns;    /* of a step */
   uint64_t opened;      /* when the run was begun to be opened */
   uint64_t since;       /* when the step that is waited for could begin; 0: not one has */
@@ -129,15 +138,18 @@ typedef struct PrCuda {
   uint64_t told_ns;     /* when */
   uint32_t held_up;
   /* cuda_check.c */
-  CudaHeader *headers, *header, *late; /* [ninstr] device, and host memory that the device reads and writes */
+  /* [ninstr] device, and host memory that the device reads and writes */
+  CudaHeader *headers, *header, *late;
   char *tensor;         /* the same, of the largest that is moved: one for each stream that moves */
   cudaStream_t aside;   /* of nothing else */
   cudaEvent_t looked;
   CudaWrong *wrong;
   uint64_t late_step;   /* 1 + step whose headers were looked at because it takes too long */
   /* cuda_trace.c */
-  cudaEvent_t *base;    /* [trace_slots] where a step begins on the leader's COMPUTE stream; NULL without trace */
-  double base_ns;       /* of the last one that was read, on the clock of rank 0, from run->epoch_ns */
+  /* [trace_slots] where a step begins on the leader's COMPUTE stream; NULL without trace */
+  cudaEvent_t *base;
+  /* of the last one that was read, on the clock of rank 0, from run->epoch_ns */
+  double base_ns;
 } PrCuda;
 
 static inline PrCuda *cuda_of(const PrRun *run) { return run->of_engine; }
@@ -188,7 +200,8 @@ void cuda_close_nccl(PrRun *run);
 void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run));
 /* A thread of NCCL stores it while ncclCommSplit is in progress. */
 ncclComm_t cuda_split(const PrCuda *c, uint32_t i);
-PrStatus cuda_check_nccl(PrRun *run); /* refuses an NCCL that is too old, or set to order launches otherwise */
+/* refuses an NCCL that is too old, or set to order launches otherwise */
+PrStatus cuda_check_nccl(PrRun *run);
 /* What a sum adds up on this rank, and has the sum then; bytes: of it. */
 void *cuda_sum_at(const PrRun *run, const Coll *l, uint64_t *bytes);
 /* The communicator of a SEND or RECV, and the rank of its other end there. */
@@ -215,7 +228,8 @@ PrStatus cuda_after_update(PrRun *run, CudaRank *d, uint32_t row, const PrCall *
 /* Takes down where this rank is, on the thread that issues. */
 void cuda_note_place(PrRun *run, uint32_t held_up);
 void cuda_watch(PrRun *run, bool on);
-PrStatus cuda_heard(PrRun *run); /* fails if another process has, or with what was first if all have been asked */
+/* fails if another process has, or with what was first if all have been asked */
+PrStatus cuda_heard(PrRun *run);
 bool cuda_late(PrRun *run);      /* PrEngine.late, and look */
 void cuda_look(PrRun *run);
 /* With headers: row + 1 of the last RECV of a stream whose tensor has come in the step; 0. */
@@ -228,7 +242,8 @@ bool cuda_any_lends(const PrRun *run); /* they do on some rank: the same on all 
 void *cuda_peer_slot(const PrRun *run, uint32_t rank, uint32_t slot);
 PrStatus cuda_peer_turn(PrRun *run, CudaRank *d);      /* before the next COPY instruction of d */
 PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* and behind it */
-void cuda_peers_release(PrRun *run); /* of a run that has failed: its COPY stream gets the turns that it waits for */
+/* of a run that has failed: its COPY stream gets the turns that it waits for */
+void cuda_peers_release(PrRun *run);
 bool cuda_peers_close(PrRun *run);   /* true: nobody has memory of this rank open any more */
 
 /* Memory of the device, zero; or of the host that the device reads. NULL: there is none left. */

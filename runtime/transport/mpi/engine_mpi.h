@@ -78,7 +78,8 @@ typedef struct Mpi {
   pthread_mutex_t call; /* held during every call of MPI */
   pthread_t communicator, copier;
   bool has_communicator, has_copier, starting;
-  pthread_t starter; /* ends this process if others do not come to pr_open within start_s seconds: `starting` */
+  /* ends this process if others do not come to pr_open within start_s seconds: `starting` */
+  pthread_t starter;
   sem_t started;
   double start_s;
   uint64_t begun;    /* steps that compute has begun */
@@ -88,7 +89,8 @@ typedef struct Mpi {
   uint32_t nlocal;   /* processes on this host */
   uint32_t spin;     /* looks at a request before sleeping */
   int *number;       /* [ncomm] of the messages of COMM */
-  Moving moving[PIPE_GROUP_MOST]; /* of the head of COMM; here, since messages may arrive in it after a failure */
+  /* of the head of COMM; here, since messages may arrive in it after a failure */
+  Moving moving[PIPE_GROUP_MOST];
   Guest *hosted;     /* [nhosted] */
   uint32_t nhosted;
   uint32_t *hosted_index; /* of Guest.index */
@@ -103,7 +105,8 @@ typedef struct Mpi {
   Store *store;        /* where ranks tell of faults; NULL: not yet */
   StoreServer *server; /* of the process that serves it */
   bool of_rank_0;      /* a process of the run serves it */
-  _Atomic bool told, heard; /* told: the others know; heard: this run has failed with what the store has told all */
+  /* told: the others know; heard: this run has failed with what the store has told all */
+  _Atomic bool told, heard;
   _Atomic uint32_t late_at; /* PrRun.ck_at when this rank said that a checkpoint is late; else 0 */
   uint64_t late_step;  /* 1 + step that has been told to take too long */
   uint64_t late_ns;    /* when */

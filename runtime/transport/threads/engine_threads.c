@@ -4,12 +4,14 @@
  * The COMM stream, or each of its channels, has no thread. It is a cursor that somebody owns:
  * whoever makes its head possible carries it on (advance). The owner of such a stream is, in turn,
  *   - the rank's thread, from the start of a step;
- *   - nobody, while the head waits for the rank's compute: CommRun.wait holds the count it waits for,
+ *   - nobody, while the head waits for the rank's compute: CommRun.wait holds the count it waits
+ *   for,
  *     and the thread that reaches the count takes the stream by clearing it;
  *   - nobody, while the head is posted on its channel and the other side is not: the second side to
  *     post owns both streams, copies, completes both and carries both on; in the same way the last
- *     to come to a REDUCE or TIE owns the streams of all that take part. Of a group each transfer is
- *     of the side that posts it second, and the stream of whoever does the last one (group_left);
+ *     to come to a REDUCE or TIE owns the streams of all that take part. Of a group each transfer
+ *     is of the side that posts it second, and the stream of whoever does the last one
+ *     (group_left);
  *   - the rank's thread again, which sees the last completion of the step in CommRun.done.
  * So a transfer happens as soon as both sides are ready, even while both ranks are in callbacks,
  * and no lock is held anywhere. The fields "owned" in CommRun follow the stream; each hand-over is
@@ -37,12 +39,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BARRIER                  (UINT64_C(1) << 63) /* in sleep_on: waits for `released`, not for CommRun.done */
+/* In sleep_on: waits for `released`, not for CommRun.done. */
+#define BARRIER                  (UINT64_C(1) << 63)
 #define COPIED                   (UINT64_C(1) << 62) /* in sleep_on: waits for copy_done */
 /* in sleep_on else: the number of the stream whose CommRun.done it waits for, and that */
 #define STREAM_BITS              44
 #define COMPLETED(stream, count) ((uint64_t)(stream) << STREAM_BITS | (count))
-#define DONE                     (UINT64_C(1) << 32) /* in live: one thread has finished its steps */
+#define DONE                     (UINT64_C(1) << 32) /* in live: a thread has finished its steps */
 
 enum { SPIN_LEAST = 8, SPIN_MOST = 256 }; /* looks at a count before sleeping; ~40 ns each */
 

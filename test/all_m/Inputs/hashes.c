@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * hashes PROGRAM.so LO HI [M ...]: of each value from LO to HI and of those given "M params hash", or "M -" and why there
- * is none, of the looped program in it. */
+ * hashes PROGRAM.so LO HI [M ...]: of each value from LO to HI and of those given "M params hash",
+ * or "M -" and why there is none, of the looped program in it. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pipe_loop.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Trains a small model for some steps and prints the bits of its weights and losses: with the program that is
- * linked, or with -DLOOPED=M with the looped one for M. */
+ * Trains a small model for some steps and prints the bits of its weights and losses: with the
+ * program that is linked, or with -DLOOPED=M with the looped one for M. */
 #include <inttypes.h>
 #include <math.h>
 #include <pipe_loop.h>

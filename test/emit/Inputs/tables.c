@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Prints every table of an emitted program, a line per row: what the C compiler made of it, for
- * comparison with the JSON of the same program (tables.py). The names of ops, phases and classes come
- * from the header's list and from here. */
+ * comparison with the JSON of the same program (tables.py). The names of ops, phases and classes
+ * come from the header's list and from here. */
 #include <inttypes.h>
 #include <stdio.h>
 

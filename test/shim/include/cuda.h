@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the engine uses of the CUDA driver, as the shim has it (../shim.h). Names, types and values are those of
- * the real header. */
+ * What the engine uses of the CUDA driver, as the shim has it (../shim.h). Names, types and values
+ * are those of the real header. */
 #ifndef SHIM_CUDA_H
 #define SHIM_CUDA_H
 
@@ -17,7 +17,10 @@ typedef struct CUstream_st *CUstream;
 typedef unsigned long long CUdeviceptr;
 
 enum { CU_STREAM_WAIT_VALUE_GEQ = 0, CU_STREAM_WRITE_VALUE_DEFAULT = 0 };
-typedef enum { CU_STREAM_MEM_OP_WAIT_VALUE_32 = 1, CU_STREAM_MEM_OP_WRITE_VALUE_32 = 2 } CUstreamBatchMemOpType;
+typedef enum {
+  CU_STREAM_MEM_OP_WAIT_VALUE_32 = 1,
+  CU_STREAM_MEM_OP_WRITE_VALUE_32 = 2
+} CUstreamBatchMemOpType;
 typedef union CUstreamBatchMemOpParams {
   CUstreamBatchMemOpType operation;
   struct {

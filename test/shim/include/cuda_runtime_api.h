@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The calls of the CUDA runtime that the engine makes, as the shim has them (../shim.h). Names, types and
- * values are those of the real header, so that the engine is the same text; what it does not use is not
- * here. */
+ * The calls of the CUDA runtime that the engine makes, as the shim has them (../shim.h). Names,
+ * types and values are those of the real header, so that the engine is the same text; what it does
+ * not use is not here. */
 #ifndef SHIM_CUDA_RUNTIME_API_H
 #define SHIM_CUDA_RUNTIME_API_H
 
@@ -32,7 +32,11 @@ typedef struct CUgraphExec_st *cudaGraphExec_t;
 
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 typedef enum cudaMemcpyKind {
-  cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
 } cudaMemcpyKind;
 typedef enum cudaStreamCaptureMode {
   cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed
@@ -50,7 +54,8 @@ cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaMemset(void *p, int value, size_t bytes);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t s);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
@@ -74,8 +79,12 @@ cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags)
 cudaError_t cudaIpcCloseMemHandle(void *p);
 #define CUDART_VERSION 13000
 enum { cudaEnableDefault = 0 };
-enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
-cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsigned version, unsigned long long flags,
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess,
+  cudaDriverEntryPointSymbolNotFound
+};
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsigned version,
+                                             unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *found);
 typedef void (*cudaHostFn_t)(void *arg);
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t fn, void *arg);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The calls of NCCL that the engine makes, as the shim has them (../shim.h), in the form of 2.28. */
+ * The calls of NCCL that the engine makes, as the shim has them (../shim.h), in the form of 2.28.
+ * */
 #ifndef SHIM_NCCL_H
 #define SHIM_NCCL_H
 
@@ -16,7 +17,15 @@ typedef enum {
 } ncclResult_t;
 typedef enum { ncclSum } ncclRedOp_t;
 typedef enum {
-  ncclInt8, ncclUint8, ncclInt32, ncclUint32, ncclInt64, ncclUint64, ncclFloat16, ncclFloat32, ncclFloat64,
+  ncclInt8,
+  ncclUint8,
+  ncclInt32,
+  ncclUint32,
+  ncclInt64,
+  ncclUint64,
+  ncclFloat16,
+  ncclFloat32,
+  ncclFloat64,
   ncclBfloat16
 } ncclDataType_t;
 #define ncclChar ncclInt8
@@ -28,7 +37,8 @@ ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t r);
 const char *ncclGetLastError(ncclComm_t c);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int nranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config);
 ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config);
 ncclResult_t ncclCommFinalize(ncclComm_t c);
 ncclResult_t ncclCommDestroy(ncclComm_t c);
@@ -40,8 +50,11 @@ ncclResult_t ncclCommRegister(const ncclComm_t c, void *p, size_t bytes, void **
 ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
-ncclResult_t ncclSend(const void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t s);
-ncclResult_t ncclRecv(void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t s);
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s);
+ncclResult_t ncclSend(const void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c,
+                      cudaStream_t s);
+ncclResult_t ncclRecv(void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c,
+                      cudaStream_t s);
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t c, cudaStream_t s);
 
 #endif
