@@ -249,6 +249,9 @@ static bool run(Sched *s, bool output) {
   }
   if (!output || all)
     return !s->verdict->over;
+  warn_slow_links(s);
+  if (s->diag->errors > (s->verdict->over > 0)) /* -W error */
+    return false;
   const bool holds = holds_for_all(s, asked);
   if (!holds && o->looped) {
     diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at,

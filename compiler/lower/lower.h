@@ -113,6 +113,7 @@ bool comm_more_slots(Sched *s); /* what the ideal timing needs; false: nothing t
  * than `makespan`; NULL: none was found. Requires comm, lowering GLOBAL, no side ops in COMM
  * streams; the caller plays it. */
 Xfer *list_schedule(Sched *s, uint64_t makespan);
+uint64_t transfer_time(const Sched *s, const Xfer *x);
 /* comm_lists.c: the same from s->orders->lists, after number_slots; raises slot counts where the
  * text needs more */
 void lay_lists(Sched *s);

@@ -114,3 +114,16 @@ bool compiles_by(const Sched *s, PipeLowering lowering) {
   arena_free(&arena);
   return ok;
 }
+
+uint64_t makespan_by(const Sched *s, uint32_t lowering) {
+  Arena arena;
+  Diag diag;
+  Options opt;
+  Sched other;
+  begin_again(s, &other, &arena, &diag, &opt);
+  opt.lowering = 1 + (int)lowering;
+  opt.verify = false;
+  const uint64_t makespan = s->again(&other, UNTIL_END) ? other.times->makespan : 0;
+  arena_free(&arena);
+  return makespan;
+}

@@ -19,6 +19,8 @@ bool wrong_at(Sched *s, const char *name, int64_t m, DiagName *why, uint64_t *no
 const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why);
 /* With another lowering, every pass verified: no deadlock is found. */
 bool compiles_by(const Sched *s, PipeLowering lowering);
+/* The makespan with another lowering, or LOWERING_AUTO; 0: it does not compile with it. */
+uint64_t makespan_by(const Sched *s, uint32_t lowering);
 /* Tuned or as written: what `by` of its tune clause says of it as emitted; INT64_MAX of a deadlock.
  * False: it is refused for something else. */
 bool worth_emitted(const Sched *s, bool tuned, int64_t *value);

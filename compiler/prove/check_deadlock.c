@@ -192,16 +192,6 @@ static bool play(Sched *s, Lowered *lowered, Play *p) {
 
 /* ---- shorter programs ---- */
 
-static bool transfers_take_time(const Sched *s) {
-  for (uint32_t i = 0; i < s->model->nstage; i++)
-    if (s->model->stage[i].time[PIPE_SEND_F] || s->model->stage[i].time[PIPE_SEND_B])
-      return true;
-  for (uint32_t i = 0; s->model->graph && i < s->model->graph->nedge; i++)
-    if (s->model->graph->edge[i].send[0] || s->model->graph->edge[i].send[1])
-      return true;
-  return false;
-}
-
 /* Channels are there to be fast: where transfers wait for slots, those that the ideal timing needs,
  * if it is shorter then. */
 static void try_more_slots(Sched *s, Lowered *lowered, Play *p) {

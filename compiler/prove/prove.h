@@ -9,6 +9,9 @@
  * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
  * ensures compute_start, comm_start, makespan, busy, steady. ---- */
 bool check_deadlock(Sched *s, Lowered *lowered, Times *times);
+bool transfers_take_time(const Sched *s); /* slow_links.c */
+/* Warns of a program that takes much longer than on an idle network. Requires lower. */
+void warn_slow_links(Sched *s);
 /* ---- check_streams.c: requires prog. The events of each rank cover its waits and every access of
  * a slot, and none is too many ---- */
 bool check_streams(Sched *s);
