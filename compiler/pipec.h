@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * THE header: read this first. A compile is one Sched. Its passes run one after the other, in the
- * order of driver/passes.def. Each makes a product, or a part of one, which is const for
- * everybody else: the driver owns the products and hands each pass the one that it makes. A product
- * is declared here if rooms below its maker read it, else by the door of its room. Its tables may
- * be reached through it, and are not written either once it is made.
+ * order of driver/passes.def. Each makes a product, or a part of one, which is const for everybody
+ * else: the driver owns the products and hands each pass the one that it makes. A product is
+ * declared here if rooms below its maker read it, else by the door of its room.
+ *
+ * The pointers of a product are const, the rows behind them are so by agreement. Later passes fill
+ * in PipeStage.states (formulas), PipeWeights (slots), SideUse and SideBuffers (comm, slots).
  *
  * A pass is `bool pass(Sched *, product...)`; false means that errors were reported. Its comment
  * says what it requires and ensures; check_* passes prove and change nothing that they prove. All
@@ -310,7 +312,7 @@ struct Sched {
   const struct Lowered *lowered;   /* lower/lower.h */
   const struct Times *times;       /* lower/lower.h */
   const Verdict *verdict;
-  PipeProgram *prog;         /* the result; its tables are what emit prints. NULL before lower */
+  const PipeProgram *prog; /* the result; its tables are what emit prints. NULL before lower */
   ForAll all_m;
   /* the program for every M, if one was asked for (forall/looped.h); NULL */
   struct Looped *looped;

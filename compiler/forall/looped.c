@@ -206,7 +206,7 @@ static PipeRolled rolled(const Segments *g) {
 }
 
 /* "P=4 M=8": names and values. */
-static bool fit_params(Loops *x, int64_t n, PipeProgram *const p[3], PipeLooped *l,
+static bool fit_params(Loops *x, int64_t n, const PipeProgram *const p[3], PipeLooped *l,
                        PipeLinear *value) {
   const char *at[3] = {p[0]->params, p[1]->params, p[2]->params};
   const char **name = arena_alloc(x->s->arena, (strlen(at[0]) + 1) * sizeof *name);
@@ -232,7 +232,7 @@ static bool fit_params(Loops *x, int64_t n, PipeProgram *const p[3], PipeLooped 
   return true;
 }
 
-static bool roll_rank(Loops *x, Cycles *c, uint32_t r, int64_t n, PipeProgram *const p[3],
+static bool roll_rank(Loops *x, Cycles *c, uint32_t r, int64_t n, const PipeProgram *const p[3],
                       PipeRank *to, PipeLoopRank *out, Segments g[4]) {
   Arena tmp = {.oom = x->s->arena->oom};
   Rows t[4][3];
@@ -430,7 +430,7 @@ typedef struct Class { /* one that is being made */
 
 /* The table of the class from the programs for n, n + 1 and n + 2; n counts from 0. `like`: one whose
  * tables stay. */
-static bool make_class(Loops *x, int64_t n, PipeProgram *const p[3], const PipeProgram *like,
+static bool make_class(Loops *x, int64_t n, const PipeProgram *const p[3], const PipeProgram *like,
                        PipeLooped *l, Class *k) {
   Sched *s = x->s;
   k->rank = NEW_ARRAY(s->arena, PipeRank, s->model->nrank);
@@ -582,7 +582,7 @@ static bool try_class(Loops *x, int64_t n, PipeLooped *l, PipeLoopClass *out, Sc
                          (long long)value_of(x, n + made), diag_name(p[made].diag.first)));
   }
   Class k = {.out = out};
-  PipeProgram *const q[3] = {p[0].s.prog, p[1].s.prog, p[2].s.prog};
+  const PipeProgram *const q[3] = {p[0].s.prog, p[1].s.prog, p[2].s.prog};
   Sample *like = ok ? arena_zalloc(x->s->arena, 1, sizeof *like) : NULL;
   *never = *never && admits_none(x, n);
   if (ok) /* its tables live as long as s */
@@ -676,7 +676,7 @@ static bool add_short(Loops *x, Looped *l, int64_t value, const PipeProgram *p) 
   uint32_t at = l->table.nclass;
   PipeLoopClass *out = (PipeLoopClass *)&l->table.cls[at];
   Sample *like = arena_zalloc(x->s->arena, 1, sizeof *like);
-  PipeProgram *const same[3] = {(PipeProgram *)p, (PipeProgram *)p, (PipeProgram *)p};
+  const PipeProgram *const same[3] = {p, p, p};
   Class k = {.out = out};
   if (!compile_at(x->s, &like->s, x->s->arena, &like->diag, &like->opt, x->name, value, false) ||
       !make_class(x, NO_TURNS, same, like->s.prog, &l->table, &k))

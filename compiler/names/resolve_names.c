@@ -127,7 +127,7 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     diag_help(
         s->diag,
         "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
-        "versions(r, versions) stashed(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
+        "versions(r) stashed(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
   else if (value && sc)
     hint_params(s, sc);
 }

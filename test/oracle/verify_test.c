@@ -312,7 +312,8 @@ static bool child(const char *text, int f, uint32_t place) {
   bool planted = f < 0;
   for (uint32_t r = 0; r < s.prog->nrank && !planted; r++)
     for (uint32_t i = 0; i < s.prog->rank[r].ninstr && !planted; i++) {
-      At a = {&s, s.prog, (PipeRank *)&s.prog->rank[r], (PipeInstr *)&s.prog->rank[r].instr[i], i};
+      At a = {&s, (PipeProgram *)s.prog, (PipeRank *)&s.prog->rank[r],
+              (PipeInstr *)&s.prog->rank[r].instr[i], i};
       if (faults[f].where(&a) && place-- == 0) {
         faults[f].plant(&a);
         planted = true;

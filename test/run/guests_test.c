@@ -37,7 +37,7 @@ int main(void) {
     diag_init(&diag, &arena, stderr);
     if (!compile_only(&s))
       return 1;
-    PipeProgram *p = s.prog;
+    PipeProgram *p = (PipeProgram *)s.prog;
     PipeInstr *off = find(p, PIPE_OFF, 0, 0), *load = find(p, PIPE_LOAD, 0, 0);
     switch (i) {
     case PEER: off->peer = 3; break;

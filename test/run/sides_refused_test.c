@@ -65,7 +65,7 @@ static PipeProgram *compiled(Arena *arena, const char *of) {
   diag_init(&diag, arena, stderr);
   if (!compile_only(&s))
     exit(1);
-  return s.prog;
+  return (PipeProgram *)s.prog;
 }
 
 static void turns(void) {

@@ -452,7 +452,7 @@ static void faults(const char *stdlib) {
   if (!c || !d || !e || !sample_compile(c, stdlib, &onef1b) || !sample_compile(d, stdlib, &gpipe) ||
       !sample_compile(e, stdlib, &pipe2))
     abort();
-  PipeProgram *p = c->s.prog;
+  PipeProgram *p = (PipeProgram *)c->s.prog;
   Job j = {.p = p, .other = d->s.prog, .processes = true, .seed = seed0};
   job_run(&j);
   show("another schedule on rank 2", &j);
