@@ -275,15 +275,21 @@ def trace(page):
 
 
 def speed(page):
-    """Time of a frame when all of a large program is visible and at every zoom; nothing is left out but by rule."""
+    """What a frame draws when all of a large program is visible and at every zoom; nothing is left out but by rule.
+
+    Its time is printed, and decides nothing: calls of the canvas are the same on every machine."""
+    page.js("window.calls = 0; for (const k of Object.getOwnPropertyNames(CanvasRenderingContext2D.prototype)) {"
+            "const of = Object.getOwnPropertyDescriptor(CanvasRenderingContext2D.prototype, k).value;"
+            "if (typeof of === 'function') CanvasRenderingContext2D.prototype[k] = function () { calls++; return of.apply(this, arguments); }; }")
     print(f"{sum(o['compute'] for o in ops.values())} ops, {form['ranks']} ranks")
     for by in 1, 2, 4, 16, 64:
         ms = page.js(f"(() => {{ place(0, 0, 0); place(extent() / 3, view.px * {by}, 0); view.moving = 1; const ms = []; for (let k = 0; k < 21; k++) {{"
                      "place(view.t + 3 / view.px, view.px, 0); const a = performance.now(); draw(); ctx.getImageData(0, 0, 1, 1); ms.push(performance.now() - a); }"
                      "view.moving = 0; return ms.sort((a, b) => a - b); })()")
-        print(f"zoom {by}: frame {ms[10]:.1f} ms, best {ms[0]:.1f} ms")
-        if ms[0] > 50:
-            bad.append(f"a frame at zoom {by} takes {ms[0]} ms at best")
+        calls = page.js("(() => { view.moving = 1; calls = 0; draw(); view.moving = 0; return calls; })()")
+        print(f"zoom {by}: frame {ms[10]:.1f} ms, best {ms[0]:.1f} ms, {calls} calls")
+        if calls > 4000:
+            bad.append(f"a frame at zoom {by} takes {calls} calls of the canvas")
     page.js("place(0, 0, 0), redraw()")
     page.rest()
     same(page.js("view.dense"), True, "shares")
