@@ -7,10 +7,10 @@
  * The pointers of a product are const, the rows behind them are so by agreement. Later passes fill
  * in PipeStage.states (formulas), PipeWeights (slots), SideUse and SideBuffers (comm, slots).
  *
- * A pass is `bool pass(Sched *, product...)`; false means that errors were reported. Its comment
- * says what it requires and ensures; check_* passes prove and change nothing that they prove. All
- * memory is the arena's. References are indices, NONE where there is nothing. Functions are
- * declared by the door of their room, ROOM/ROOM.h. */
+ * A pass is `bool pass(Sched *, product...)`; it returns false if it has reported an error. The
+ * comment at the head of its file says what it requires and ensures. A check_* pass proves, and
+ * changes nothing that it proves. All memory is from the arena. References are indices; NONE is
+ * none. The door of a room, ROOM/ROOM.h, declares what other rooms call. */
 #ifndef PIPEC_H
 #define PIPEC_H
 
@@ -31,68 +31,69 @@
 #define NONE UINT32_MAX
 
 enum {
-  /* of functions in one value: fn f(x) = g(x) + g(x) doubles at each step */
+  /* Calls of functions in one value: fn f(x) = g(x) + g(x) doubles at each step. */
   MAX_CALLS = 1 << 20,
-  MAX_TURNS = 1 << 30,     /* of loops, all ranks together */
+  MAX_TURNS = 1 << 30,     /* turns of loops, all ranks together */
   MAX_RANKS = 1 << 20,     /* more is a typing error */
-  MIN_CHANNEL_SLOTS = 2    /* receive and send slots of a channel to start from (lang/spec.md 8) */
+  MIN_CHANNEL_SLOTS = 2    /* slots of a channel to start from (lang/spec.md 8) */
 };
 
-/* One compute op of the user's program. Comm ops exist only as PipeInstr. 16 bytes. */
+/* A compute op of the text. Transfers exist only as PipeInstr. 16 bytes. */
 typedef struct Op {
   uint8_t kind;   /* PipeOp: F B I W R U, SIDE */
   uint8_t phase;  /* PipePhase */
-  uint16_t group; /* further ops of the rank after this one that are one action with it; 0 */
+  uint16_t group; /* number of further ops of the rank in one action with it */
   uint32_t stage; /* row of Model.stage */
-  uint32_t mb;    /* unit (Model.slices); U: the first of the microbatch of a U(m), or NONE */
+  uint32_t mb;    /* unit (Model.slices); of U(m) the first unit of m; of U NONE */
   uint32_t site;  /* row of Orders.site */
 } Op;
 
-/* When what an action has made may leave its rank (lang/spec.md 5.10). */
+/* When the results of an action may leave its rank (lang/spec.md 5.10). */
 typedef enum SendPolicy { SEND_END, SEND_EAGER, SEND_NEXT } SendPolicy;
 
-/* An OFF or LOAD of the user's program. They are no ops of Orders.op: they stand between those. */
+/* An OFF or LOAD of the text. Copies are not in Orders.op: they stand between its rows. */
 typedef struct Copy {
   uint8_t kind;     /* PipeOp: OFF LOAD SIDE_COPY */
   uint8_t phase;    /* PipePhase */
   uint16_t zero;
   uint32_t stage, mb, site;
-  uint32_t to;      /* rank whose memory takes the stash; NONE: the host's */
-  /* row of Orders.op before which it stands, one past the last of its rank at the end */
+  uint32_t to;      /* rank whose memory takes the stash; NONE: host memory */
+  /* The row of Orders.op before which it stands; at the end one past the last row of its rank. */
   uint32_t at;
-  uint32_t free_at; /* OFF (offload): its ACT slot is free for this op of the rank and later ones */
-  uint32_t free_by; /* OFF of rules: 1 + the op for which it is free at the latest; 0 */
+  uint32_t free_at; /* OFF (offload): the first op of the rank for which its ACT slot is free */
+  uint32_t free_by; /* OFF of rules: 1 + the op for which the slot must be free; 0: none */
   uint32_t use;     /* SIDE_COPY: row of Sides.use */
-  uint32_t turn;    /* (offload) in its group */
-  uint64_t plan;    /* (offload) when it starts on an idle network */
+  uint32_t turn;    /* (offload) its turn in its group */
+  uint64_t plan;    /* (offload) its start on an idle network */
 } Copy;
 
-/* An update of a stage: the last op that adds to the gradients that it applies, and the U. */
+/* An update of a stage: the last op that adds to the gradients it applies, and its U. */
 typedef struct Round { uint32_t grad, u; } Round;
 
-/* A hop of a wait cycle: a rank stands at `at`, which needs `on`, of the rank of the next hop. Rows
- * of Orders.op, or positions in the list of that rank. */
+/* A hop of a wait cycle: a rank stands at `at`, which needs `on` of the rank of the next hop. Both
+ * are rows of Orders.op, or positions in the list of the rank. */
 typedef struct StallHop {
   uint32_t rank, at, on;
-  const char *text; /* the hop in words; NULL: it is drawn with the ops alone */
+  const char *text; /* the hop in words; NULL: its ops say it all */
 } StallHop;
 
-/* A refuted order or list, as a picture shows it (report/stall_picture.c). */
+/* A counter-example: a refuted order or list (report/stall_picture.c). */
 typedef struct Stall {
   const char *what; /* the heading */
   const StallHop *hop; uint32_t nhop;
-  const MachineList *list; /* [nrank], or NULL: orders, of which */
-  const uint64_t *end;     /*   end[op] of those that ran, which are */
-  const uint32_t *head;    /*   those below head[rank] */
+  const MachineList *list; /* [nrank]; NULL: orders are refuted. Then */
+  const uint64_t *end;     /* [nop] end of each op that ran, */
+  const uint32_t *head;    /* [nrank] and these are the ops below head[rank] */
 } Stall;
 
-/* A tensor that crosses ranks; or a sum, which cannot start before `from`, the last op that adds to
- * any of its gradients: XFER_REDUCE over the replicas of the stage, XFER_TIE over the stages tied
- * to it. */
+/* A transfer: a tensor that crosses ranks; or a sum. A sum cannot start before `from`, the last op
+ * that adds to any of its gradients. XFER_REDUCE sums over the replicas of the stage, XFER_TIE over
+ * the stages tied to it. */
 typedef struct Xfer {
-  uint32_t from; /* producing op: F, or B/I */
-  uint32_t to;   /* consuming op, or which sum; XFER_SIDE: no transfer, but row `from` of Sides.use,
-                    in the COMM stream of its rank */
+  uint32_t from; /* the op that makes the tensor: F, B or I */
+  /* the op that reads it, or which sum. XFER_SIDE: a side op in the COMM stream of its rank, row
+   * `from` of Sides.use */
+  uint32_t to;
 } Xfer;
 #define XFER_REDUCE NONE
 #define XFER_TIE (NONE - 1)
@@ -100,37 +101,38 @@ typedef struct Xfer {
 static inline bool xfer_is_sum(const Xfer *x) { return x->to >= XFER_TIE; }
 static inline bool xfer_moves(const Xfer *x) { return x->to < XFER_SIDE; } /* a tensor */
 
-/* A side op in the order of its rank (side.c). Rows of Orders.op; NONE where there is nothing. */
+/* A side op in the order of its rank (side.c). Ops are rows of Orders.op; NONE: none. */
 typedef struct SideUse {
-  uint32_t decl, row;   /* of Sides.decl, of Sides.row */
+  uint32_t decl, row;   /* rows of Sides.decl and Sides.row */
   uint32_t stage, mb;
-  uint32_t at;          /* it stands before this op; SIDE: is that op */
-  uint32_t lo, user;    /* it cannot stand before; the op that waits for it */
-  uint32_t op, seq;     /* row while it is put into the op table; order of the clauses */
-  uint32_t in, out;     /* buffers: number in its pool; given back, taken */
+  uint32_t at;          /* the op before which it stands; SIDE: its own op */
+  uint32_t lo, user;    /* it cannot stand before lo; user waits for it */
+  uint32_t op, seq;     /* row while it enters the op table; place among the clauses */
+  uint32_t in, out;     /* buffers it gives back and takes: index in their pools */
   uint32_t in_pool, out_pool;
-  /* rows of side_use that must have ended: the last of each stream that used `out`; `in` */
+  /* Rows of Sides.use that must have ended: the last of each stream that used `out`; the same of
+   * `in`. */
   uint32_t dep[2][3];
   uint32_t pos;         /* (comm) 1 + position in its stream */
-  uint64_t plan;        /* when it starts on an idle network, for the order in its stream */
+  uint64_t plan;        /* its start on an idle network: the order in its stream */
   uint8_t kind, phase;  /* SIDE, SIDE_COMM or SIDE_COPY */
-  bool latest, late;    /* as late as can be; stands before its user */
+  bool latest, late;    /* runs as late as possible; stands before its user */
   bool given;
 } SideUse;
 typedef struct SideTurn { uint32_t at; int compute; uint32_t use; uint64_t plan; } SideTurn;
 typedef struct SideBuffers { uint64_t bytes; uint32_t stage, count, first; } SideBuffers;
 
-/* A rank's instructions in the order of the text, transfers included: of a compute_comms file, or
- * of a lowering that has the transfers at their ops. Op, stage, mb, site, group and (once transfers
- * has seen it) peer and edge; `wait` is WAIT_SEND where a file does not send, but waits until it is
- * sent, and WAIT_ALL: not before all transfers above are done. */
+/* The instructions of a rank in the order of the text, with transfers: of a compute_comms file, or
+ * of a lowering with transfers at their ops. They have op, stage, mb, site, group and, after
+ * transfers, peer and edge. `wait` is WAIT_SEND for a wait until a SEND is done, and WAIT_ALL for a
+ * wait for all transfers above. */
 enum { WAIT_SEND = 1, WAIT_ALL = UINT32_MAX };
 typedef struct List {
   PipeInstr *instr;
   uint32_t n;
 } List;
 
-/* A pipe: rows first .. first + nrow - 1 of the stage table, of these the first nstage one for each
+/* A pipe: rows first .. first + nrow - 1 of the stage table, the first nstage of them one for each
  * stage; units mb0 .. mb0 + nmb - 1. */
 typedef struct Pipe {
   const Clause *clause;
@@ -138,11 +140,11 @@ typedef struct Pipe {
   uint32_t first, nrow, nstage, mb0, nmb;
 } Pipe;
 
-/* How far Sched.again compiles: to the ops; to proved orders, with copies in the text, but no side
- * ops, transfers or tables; or all of it, without output. */
+/* How far Sched.again compiles: to the ops; to proved orders, with the copies of the text but
+ * without side ops, transfers and tables; to the end, without output. */
 typedef enum Until { UNTIL_OPS, UNTIL_ORDERS, UNTIL_END } Until;
 
-/* Idle-network prediction of a program for one set of costs: from order_run. */
+/* The prediction of order_run for one set of costs, on an idle network. */
 typedef struct Timing {
   uint64_t makespan, span, busy; /* busy: summed over ranks */
 } Timing;
@@ -152,12 +154,12 @@ typedef struct Sched Sched;
 /* The state of evaluating an expression. Not a product: any pass writes it. */
 typedef struct Eval {
   int64_t *env;         /* [Parsed.nslot] current values of the variables */
-  uint32_t calls, depth; /* of functions, in the value being computed */
+  uint32_t calls, depth; /* calls of functions in the present value, and their depth */
   /* The value of a builtin: as `check` (prove/) has it, or rules and limits while they run. */
   bool (*quantity)(Sched *, const Expr *call, int64_t *value);
-  struct Rules *rules;   /* the simulation of `rules` while it runs, else NULL */
-  struct Played *played; /* (check_user) sets of uniform costs that `check` has named, played */
-  /* while a message on a limit is made: what the rank has, [NCOUNTS * chunks] */
+  struct Rules *rules;   /* the play of `rules` while it runs, else NULL */
+  struct Played *played; /* (check_user) plays by the sets of uniform costs in `check` */
+  /* For a message on a limit: the counts of the rank at that moment, [NCOUNTS * chunks]. */
   const int64_t *moment;
 } Eval;
 
@@ -166,78 +168,81 @@ typedef struct Parsed {
   Interner *names;
   Ast *tree;             /* of opt->input */
   Schedule *def;         /* (resolve) the schedule that is compiled */
-  /* (resolve) variables of the whole text; each has a fixed place in Eval.env */
+  /* (resolve) the number of variables of the whole text; each has a fixed slot of Eval.env */
   uint32_t nslot;
-  /* (resolve) schedules of the file beside this one; NULL: there are none, or it was named */
+  /* (resolve) other schedules of the file that are not compiled; NULL: none, or --schedule names
+   * one. */
   const char *unchecked;
 } Parsed;
 
-typedef struct ProfileLink { /* of a profile: transfers from any of these ranks to any of those */
+typedef struct ProfileLink { /* a link of a profile: any of `from` to any of `to` */
   const uint32_t *from, *to;
   uint32_t nfrom, nto;
 } ProfileLink;
 
 /* What the ops run on: ranks, pipes, stages, their graph, costs and links. Made by expand, or by
- * the import of a file, but for what comments say. */
+ * the import of a file, where no other pass is named. */
 typedef struct Model {
   const char *name, *params;
-  /* of all pipes together; nmb counts units, as everything does that knows a Model */
+  /* Counts over all pipes. Ranks; rows of stage; units: a microbatch has `slices` units. */
   uint32_t nrank, nstage, nmb;
-  uint32_t slices;       /* of a microbatch; unit u is slice u % slices of microbatch u / slices */
-  uint32_t nmodel;       /* stages of the model; more rows than that are replicas */
+  /* slices of a microbatch; unit u is slice u % slices of microbatch u / slices */
+  uint32_t slices;
+  uint32_t nmodel;       /* stages of the model; further rows are replicas */
   Pipe *pipe; uint32_t npipe;
   PipeStage *stage;      /* [nstage] */
   uint64_t *unit_time; uint32_t nunit_time; /* of PipeProgram */
-  bool forward;          /* there are only F */
+  bool forward;          /* forward-only: there are no backwards */
   bool sized;            /* bytes were given */
-  bool timed;            /* times are ns: one was given with a unit, or by a profile */
-  uint32_t *row_of;      /* [nmodel * nmb] row, if a place depends on the microbatch, else NULL */
+  bool timed;            /* times are ns: the text gives one with a unit, or a profile */
+  uint32_t *row_of;      /* [nmodel * nmb] row; NULL: no place depends on the microbatch */
   struct StageGraph *graph; /* NULL: every pipe is a chain of rows (graph.h) */
   uint32_t nedge;        /* of it */
-  /* rows that share weights: [nstage] group, NONE; [ntie + 1]; rows ascending. NULL: none */
+  /* Rows that share weights: [nstage] group or NONE; [ntie + 1]; rows ascending. NULL: no ties. */
   uint32_t ntie, *tie_of, *tie_row0, *tie_row;
-  uint32_t *rank_stage;  /* [nstage] stages grouped by rank, ascending; rank r from */
+  uint32_t *rank_stage;  /* [nstage] rows by rank, ascending; those of rank r start at */
   uint32_t *rank_stage0; /* [nrank + 1] */
-  /* [nrank] 1 + group of ranks whose copies take turns, 0: none; NULL: there are no groups */
+  /* [nrank] 1 + group of ranks whose copies take turns; 0: no group. NULL: there are no groups. */
   uint32_t *group, ngroup;
-  /* keys that neither profile nor schedule gives; NULL: no profile, or none */
+  /* Keys that neither profile nor schedule gives; NULL: no profile, or all are given. */
   const char *profile_lacks;
-  const char *layers;    /* how a profile of layers was cut into stages; NULL: none was */
+  const char *layers;    /* how a profile of layers was cut into stages, or NULL */
   const Clause **link_clause; uint32_t nlink_clause; /* `exclusive a, b` that count */
-  const ProfileLink *profile_link; uint32_t nprofile_link; /* of a profile, in their place */
+  const ProfileLink *profile_link; uint32_t nprofile_link; /* the same of a profile */
   PipeShare *share; uint32_t nshare, nlink; /* (links) of PipeProgram */
-  bool weighted;         /* there is a `weights` clause: */
-  const WeightLine **wline; uint32_t nwline; /* its lines that count; those of one kind in order */
+  bool weighted;         /* there is a `weights` clause, with */
+  const WeightLine **wline; uint32_t nwline; /* the lines that count, by kind in order */
 } Model;
 
-/* The ops of each rank, in order. Made by expand and check_deps, or by the import of a file; sides
- * puts in the ops of `side` clauses, and offload (lower/) the copies of `offload` clauses, which
+/* The ops of each rank, in order. Made by expand and check_deps, or by the import of a file. sides
+ * adds the ops of `side` clauses, and offload (lower/) the copies of `offload` clauses, because
  * both need the orders without them. */
 typedef struct Orders {
   Op *op;                /* [nop], rank after rank, each in program order */
   uint32_t nop;
   uint32_t *rank_op0;    /* [nrank + 1] */
-  /* [nstage * nmb] op + 1 of F, of B or I, of W, of R; 0 none */
+  /* [nstage * nmb] 1 + the op that is F; B or I; W; R. 0: none. */
   uint32_t *at_f, *at_b, *at_w, *at_r;
   Copy *copy;            /* [ncopy], rank after rank, each in the order of its COPY stream */
   uint32_t ncopy, capcopy;
   uint32_t *rank_copy0;  /* [nrank + 1] (offload) */
-  uint32_t *at_off, *at_load; /* [nstage * nmb] copy + 1; 0 none; NULL while ncopy is 0 */
-  /* (check_deps) updates, stage after stage, in the order of the stage's rank */
+  uint32_t *at_off, *at_load; /* [nstage * nmb] 1 + copy; 0: none; NULL while ncopy is 0 */
+  /* (check_deps) The updates, stage after stage, each in the order of its rank. */
   Round *round;
   uint32_t *round0;      /* [nstage + 1] */
-  Span *site; uint32_t nsite, capsite; /* places in the text that ops and copies come from */
-  Span *order_at;        /* [nrank] the order that a rank follows */
-  const Clause **order_clause; /* [nrank] the same; NULL of a CSV file */
+  Span *site; uint32_t nsite, capsite; /* places in the text of ops and copies */
+  Span *order_at;        /* [nrank] the order clause that a rank follows: its place */
+  const Clause **order_clause; /* [nrank] and the clause; NULL for a CSV file */
   const Clause **offload; uint32_t noffload; /* clauses that add copies */
   SendPolicy send;
-  uint32_t lowering;     /* that is asked for: PipeLowering, or LOWERING_AUTO (names.h) */
+  uint32_t lowering;     /* the lowering asked for: PipeLowering, or LOWERING_AUTO (names.h) */
   Span lowering_at;
-  /* [nrank] of a compute_comms file (read_csv), or of the lowering (transfers); NULL */
+  /* [nrank] the lists of a compute_comms file (read_csv) or of the lowering (transfers); or
+   * NULL. */
   List *lists;
-  /* (read_csv) proved as they stand, and no more: there will be no program */
+  /* (read_csv) The lists are proved as they stand; there is no program. */
   bool only_lists;
-  /* with opt->keep_play what `rules` went through (rules_of_m.h), if there are rules */
+  /* With opt->keep_play, if there are rules: what their play went through (rules_of_m.h). */
   struct RulePlay *play;
 } Orders;
 
@@ -245,27 +250,28 @@ typedef struct Orders {
  * as possible their places, and offload sorts them. */
 typedef struct Sides {
   const Clause **decl; uint32_t ndecl; /* `side` clauses */
-  uint32_t site0;        /* rows of Orders.site: of them */
+  uint32_t site0;        /* the first row of Orders.site of the clauses */
   PipeSide *row; uint32_t nrow; /* [ndecl * nstage] */
   SideUse *use; uint32_t nuse; /* (sides) rank after rank */
   uint32_t *use0;        /* [nrank + 1] */
-  uint32_t ncomm;        /* of them in COMM streams */
-  SideTurn *turn;        /* [nuse] rank after rank, in the order in which they stand (offload) */
+  uint32_t ncomm;        /* number of uses in COMM streams */
+  SideTurn *turn;        /* [nuse] (offload) rank after rank, in the order of their places */
   SideBuffers **buffers; uint32_t *nbuffers; /* [nrank] */
 } Sides;
 
-/* What the proofs find. Made by prove_transfers and the check_* passes. */
+/* The verdict of the proofs. Made by prove_transfers and the check_* passes. */
 typedef struct Verdict {
-  const Stall *stall;    /* (check_channels) what was refuted; NULL: nothing was */
-  /* (prove_transfers) Orders.lists complete under the model that was asked for, and not under that
-   * of the engines: there will be no program */
+  const Stall *stall;    /* (check_channels) the counter-example, or NULL */
+  /* (prove_transfers) Orders.lists complete under the model that was asked for, but not under the
+   * model of the engines: there is no program. */
   bool only_lists;
-  const MachineList *machine_list; /* [nrank] (check_channels) what was proved */
-  /* (check_channels) least --sends=buffered with which it completes; 0: rendezvous is enough */
+  const MachineList *machine_list; /* [nrank] (check_channels) the lists that were proved */
+  /* (check_channels) The least --sends=buffered with which the lists complete; 0: rendezvous is
+   * enough. */
   uint64_t least_buffer;
-  /* (check_memory) 1 + the rank over the memory limit that needs the most; 0: none */
+  /* (check_memory) 1 + the rank over the memory limit that needs the most; 0: none. */
   uint32_t over;
-  bool limits_hold;      /* (check_user) they are proved, and have their peaks */
+  bool limits_hold;      /* (check_user) the limits are proved and have peaks */
 } Verdict;
 
 /* What is proved for every value of a parameter. Made by check_all_m. */
@@ -291,14 +297,15 @@ typedef struct ForAll {
   bool late, applied;
 } ForAll;
 
-/* A compile: what every pass needs, and the products, each all zero until a pass makes it. */
+/* A compile: what every pass needs, and the products. A product is all zero until a pass makes
+ * it. */
 struct Sched {
   Arena *arena;
   Diag *diag;
   struct Options *opt;
-  /* compiles the same text once more, with options of the caller's */
+  /* Compiles the same text once more, with options of the caller. */
   bool (*again)(Sched *, Until until);
-  /* what it may take, for a question about every M (work.h); NULL: as much as it takes */
+  /* The budget of a question about every M (work.h); NULL: no bound. */
   Work *work;
   Eval eval;
   const Parsed *parsed;
@@ -312,13 +319,13 @@ struct Sched {
   const struct Lowered *lowered;   /* lower/lower.h */
   const struct Times *times;       /* lower/lower.h */
   const Verdict *verdict;
-  const PipeProgram *prog; /* the result; its tables are what emit prints. NULL before lower */
+  const PipeProgram *prog; /* the program, whose tables emit prints; NULL before lower */
   ForAll all_m;
   /* the program for every M, if one was asked for (forall/looped.h); NULL */
   struct Looped *looped;
 };
 
-/* Are lists proved, and no more? Then there will be no program. */
+/* Are only lists proved? Then there is no program. */
 static inline bool only_lists(const Sched *s) {
   return s->orders->only_lists || s->verdict->only_lists;
 }
@@ -329,9 +336,9 @@ uint32_t pipe_of(const Sched *s, uint32_t row);
 typedef struct Define {
   const char *name;
   int64_t value;
-  /* --compare: how many values it takes, and the place of `value` among them */
+  /* --compare: the number of values, and the index of `value` */
   uint32_t n, at;
-  /* they are lo + at * step; or, unless NULL, those of [n] list */
+  /* values are lo + at * step or, if not NULL, list[n] */
   int64_t lo, step; const int64_t *list;
   bool used;
 } Define;
@@ -346,22 +353,22 @@ typedef struct Options {
   const char *input;           /* path */
   const char **format; uint32_t nformat; /* --fmt: the inputs */
   bool format_write;           /* in place */
-  /* --compare, or --emit=html of several: the inputs; a parameter that one lacks is not its */
+  /* The inputs of --compare, or of --emit=html with several. An input may lack a parameter. */
   const char **compare; uint32_t ncompare;
-  RankBy by;                   /* what --compare sorts the rows of a point by */
-  /* of standard input, kept by file_read: it can be read once */
+  RankBy by;                   /* what --compare sorts by */
+  /* standard input, kept by file_read: it can be read once */
   char *input_text; uint32_t input_len;
-  /* non-NULL: compile this text, imports are refused (fuzzing) */
+  /* not NULL: compile this text, refuse imports (fuzzing) */
   const char *text; size_t text_len;
   const char *output;          /* NULL: standard output */
   const char *depfile;
-  const char *counterexample;  /* NULL, or where ranks that wait for each other are drawn */
+  const char *counterexample;  /* where to draw a counter-example; NULL: nowhere */
   const char *schedule;        /* NULL: the last of the file */
-  bool any_value;              /* what the schedule requires is not asked for (all_m.c) */
+  bool any_value;              /* do not check what the schedule requires (all_m.c) */
   bool keep_play;              /* (all_m_lists.c) */
-  /* (tune.c) BETTER: that of the two which is better as emitted */
+  /* tune.c; BETTER: tuned or as written, whichever is better as emitted */
   enum { TUNE_BETTER, TUNE_FULL, TUNE_NONE } tune;
-  const char *for_all;         /* --for-all: a parameter; prove for all its values */
+  const char *for_all;         /* --for-all: the parameter for all values of which to prove */
   Define every;                /* --for-all=NAME=LO..HI: n values; 0: it was not given */
   int undecided;               /* --undecided: 1 error, 2 ok; 0: not given */
   /* what that may take: of programs that are compiled for it (all_m.c, looped.c) */
@@ -371,9 +378,9 @@ typedef struct Options {
   const char *profile;
   const char *dump_after;      /* pass name, "all", or NULL */
   Emit emit;
-  bool check_only;             /* prove and report, write nothing */
-  bool show;                   /* draw the grid in the terminal, write nothing */
-  bool critical_path;          /* report, with the critical path and idle time by cause */
+  bool check_only;             /* prove and report; write nothing */
+  bool show;                   /* draw the grid in the terminal; write nothing */
+  bool critical_path;          /* report the critical path and idle time by cause */
   Color color;                 /* of show */
   bool time_passes;
   bool trial;                  /* all_m_trial.c, of what is proved for every M */
@@ -381,28 +388,28 @@ typedef struct Options {
   /* --lowering: 1 + what Orders.lowering will be; 0: what the schedule says */
   int lowering;
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
-  /* no links are shared; schedules side by side are not scaled to equal work */
+  /* ignore shared links; do not scale --compare to equal work */
   bool no_contention, own_units;
   int arrows; double figure_px, figure_pt; /* --arrows, --figure: as in SvgOptions */
   bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
-  /* --emit=comms-csv: with UNSHARD of at most so many stages at once; 0: without */
+  /* --emit=comms-csv: UNSHARD of at most so many stages at once; 0: none */
   uint32_t torch_unshard;
   bool torch_waits;            /* and with WAIT_SEND_x and WAIT_REDUCE_GRAD */
   uint64_t memory_limit_bytes; /* per rank; 0: none */
-  /* it was given in kB, MB, GB or TB: so are the bytes that are said */
+  /* the limit is in kB, MB, GB or TB; messages then use them, too */
   bool decimal;
-  uint64_t host_limit_bytes;   /* what the compiler itself may use; 0: the machine's memory */
+  uint64_t host_limit_bytes;   /* memory the compiler may use; 0: the memory of the machine */
   Define *define; uint32_t ndefine;
   const char **include; uint32_t ninclude;
   const char *stdlib;          /* directory */
   FILE *dump_out;              /* dumps and reports: stdout */
 } Options;
 
-/* Of the transfer of what an F, or a B or I, has made. */
+/* The time of the transfer that F, or B or I, sends. */
 static inline uint64_t send_time(const PipeStage *st, uint8_t kind) {
   return st->time[kind == PIPE_F ? PIPE_SEND_F : PIPE_SEND_B];
 }
-/* The op with whose end what `op` has made may leave, and what it has read is free. */
+/* The op at whose end the result of `op` may leave and its inputs are free. */
 static inline uint32_t op_release(const Sched *s, uint32_t op) {
   return s->orders->send == SEND_EAGER ? op : op + s->orders->op[op].group;
 }
@@ -413,7 +420,7 @@ static inline PipeTimes sched_times(const Sched *s) {
 static inline const PipeSide *side_of(const Sched *s, const Op *o) {
   return &s->sides->row[(o->site - s->sides->site0) * s->model->nstage + o->stage];
 }
-/* What op takes; cost: as in OrderRun. Uniform costs know no side ops: they take no time. */
+/* The time of op; cost: as in OrderRun. By uniform costs, side ops take no time. */
 static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool uniform, uint32_t op) {
   const Op *o = &s->orders->op[op];
   if (o->kind == PIPE_SIDE)
@@ -422,7 +429,7 @@ static inline uint64_t op_cost(const Sched *s, const PipeStage *cost, bool unifo
     return pipe_unit_times(sched_times(s), o->stage, o->mb)[o->kind];
   return cost[uniform ? 0 : o->stage].time[o->kind];
 }
-/* What an OFF or LOAD takes. */
+/* The time of an OFF or LOAD. */
 static inline uint64_t copy_cost(const Sched *s, const Copy *c) {
   return s->model->unit_time
              ? pipe_unit_times(sched_times(s), c->stage, c->mb)[pipe_unit_column(c->kind)]

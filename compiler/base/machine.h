@@ -50,19 +50,20 @@ typedef enum MachineKind {
 
 typedef struct MachineInstr {
   uint32_t kind;    /* MachineKind */
-  uint32_t peer;    /* SEND, RECV: rank of the other end; ALL: number of the communicator */
-  uint32_t need[2]; /* positions in this list that must be done before; NONE */
+  uint32_t peer;    /* SEND, RECV: rank of the other end; ALL: index of the communicator */
+  uint32_t need[2]; /* positions in this list that must be done before; NONE: no more */
   uint32_t nmore;
-  /* SEND, RECV: further instructions of the list after it that are one group with it, each a SEND
-   * or RECV: posted, and done, together */
+  /* SEND, RECV: the number of further instructions of the list in one group with it, each a SEND or
+   * RECV. A group is posted, and done, together. */
   uint32_t group;
-  uint32_t channel; /* RANK: communication of a rank with one number is one queue; transfers of a
-                       directed pair meet, and share a buffer, within it. Other models: 0 */
-  const uint32_t *more; /* [nmore] further ones */
-  /* 1 + position in the list of that rank that must be done before; 0: none */
+  /* RANK: the communication of a rank with equal channels is one queue; transfers of a directed
+   * pair meet, and share a buffer, within a channel. Other models: 0 */
+  uint32_t channel;
+  const uint32_t *more; /* [nmore] further needs */
+  /* 1 + position in the list of far_rank that must be done before; 0: no such need */
   uint32_t far_rank, far;
-  uint64_t tensor;  /* SEND, RECV, ALL: what it is; the ends of a transfer have the same */
-  uint64_t bytes;   /* SEND: of the message */
+  uint64_t tensor;  /* SEND, RECV, ALL: the tensor; equal for both ends of a transfer */
+  uint64_t bytes;   /* SEND: size of the message */
 } MachineInstr;
 
 typedef struct MachineList {
@@ -85,60 +86,61 @@ typedef struct ChannelModel {
 
 typedef enum MachineStatus {
   MACHINE_DONE,
-  MACHINE_STUCK,    /* hop[0..nhop): a wait cycle, the last waits for the first; or the one whose
-                       other end does not exist */
-  MACHINE_MISPAIRED /* hop[0]: this end meets one of another tensor */
+  /* hop[0..nhop): a wait cycle, the last hop waits for the first; or one hop whose other end does
+   * not exist */
+  MACHINE_STUCK,
+  MACHINE_MISPAIRED /* hop[0]: this end meets an end of another tensor */
 } MachineStatus;
 
-/* Why an instruction does not go on that is at the head of its queue, or in a group with one that
- * is. */
+/* Why an instruction cannot go on, though it, or a member of its group, is the head of its
+ * queue. */
 typedef enum MachineWhy {
-  WAIT_NEED,    /* it needs `on`, or stands below it in its queue; `on` is not done */
+  WAIT_NEED,    /* it needs `on`, or stands below `on` in its queue; `on` is not done */
   WAIT_PARTNER, /* the other end, `on`, is not posted */
   WAIT_ROOM,    /* the buffer has room once `on`, a RECV, is posted, and not before */
   WAIT_ORDER,   /* TAGGED: it is posted after `on`, which is not posted */
-  WAIT_NOBODY,  /* there is no other end */
-  WAIT_OTHER    /* the other end, `on`, is another tensor */
+  WAIT_NOBODY,  /* the other end does not exist */
+  WAIT_OTHER    /* the other end, `on`, is of another tensor */
 } MachineWhy;
 
 typedef struct MachineAt { uint32_t rank, index; } MachineAt;
 typedef struct MachineHop {
-  /* `at` waits for `on`: the next hop's `at`, or behind it, or a member of its group */
+  /* `at` waits for `on`: the next hop's `at`, or behind it, or a member of its group. */
   MachineAt at, on;
   MachineWhy why;
 } MachineHop;
 
 typedef struct MachineResult {
   MachineStatus status;
-  uint64_t done;      /* instructions that were carried out */
+  uint64_t done;      /* the number of instructions carried out */
   MachineHop *hop;    /* arena */
   uint32_t nhop;
-  bool shortest;      /* no cycle is shorter; false: the search was cut short */
-  /* the certificate, if asked for: when each instruction is, of all lists, one after the other;
-   * NONE: never. All that it waits for comes before: machine_verify */
+  bool shortest;      /* no wait cycle is shorter; false: the search was cut short */
+  /* The certificate, if asked for: the times of each instruction, list after list; NONE: never. An
+   * instruction comes after all that it waits for: machine_verify. */
   uint32_t *posted, *ended;
 } MachineResult;
 
-/* Every condition is a conjunction of things that, once true, stay true; so it does not matter in
- * which order the machine goes on, and one run decides. Linear in instructions (a collective: times
- * its members). Everything it takes is from the arena. */
+/* Carries out the lists. Every condition is a conjunction of things that, once true, stay true. So
+ * the order in which the machine proceeds does not matter, and one run decides. Cost: linear in
+ * instructions; a collective counts once per member. The result is in the arena. */
 MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model,
                           bool certify);
 
-/* Verifies what machine_run says and certifies of these lists, by the rules above; shares nothing
- * with it (verify_machine.c). NULL, or which rule is broken. All are done: each has a time, and
- * all that it waits for is earlier. Else so do those that were carried out, and the hops are
- * waits that close a circle, or what meets at the one hop is not one. Not verified: that no
- * circle is shorter. n log(n). */
+/* Verifies the verdict and certificate of machine_run by the rules above; shares no code with it
+ * (verify_machine.c). Returns NULL, or the rule that is broken. DONE: every instruction has a time,
+ * later than all that it waits for. Otherwise this holds for the instructions carried out, and the
+ * hops are waits that close a cycle, or the one hop meets a wrong end. Not verified: that no cycle
+ * is shorter. Cost: n log n. */
 const char *machine_verify(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model,
                            const MachineResult *got);
 
-/* If every instruction takes one unit of time from when it can go on: when those that are carried
- * out end. [nrank][n], 0: never. From the arena; linear. */
+/* When each instruction ends if it takes one unit of time from the moment it can go on: [nrank][n]
+ * in the arena; 0: never. Cost: linear. */
 uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, ChannelModel model);
 
-/* The least buffer, in the model's unit, with which the lists complete (0: rendezvous is enough).
- * False: with none. Who meets whom is found once; then log(buffer) runs. */
+/* The least buffer, in the unit of the model, with which the lists complete; 0: rendezvous is
+ * enough. False: no buffer suffices. Cost: who meets whom is found once, then log(buffer) runs. */
 bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
                           ChannelModel model, uint64_t *buffer);
 

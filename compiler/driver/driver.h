@@ -7,19 +7,19 @@
 
 /* ---- driver.c: the pass list ---- */
 bool compile(Sched *s);
-bool compile_only(Sched *s);  /* the same without output: what tests, fuzzers and benches call */
+bool compile_only(Sched *s);  /* the same without output, for tests, fuzzers and benches */
 bool compile_orders(Sched *s, bool prove); /* as far as the orders; prove: that they are right */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool every_value(Sched *s);   /* every.c: of opt->every; the same */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);
 /* ---- library.c: requires opt->stdlib ---- */
-/* the path that argument `name` means: spec.md 9.5 */
+/* The path that argument `name` means (lang/spec.md 9.5). */
 const char *library_find(Sched *s, const char *name);
-/* a line for each schedule; false: reported */
+/* Prints a line for each schedule of the library. False: reported. */
 bool library_list(Sched *s, FILE *f);
-/* ---- format_files.c: --fmt of opt->format: prints, or with opt->format_write replaces, or with
- * opt->check_only compares; false: reported ---- */
+/* ---- format_files.c: --fmt of opt->format. Prints; replaces with opt->format_write; compares with
+ * opt->check_only. False: reported ---- */
 bool format_files(Sched *s);
 
 #endif

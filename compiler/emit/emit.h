@@ -13,10 +13,9 @@ void emit_comms_csv(Sched *s, FILE *f);
 void emit_json(Sched *s, FILE *f);
 void emit_svg(Sched *s, FILE *f);
 void emit_trace(Sched *s, FILE *f);
-/* opens its output; compiles the inputs after the first; false: reported */
+/* Opens its output itself, and compiles the inputs after the first. False: reported. */
 bool emit_html(Sched *s);
-/* The start and end of each instruction by pipe_predict; the caller frees *start. */
-/* the op at which a rank is over the memory limit, or NULL */
+/* The op at which a rank is over the memory limit, or NULL. */
 const PipeInstr *over_limit(const Sched *s);
 void emit_looped(Sched *s, FILE *f); /* s->looped as C */
 

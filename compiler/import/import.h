@@ -5,10 +5,11 @@
 
 #include "orders.h"
 
-/* ---- csv.c: a file of PyTorch's; ensures what expand does, and lists for compute_comms ---- */
+/* ---- csv.c: reads a file of PyTorch. Ensures what expand does, and lists for compute_comms
+ * ---- */
 bool is_csv(const Options *o);
 bool read_csv(Sched *s, Expanded *e);
-/* ---- read_json.c: what --emit=json has written; ensures what expand does ---- */
+/* ---- read_json.c: reads what --emit=json writes. Ensures what expand does ---- */
 bool is_json(const Options *o);
 bool read_json(Sched *s, Expanded *e);
 

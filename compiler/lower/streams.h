@@ -12,15 +12,15 @@ typedef struct RowNeeds {
 } RowNeeds;
 RowNeeds row_needs(Arena *a, const Sched *s, uint32_t r, const PipeRank *k); /* channels.c */
 
-/* The streams of a rank: COMPUTE, COMM and, if the program has copies or channels, COPY; with
- * channels the first of them is COMM, and the others come after COPY. A clock has one count for
- * each. */
+/* The streams of a rank: COMPUTE, COMM and, if the program has copies or channels, COPY. With
+ * channels, COMM is the first channel, and the others come after COPY. A clock has one count for
+ * each stream. */
 typedef struct RankStreams {
   const PipeRank *k;
   uint32_t n;
-  uint32_t *count; /* [n] instructions of each */
+  uint32_t *count; /* [n] number of instructions of each */
   uint32_t *of;  /* [nchannel] stream of a channel; NULL: there are none */
-  uint32_t *nth; /* [ninstr] how manieth of its stream a row is, from 1; with channels */
+  uint32_t *nth; /* [ninstr] with channels: the index of a row in its stream, from 1 */
   RowNeeds need; /* with channels */
 } RankStreams;
 RankStreams rank_streams(Arena *a, const Sched *s, uint32_t r, const PipeRank *k);
@@ -30,7 +30,7 @@ static inline uint32_t stream_of_row(const RankStreams *w, const PipeInstr *in) 
   return on == PIPE_COMM && w->of ? w->of[in->channel] : on;
 }
 
-/* Both are for any number n of streams, and faster for one that is known when they are compiled. */
+/* Both take any number n of streams, and are faster if n is a constant. */
 static inline void clock_join(uint32_t *a, const uint32_t *b, uint32_t n) {
   for (uint32_t x = 0; x < n; x++)
     a[x] = b[x] > a[x] ? b[x] : a[x];
@@ -40,8 +40,8 @@ static inline void clock_copy(uint32_t *a, const uint32_t *b, uint32_t n) {
     a[x] = b[x];
 }
 
-/* What must be over before row `row` starts, of the streams that are not its own: how many
- * instructions of each; of COMPUTE one more, for the begin of the step. n: w->n. */
+/* The clock that must be over before row `row` starts: the number of instructions of each other
+ * stream; for COMPUTE one more, for the begin of the step. n: w->n. */
 static inline void clock_needed(const RankStreams *w, uint32_t row, uint32_t *clock, uint32_t n) {
   const PipeInstr *in = &w->k->instr[row];
   PipeOn own = (PipeOn)pipe_op_info[in->op].stream;
@@ -61,7 +61,7 @@ static inline void clock_needed(const RankStreams *w, uint32_t row, uint32_t *cl
   }
 }
 
-/* What is known on a rank: room for that, with nothing known but the begin. */
+/* Room for what a rank knows; at first it knows only the begin. */
 typedef struct StreamRoom {
   uint32_t *known; /* [ninstr + 1] clocks: row i + 1: once instruction i is over; 0: the begin */
   uint32_t *now;   /* [streams] clocks: what each stream knows so far */
@@ -69,7 +69,7 @@ typedef struct StreamRoom {
 } StreamRoom;
 StreamRoom stream_room(Arena *a, const RankStreams *w);
 
-/* Ensures sync, nsync and nevent of k, rank r, whose list is complete. */
+/* Places the events of k, rank r, whose list is complete. Ensures sync, nsync and nevent. */
 void place_events(Sched *s, PipeRank *k, uint32_t r);
 
 #endif

@@ -13,12 +13,12 @@ static inline bool is_send(const PipeInstr *in) {
 static inline bool is_forward(const PipeInstr *in) {
   return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F;
 }
-/* Of a list from a file: it waits for the SEND that it names. */
+/* In a list from a file: waits for the SEND that it names. */
 static inline bool is_wait_send(const Sched *s, const PipeInstr *in) {
   return s->orders->lists && in->wait == WAIT_SEND;
 }
 static inline bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
-/* A transfer or a sum: what a rank waits for at its ops. */
+/* Is it a transfer or a sum? */
 static inline bool is_transfer(const PipeInstr *in) {
   return is_comm(in) && in->op != PIPE_SIDE_COMM;
 }
@@ -26,12 +26,12 @@ static inline bool is_transfer(const PipeInstr *in) {
 /* A copy in a list whose copies take turns (out: row of Orders.copy); its place is no need. */
 static inline bool is_copy(const PipeInstr *in) { return pipe_op_info[in->op].stream == PIPE_COPY; }
 
-/* Position + 1 in its list of: the SEND and RECV of a tensor, the REDUCE of a round (row of
- * Orders.round), the TIE of a round of the first tied row of a rank; 0: there is none. */
+/* 1 + position in its list of the SEND and RECV of a tensor, the REDUCE of a round (row of
+ * Orders.round), and the TIE of a round of the first tied row of a rank; 0: there is none. */
 typedef struct Places { uint32_t *send, *recv, *reduce, *tie; } Places;
 
 const char *list_op_text(Sched *s, const PipeInstr *in); /* op notation */
-/* What a transfer carries: its index in Places.send and recv. */
+/* The tensor that a transfer carries: its index in Places.send and recv. */
 static inline uint64_t tensor_of(const Sched *s, const PipeInstr *in) {
   const PipeStage *st = &s->model->stage[in->stage];
   uint64_t of = s->model->graph         ? in->edge
@@ -40,10 +40,11 @@ static inline uint64_t tensor_of(const Sched *s, const PipeInstr *in) {
                                  : st->next;
   return 2 * (of * s->model->nmb + in->mb) + !is_forward(in);
 }
-/* The same of the tensor that passes a link for op o, which makes or reads it. */
+/* The same for the tensor that crosses a link for op o, which makes or reads it. */
 uint64_t link_tensor(const Sched *s, const Op *o, uint32_t link);
-/* Each tensor that crosses ranks is sent once it is there and received before it is read, both
- * once; each sum stands between its last gradient and its update. False: reported. */
+/* Proves that each tensor that crosses ranks is sent once after it is made and received once before
+ * it is read, and that each sum stands between its last gradient and its update. False:
+ * reported. */
 bool find_places(Sched *s, Places *at);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "pipec.h"
 
-/* ---- resolve.c: requires a parsed tree; ensures that every name has a slot, a definition or a
- * builtin, imports are loaded, Parsed.def is set ---- */
+/* ---- resolve.c: requires a parsed tree. Ensures: every name has a slot, a definition or a
+ * builtin; imports are loaded; Parsed.def is set ---- */
 bool resolve(Sched *s, Parsed *parsed);
 typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
@@ -18,21 +18,22 @@ typedef enum Builtin { /* EX_CALL.builtin */
   /* in no text: row EX_CALL.slot of RuleTables.later, in a condition of rules */
   BI_LATER
 } Builtin;
-/* Quantities that `when` knows in rules. */
+/* Is the builtin a quantity that `when` of rules can read? */
 static inline bool is_now(int builtin) {
   return (builtin >= BI_INFLIGHT && builtin <= BI_KEPT) || builtin == BI_HOST;
 }
 /* ---- eval.c ---- */
-/* Value of e in Eval.env; false: reported (overflow, division by zero, a rank out of range). */
+/* The value of e in Eval.env. False: reported (overflow, division by zero, a rank out of range). */
 bool eval(Sched *s, const Expr *e, int64_t *value);
-/* The file-level lets of a resolved tree, those of its imports first. */
+/* Evaluates the file-level lets of a resolved tree, imports first. */
 bool eval_lets(Sched *s, Ast *ast);
 bool eval_range(Sched *s, const Range *r, int64_t *lo, int64_t *hi, int64_t *step);
-/* "P = 4, r = 0, inflight(r) = 5": what e mentions, for messages; at most ~200 bytes. */
+/* "P = 4, r = 0, inflight(r) = 5": the values of what e mentions, for messages; about 200 bytes at
+ * most. */
 const char *eval_explain(Sched *s, const Expr *e);
-/* The help line "its parameters are P, M". */
+/* Prints the help "its parameters are P, M". */
 void help_params(Sched *s, const Schedule *sc);
-const char *span_text(Sched *s, Span at); /* the text itself, blanks squeezed, cut at 80 bytes */
+const char *span_text(Sched *s, Span at); /* the text at `at`, blanks squeezed, cut at 80 bytes */
 typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
   KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
@@ -42,33 +43,31 @@ typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
   NENTRIES
 } CostKey;
 extern const char *const cost_key[NENTRIES];
-/* ---- overlap.c: actions of several ops ---- */
-/* list: the clock or rules it is in */
+/* ---- shapes.c: words that the grammar leaves open. list: the clock or rules around the statement,
+ * or NULL ---- */
 void overlap_shape(Sched *s, const Stmt *t, const Stmt *list);
 void send_shape(Sched *s, const Clause *c);
-/* ---- side.c: side operations. Requires check_deps; ensures Sides.use and their ops ---- */
 void side_shape(Sched *s, const Clause *c);
 bool is_given(const Options *o, const Param *p); /* by -D */
-/* its first argument; false: reported, or no rank */
+/* The rank that is the first argument of a builtin. False: reported, or it is no rank. */
 bool rank_argument(Sched *s, const Expr *call, int64_t *r);
-/* A line for each page of lang/errors.md. */
+/* Prints a line for each page of lang/errors.md. */
 void explain_list(Sched *s, FILE *f);
-/* The page of lang/errors.md for a diagnostic; false: reported. */
+/* Prints the page of lang/errors.md for a diagnostic. False: reported. */
 bool explain_name(Sched *s, const char *name, FILE *f);
-/* Where the text of that page begins, as it is in lang/errors.md; NULL: it has none. */
+/* The start of the text of this page in lang/errors.md; NULL: there is no page. */
 const char *explain_page(const char *name);
-/* A copy of s that says nothing, for values that may not be there. */
+/* A copy of s that reports nothing, to evaluate values that may not exist. */
 Sched quiet(const Sched *s, Diag *none);
-/* The value of e where what is known has it in Eval.env; false: it has none. Says nothing. */
+/* The value of e by Eval.env, silently. False: it has none. */
 bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
 extern const char *const send_names[3]; /* by SendPolicy */
-/* shapes.c: words that the grammar leaves open. list: the clock or rules around it, or NULL. */
-/* What --lowering and `transfers` name: a PipeLowering, or that pipec chooses. */
+/* What --lowering and `transfers` can name: a PipeLowering, or `auto`, by which pipec chooses. */
 enum { LOWERING_AUTO = PIPE_NLOWERINGS, NLOWERINGS };
-uint32_t lowering_of(const char *name); /* NLOWERINGS: none has this name */
-/* what --lowering names, or else the text */
+uint32_t lowering_of(const char *name); /* NLOWERINGS: no lowering has this name */
+/* The lowering that --lowering asks for, or else in_text. */
 uint32_t asked_lowering(const Sched *s, uint32_t in_text);
-/* Reports at `at` a W without an index in the text of clock or rules. */
+/* Reports, at `at`, a W without an index in the text of clock or rules. */
 void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list);
 void transfers_shape(Sched *s, const Clause *c);
 const char *lowering_text(uint32_t lowering); /* "grouped" */

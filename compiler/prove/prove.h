@@ -5,9 +5,9 @@
 
 #include "lower.h"
 
-/* ---- check_deadlock.c: requires comm. Model: rendezvous, untagged FIFO, one comm stream per rank.
- * Proves that the machine of pipe_sim.h completes; adds channel slots where too few close a cycle;
- * ensures compute_start, comm_start, makespan, busy, steady. ---- */
+/* ---- check_deadlock.c: requires comm. Proves that the machine of pipe_sim.h completes, with
+ * rendezvous, untagged FIFO and one comm stream per rank. Adds channel slots where too few close a
+ * cycle. Ensures Times ---- */
 bool check_deadlock(Sched *s, Lowered *lowered, Times *times);
 bool transfers_take_time(const Sched *s); /* slow_links.c */
 /* Warns of a program that takes much longer than on an idle network. Requires lower. */
@@ -15,28 +15,28 @@ void warn_slow_links(Sched *s);
 /* ---- check_streams.c: requires prog. The events of each rank cover its waits and every access of
  * a slot, and none is too many ---- */
 bool check_streams(Sched *s);
-/* ---- check_match.c: requires prog. FIFO matching per directed rank pair ---- */
+/* ---- check_match.c: requires prog. Proves FIFO matching on each directed rank pair ---- */
 bool check_match(Sched *s);
 /* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
- * opt->model; ensures least_buffer. Text of the model for messages ---- */
+ * opt->model. Ensures least_buffer ---- */
 bool check_channels(Sched *s, Verdict *verdict);
-/* the same of Orders.lists, with find_places the first time */
+/* The same for Orders.lists; the first time also find_places. */
 bool prove_lists(Sched *s, Verdict *verdict);
-/* Of a lowering with transfers at their ops, once transfers has made lists: they complete.
- * only_lists: but not under the model of the engines. */
+/* For the lists of a lowering with transfers at their ops: they complete. Sets only_lists if they
+ * do not under the model of the engines. */
 bool prove_transfers(Sched *s, Verdict *verdict);
-/* The verdict alone; with opt->verify its certificate, a clock or a circle, is verified. */
+/* The verdict alone; with opt->verify, verifies its certificate, a clock or a wait cycle. */
 bool lists_complete(Sched *s, const MachineList *list, ChannelModel model);
 const char *model_text(Sched *s);
 const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction of machine_list */
 const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
-/* ---- check_memory.c: requires slots. Bytes per rank against the limit ---- */
+/* ---- check_memory.c: requires slots. Proves the bytes of each rank against the limit ---- */
 bool check_memory(Sched *s, Verdict *verdict);
-/* "0F3: weights 10.0 GiB + ...": the moment, and what is there */
+/* "0F3: weights 10.0 GiB + ...": the worst moment of a rank, and what is alive then. */
 const char *memory_sum(Sched *s, uint32_t r);
-/* Sizes that differ as texts that do. */
+/* Texts of two sizes; they differ if the sizes do. */
 void bytes_texts(Sched *s, uint64_t a, uint64_t b, const char *text[2]);
-/* ---- check_user.c: the `check` clauses ---- */
+/* ---- check_user.c: requires check_memory and lower. Proves the `check` clauses ---- */
 bool check_user(Sched *s, Verdict *verdict);
 bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check` */
 

@@ -8,18 +8,19 @@
 void emit_report(Sched *s, FILE *f);
 void emit_show(Sched *s, FILE *f);     /* show.c */
 bool show_wants_colour(const Options *o, FILE *f);
-/* COLUMNS, or the columns of the terminal that f is; `none` if it is no terminal. */
+/* COLUMNS, or the columns of the terminal of f; `none` if f is no terminal. */
 uint32_t terminal_width(FILE *f, uint32_t none);
 /* Wraps text between words to `width`, from column `at`; further lines begin at `indent`. */
 void put_wrapped(FILE *f, const char *text, uint32_t at, uint32_t indent, uint32_t width);
-/* stall_picture.c: to opt->counterexample, or as the page of --emit=html, what was refuted last, if
- * anybody asked for it; false: reported. */
+/* stall_picture.c: draws the last counter-example to opt->counterexample, or as the page of
+ * --emit=html, if either was asked for. False: reported. */
 bool draw_stall(Sched *s);
 double bubble_percent(const Sched *s, uint64_t makespan);
-double above_percent(uint64_t value, uint64_t bound); /* how far above; 0: the bound is 0 */
+/* percent by which value exceeds bound; 0: the bound is 0 */
+double above_percent(uint64_t value, uint64_t bound);
 /* "makespan 27, bound 25 (+8.0 %); span 27, bound 22 (+23 %)". Ensures bound. */
 const char *bound_text(Sched *s);
-/* ---- dump.c: text of what is there after a pass ---- */
+/* ---- dump.c: what is there after a pass ---- */
 void dump_ops(Sched *s, FILE *f);
 void dump_streams(Sched *s, FILE *f);
 void dump_program(Sched *s, FILE *f);

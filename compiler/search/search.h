@@ -5,7 +5,7 @@
 
 #include "orders.h"
 
-/* tune.c: the same, or of a schedule with `tune` the best of what its values make. */
+/* tune.c: expands a schedule; with `tune`, the best of its values. False: reported. */
 bool expand_best(Sched *s, Expanded *e);
 
 #endif

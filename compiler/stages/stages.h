@@ -6,22 +6,22 @@
 #include "pipec.h"
 #include "names.h"
 
-/* Reports where a schedule that has what stands at `at` is extended; false: nowhere. */
+/* Notes where the schedule that contains `at` is extended. False: nowhere. */
 bool note_extends(Sched *s, Span at);
-/* The same of a check or limit, and how to leave it out. */
+/* The same for a check or limit at `at`, with a help on how to leave it out. */
 bool help_unchecked(Sched *s, Span at);
-/* profile.c; has[NKEYS] */
+/* profile.c: sets the costs that the profile has, and has[NKEYS] for them. False: reported. */
 bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has);
 extern const CostKey unit_key[PIPE_UNIT_TIMES]; /* by column of PipeProgram.unit_time */
-/* where it is kept (SEND: SEND_F; SEND_B follows) */
+/* The field of a cost; for SEND it is SEND_F, and SEND_B follows. */
 uint64_t *cost_field(PipeStage *st, CostKey k);
-/* Defaults for what `has` lacks. */
+/* Sets defaults for the costs that `has` lacks. */
 void cost_defaults(PipeStage *st, const bool has[NKEYS]);
-/* ---- links.c: requires order. Ensures share: of every two ranks that meet the links that they
- * share with others ---- */
+/* ---- links.c: requires order. Ensures Model.share: for every two ranks that meet, the links that
+ * they share with other ranks ---- */
 bool links(Sched *s, Model *model);
-/* The parameter that counts microbatches, if others were given with -D and it was not: then a
- * verdict for the value it has by default says less than what was asked. NULL. */
+/* The parameter that counts microbatches, if -D gives other parameters and not this one: then the
+ * verdict for its default says less than the user asked. NULL: no such parameter. */
 const char *open_parameter(const Sched *s);
 
 #endif

@@ -9,13 +9,13 @@ typedef enum IdleCause {
   IDLE_WARMUP, IDLE_PEER, IDLE_TRANSFER, IDLE_SLOT, IDLE_MEMORY, IDLE_COPY, IDLE_FLUSH, IDLE_NCAUSES
 } IdleCause;
 extern const char *const idle_name[IDLE_NCAUSES]; /* "warmup" ... */
-/* Not so of a program without copies: it says nothing of them. */
+/* False for `copy` in a program without copies: reports leave it out. */
 static inline bool idle_shown(const Sched *s, int cause) {
   return cause != IDLE_COPY || s->orders->ncopy > 0 || s->sides->ncomm > 0;
 }
 
 typedef struct PathStep {
-  uint32_t rank, instr; /* row of the rank's list; a transfer stands under its SEND */
+  uint32_t rank, instr; /* row of the rank's list; a transfer counts as its SEND */
   uint64_t start, end;  /* start: end of the step before, 0 of the first */
 } PathStep;
 
@@ -26,7 +26,7 @@ typedef struct Critical {
   uint64_t (*idle)[IDLE_NCAUSES]; /* [nrank]; with busy they add up to the makespan */
 } Critical;
 
-/* Requires prog. The arena's. Linear in instructions. */
+/* Requires prog. The result is in the arena. Cost: linear in instructions. */
 const Critical *critical(Sched *s);
 
 #endif

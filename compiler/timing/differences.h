@@ -11,8 +11,8 @@ typedef struct Arc {
 } Arc; /* value[to] >= value[from] + w */
 typedef VEC(Arc) Arcs;
 
-/* The least values >= 0 of n variables, in *value of the arena. False: there are none, since a
- * circle of arcs adds up to more than 0, or work is spent. */
+/* The least values >= 0 of n variables, in *value of the arena. False: there are none, because a
+ * cycle of arcs adds up to more than 0; or work is spent. */
 bool least_values(Arena *a, const Arcs *arcs, uint32_t n, int64_t **value, Work *work);
 
 #endif

@@ -14,9 +14,9 @@ typedef struct ModelWork {
 } ModelWork;
 ModelWork model_work(const Sched *s);
 
-/* [n] factors by which times in units are multiplied: then a microbatch takes as much of each, and
- * the microbatches of schedules that stand side by side, so many at a time, add up to the same. One
- * without backwards is scaled to the forwards of the others. 1 for times in ns. */
+/* Computes [n] factors for times in units. After scaling, a microbatch takes equal work in each
+ * schedule, and so do the microbatches of side_by_side schedules together. A schedule without
+ * backwards is scaled to the forwards of the others. The factor is 1 for times in ns. */
 void equal_work(const ModelWork *w, uint32_t n, uint32_t side_by_side, double *scale);
 
 #endif

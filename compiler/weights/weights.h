@@ -8,30 +8,33 @@
 
 /* Weight versions and formulas over them. Made by versions, formulas and version_slots. */
 typedef struct Versions {
-  /* [nrank] most updates of a stage between the version that an F reads and */
+  /* [nrank] the most updates of a stage between the version that an F reads and the version that
+   * its gradient is applied to. */
   uint32_t *staleness;
-  /* [nrank]   that which its gradient is applied to; between those of F and its B or I */
+  /* [nrank] the same between the versions that an F and its B or I read. */
   uint32_t *discrepancy;
   uint32_t *delay;       /* [nstage] staleness of one row */
-  /* [nop] slots (version_slots) from 0 for each row, (slots) of the rank. NULL: not weighted */
+  /* [nop] slots count from 0 for each row after version_slots, and within the rank after slots.
+   * NULL: no `weights` clause. */
   PipeWeights *weights;
   /* [nop] for a line with `per`: the first op that reads alike; NONE. NULL: no line has `per` */
   uint32_t *maker;
-  uint32_t *last_reader; /* [nop] (version_slots) of such a first op, the last; NULL with maker */
-  /* (formulas) of PipeProgram */
+  uint32_t *last_reader; /* [nop] (version_slots) by maker: its last reader; NULL like maker */
+  /* (formulas) as in PipeProgram */
   PipeFormula *formula; PipeRule *rule; PipeThen *then; const char **state;
   uint32_t nformula, nrule, nthen, nstate;
-  uint32_t *nversion;    /* [nstage] (version_slots) slots for versions; NULL: not weighted */
+  /* [nstage] (version_slots) slots for versions; NULL: no `weights` clause */
+  uint32_t *nversion;
 } Versions;
 
-/* ---- versions.c: requires sides. Proves that the versions of the weights that are read are there;
- * ensures staleness, discrepancy, delay, weights (but for slots and formulas), maker ---- */
+/* ---- versions.c: requires sides. Proves that every version that is read exists. Ensures
+ * staleness, discrepancy, delay, maker, and weights apart from slots and formulas ---- */
 bool versions(Sched *s, Versions *versions);
-/* ---- version_slots.c: requires formulas. Proves that versions that are read have not been
- * overwritten; ensures slots of weights, nversion, last_reader ---- */
+/* ---- version_slots.c: requires formulas. Proves that no version is overwritten before its last
+ * reader. Ensures the slots of weights, nversion, last_reader ---- */
 bool version_slots(Sched *s, Versions *versions);
-/* (formulas) The op that makes the estimate that op reads: itself, or the first that shares it.
- * NONE: it reads its version as it is, or is a U. */
+/* (formulas) The op that makes the estimate that op reads: op itself, or the first op that shares
+ * it. NONE: op reads its version unchanged, or is a U. */
 uint32_t estimate_maker(const Sched *s, uint32_t op);
 
 #endif
