@@ -45,7 +45,7 @@ struct Expr {
   double real;        /* EX_REAL */
   Name name;          /* EX_NAME, EX_CALL */
   Span name_at;
-  /* (sema) EX_NAME: where its value is; EX_CALL in a formula: which (formula.h) */
+  /* (sema) EX_NAME: slot of its value; EX_CALL in a formula: see formula_names.h */
   uint32_t slot;
   struct Fn *fn;      /* (sema) EX_CALL of a fn */
   Expr *a, *b, *c;
@@ -107,7 +107,7 @@ struct Stmt {
   Stmt *body, *orelse;
   Arg *args;          /* ST_USE */
   bool backwards;     /* (expand) ST_DO: its range was one that goes down, without a step */
-  struct Schedule *used, *within; /* (sema) ST_USE: of that name; in whose order it stands */
+  struct Schedule *used, *within; /* (sema) ST_USE: the schedule; whose order it is in */
 };
 
 typedef struct Param { /* of a fn, macro or schedule */
@@ -157,7 +157,7 @@ typedef struct WeightLine {
   Span source_at;
   Expr *value;        /* WW_READS from a version, WW_VERSIONS */
   Expr *formula, *when; /* or NULL */
-  /* WW_READS: ops of a stage with the same value read what the first of them reads; or NULL */
+  /* WW_READS, or NULL: ops of a stage with equal values read what the first of them reads */
   Expr *per;
   Name state;         /* WW_STATE, WW_THEN */
   Span state_at;
@@ -188,7 +188,7 @@ typedef enum ClauseKind {
   CL_LET, CL_FN
 } ClauseKind;
 
-/* What a side op is attached to: an op of its stage, each one, or (end) the first or the last. */
+/* The anchor of a side op: an op of its stage, each one, or (end) the first or last. */
 typedef struct Anchor {
   Name name;          /* "F", or NULL: none */
   Span at;
@@ -241,7 +241,7 @@ struct Clause {
   Side *side;         /* CL_SIDE */
 };
 
-/* text or NULL */
+/* A condition, with a text or NULL. */
 typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require;
 
 typedef struct Schedule {
@@ -282,8 +282,8 @@ typedef struct Interner Interner;
 Interner *intern_new(Arena *a);
 Name intern(Interner *in, const char *s, size_t n);
 
-/* Parses source `file` of d. Reports every syntax error it can recover from; returns the tree of
- * what could be read (never NULL); the caller looks at d->errors. */
+/* Parses source `file` of d. Reports every syntax error it can recover from. Returns the tree of
+ * what it could read, never NULL; the caller looks at d->errors. */
 Ast *parse(Arena *a, Interner *in, Diag *d, uint32_t file);
 
 /* Prints the tree as canonical text: parsing that text gives the same dump again. */

@@ -66,14 +66,14 @@ void diag_init(Diag *d, Arena *a, FILE *out);
 uint32_t diag_source(Diag *d, const char *path, const char *text, uint32_t len);
 
 #define PRINTF(f, a) __attribute__((format(printf, f, a)))
-/* An error that repeats a printed one at the same place, but for numbers in it, is neither printed
- * nor counted, nor are its notes: one slip shows on many ranks. A help equal to the last one is not
- * printed again. Errors past `limit` are counted, not printed; the last printed one says so.
- * Control bytes in an argument or a shown line are printed as \xNN, tabs as one space. */
+/* Reports an error. An error that repeats a printed one at the same place, apart from numbers, is
+ * neither printed nor counted, nor are its notes: one slip shows on many ranks. A help equal to the
+ * last one is not printed again. Errors past `limit` are counted, not printed; the last printed one
+ * says so. Control bytes in an argument or a shown line are printed as \xNN, tabs as one space. */
 void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) PRINTF(4, 5);
-/* After an error of which others may follow on its line: those of form (syntax, bad-byte,
- * bad-number, bad-string) that come for this line are neither printed nor counted. Each `syntax`
- * error does so. */
+/* Call after an error that may cause others on its line: later errors of form (syntax, bad-byte,
+ * bad-number, bad-string) on this line are neither printed nor counted. Each `syntax` error calls
+ * it. */
 void diag_bad_line(Diag *d, Span at);
 void diag_warn(Diag *d, DiagName name, Span at, const char *fmt, ...) PRINTF(4, 5);
 void diag_note(Diag *d, Span at, const char *fmt, ...) PRINTF(3, 4);

@@ -6,17 +6,16 @@
 
 #include "pipec.h"
 
-/* ---- verify.c: internal consistency; aborts with file:line on our own mistakes. Shares no code
- * with the passes ---- */
+/* ---- verify.c: finds pipec's own mistakes; shares no code with the passes ---- */
 /* Requires check_user. The tables are a program, by the validator of the runtime: above all, no
  * slot is filled while it is in use. With opt->verify, the default of debug builds, by
  * verify_program, which also needs what check_user says of limits. */
 bool check_tables(Sched *s);
-/* The validator's answer, and everything that the text says of a program. */
+/* Asks the validator, and verifies all that the text says of a program. Aborts on a mistake. */
 void verify_program(const Sched *s);
-/* With opt->verify, called after every pass that has something to verify. */
+/* With opt->verify, run after every pass that has something to verify. Abort on a mistake. */
 void verify_ops(const Sched *s);
-void verify_circle(const Sched *s); /* if order has refuted it */
+void verify_circle(const Sched *s); /* once order has refuted the orders */
 /* The clock of all_m.c, (at[node] + num * period) / by, of a program whose node k of rank r is op
  * first[r] + k counted on from rank to rank: every op of it is later than what it waits for. */
 void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *first,

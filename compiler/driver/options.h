@@ -35,7 +35,7 @@ bool option_word(int id, const char *word, int *k);
 /* "c, csv or json": the words of option id. */
 const char *option_words(Sched *s, int id);
 
-/* The word of an argument after the one that ends at `from`, or with NULL the first, and its
+/* The first word of an argument, or with `from` the word after the one that ends there, and its
  * length; NULL: there is none. */
 const char *option_each_word(const OptionRow *o, const char *from, size_t *n);
 

@@ -25,7 +25,7 @@ typedef struct FormulaScope {
   const Name *state; uint32_t nstate; /* declared so far */
   void *self;                         /* first argument of: */
   void (*value)(void *self, Expr *e); /* an expression of the schedule */
-  /* whether it is a name of the schedule, and its place */
+  /* Is the name visible in the schedule? Also its place. */
   bool (*visible)(void *self, Name name, Span *at);
   uint32_t (*bind)(void *self, Name name, Span at); /* a variable; its slot */
   void (*unbind)(void *self);                       /* the last one */
@@ -33,9 +33,9 @@ typedef struct FormulaScope {
 
 /* Resolves the formula of f->line; reports what is wrong. */
 void formula_resolve(const FormulaScope *f);
-/* That the name before '=' of a line `U then` is a state; reports. */
+/* Checks that the name before '=' of a line `U then` is a state; reports otherwise. */
 void formula_target(const FormulaScope *f);
-/* Whether a state may have this name; reports. */
+/* May a state have this name? Reports if not. */
 bool formula_state(const FormulaScope *f, Name name, Span at);
 
 #endif

@@ -10,19 +10,19 @@ bool hint_near(const char *a, const char *b); /* one letter apart, or only its c
 bool hint_mentions(const Expr *e, Name name); /* before names are resolved */
 
 bool hint_op(Sched *s, Name name);
-/* name is that of the rank in an order of sc, and stands in clause c. */
+/* `name` stands in clause c for the variable of the rank in an order of sc. */
 bool hint_rank(Sched *s, const Schedule *sc, const Clause *c, Name name);
 /* Tells where else a name is defined: below, in another block, in a base of sc. sc, c: or NULL. */
 bool hint_elsewhere(Sched *s, const Ast *file, const Schedule *sc, const Clause *c, Name name,
                     Span at);
-/* a stage or microbatch that c does not name */
+/* `name` looks like a stage or microbatch that c does not name. */
 bool hint_names(Sched *s, const Clause *c, Name name);
 bool hint_weights(Sched *s, const Clause *c, Name name); /* a value in a line of `weights` */
 bool hint_library(Sched *s, Name schedule, Span at);
 bool hint_params(Sched *s, const Schedule *sc);
 
-/* So many ops at[mb] of a kind ("F", "B", "I", "W") on a stage of rank r are missing from
- * `first`. */
+/* So many ops at[mb] of a kind ("F", "B", "I", "W") on a stage of rank r are missing: `first`,
+ * ... */
 void hint_missing(Sched *s, uint32_t stage, const char *kind, const uint32_t *at, uint32_t missing,
                   uint32_t first);
 /* Row `later` of Orders.op stands before row `earlier`. */

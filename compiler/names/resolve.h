@@ -32,7 +32,7 @@ typedef struct Sym {
 typedef struct Resolver {
   Sched *s;
   Parsed *parsed;
-  uint8_t units;                  /* of the numbers resolved so far, see resolve_units */
+  uint8_t units;                  /* units of the numbers resolved so far, see resolve_units */
   const Entry *with_unit, *plain; /* first times of the schedule with a unit, and without */
   Interner *in;
   Sym *table; /* open addressing by pointer; never iterated */
@@ -42,8 +42,8 @@ typedef struct Resolver {
   Name op_name[PIPE_NOPS]; /* NULL: not written by users */
   bool sliced;             /* the schedule at hand has slices: ops have two indices */
   bool in_check;           /* quantities are allowed */
-  bool in_when;            /* inflight and held are, as they are now */
-  uint32_t nquantity;      /* of those, so far */
+  bool in_when;            /* inflight and held are allowed: their present values */
+  uint32_t nquantity;      /* number of quantities so far */
   Schedule *schedule;      /* that is being resolved */
   const Stmt *list;        /* the clock or rules that is being resolved, or NULL */
   bool picks;              /* in an overlap of rules: an op without an index is the first in line */
@@ -60,7 +60,7 @@ typedef struct Resolver {
 
 /* ---- resolve_names.c ---- */
 Sym *sym_find(Resolver *r, Name name); /* NULL: it has no meaning here */
-/* Gives a name a meaning until the scope ends; one that it has is reported, and replaced. */
+/* Gives a name a meaning until the scope ends. Reports and replaces a meaning that it has. */
 Sym *sym_define(Resolver *r, Name name, Span at, SymKind kind);
 uint32_t sym_define_var(Resolver *r, Name name, Span at); /* its slot of Eval.env */
 uint32_t sym_scope_begin(Resolver *r);
@@ -71,16 +71,16 @@ bool sym_suggest(Resolver *r, Name name);
 void sym_wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char *wanted);
 
 /* ---- resolve_order.c ---- */
-/* Both: does the value depend on the kernel's index? */
+/* Both return whether the value depends on the index of the kernel. */
 bool resolve_expr(Resolver *r, Expr *e);
 bool resolve_args(Resolver *r, Arg *a);
-/* Resolves e; of the numbers that it is made of (Sym.units). */
+/* Resolves e, and returns the units of its numbers (Sym.units). */
 uint8_t resolve_units(Resolver *r, Expr *e);
 /* Warns of a division of two numbers in a cost that leaves a remainder. */
 void warn_rounded(Resolver *r, const Expr *cost, bool is_time);
 void resolve_range(Resolver *r, Range *g);
 void resolve_fn(Resolver *r, Fn *f);
-/* The arguments of a schedule that is instantiated; def: NULL if unknown. */
+/* Resolves the arguments of a schedule that is instantiated; def: NULL if unknown. */
 void resolve_bind(Resolver *r, Arg *args, const Schedule *def, Span at);
 void resolve_block(Resolver *r, Stmt *b, const Stmt *kernel);
 

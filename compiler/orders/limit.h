@@ -8,9 +8,10 @@
 
 /* Stashes on the device; held microbatches; inputs kept for R; stashes in host memory only. */
 enum { LIVE, HELD, KEPT, HOST, NCOUNTS };
-int count_of(int builtin); /* which of them a quantity is: one with is_now() */
+int count_of(int builtin); /* the count that a builtin with is_now() reads */
 
-typedef struct OpCounts { /* taken when an op starts, given back when it ends */
+/* An op takes counts when it starts and gives counts back when it ends. */
+typedef struct OpCounts {
   int64_t take[NCOUNTS], give[NCOUNTS];
 } OpCounts;
 OpCounts op_counts(const Sched *s, const Op *o);
@@ -20,38 +21,38 @@ typedef struct Limit {
   const Clause *clause;
   const Expr *compare;
   Span at;
-  int64_t index;   /* of the clause's variable */
+  int64_t index;   /* value of the variable of the clause */
   uint32_t rank;
   int64_t *weight; /* [NCOUNTS * stages of the rank] */
   int64_t most;    /* of the sum */
-  int64_t peak;    /* (check_limits) what it comes to */
+  int64_t peak;    /* (check_limits) the most that the sum comes to */
 } Limit;
-/* What the text says that holds: `check` and `limit` clauses. Made by expand. */
+/* The claims of the text: `check` and `limit` clauses. Made by expand. */
 typedef struct Claims {
-  /* to prove at the end; Eval.env still has what they name */
+  /* To prove at the end; Eval.env still has the values of their names. */
   const Clause **check; uint32_t ncheck;
-  const Clause **limit; uint32_t nlimit; /* to keep, and to prove at the end */
-  Limit *row; uint32_t nrow, *row0; /* their comparisons, rank after rank; [nrank + 2] */
+  const Clause **limit; uint32_t nlimit; /* tune keeps them; they are proved at the end */
+  Limit *row; uint32_t nrow, *row0; /* comparisons of limits, by rank; row0[nrank + 2] */
 } Claims;
 extern const char *const count_name[NCOUNTS]; /* "inflight" */
 
-/* e has a count of a moment, inflight(r) and such. */
+/* Does e mention a count of a moment, such as inflight(r)? */
 bool counts_now(const Expr *e);
-/* Part of expand: ensures limits, limit0. False: reported. */
+/* Part of expand. Ensures Claims.row, nrow and row0. False: reported. */
 bool find_limits(Sched *s, Claims *claims);
-/* "2*inflight(0) - held(0, 1) <= 16": as the language has it, with the numbers put in. */
+/* "2*inflight(0) - held(0, 1) <= 16": the comparison in the language, with numbers put in. */
 const char *limit_text(Sched *s, const Limit *l);
-/* The limits of rank r: rows *first to *first + n - 1 of Claims.row. */
+/* The number of limits of rank r; they are rows of Claims.row from *first on. */
 uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first);
-/* What op o adds to the sum when it starts, and when it ends. */
+/* What op o adds to the sum at its start, and at its end. */
 void limit_change(const Sched *s, const Limit *l, const Op *o, int64_t *start, int64_t *end);
-/* All are kept by Orders.op as it is, without copies. */
+/* Does Orders.op, as it is and without copies, keep all limits? */
 bool limits_kept(Sched *s);
-/* No more stashes than these are ever alive on rank r, by its limits alone; INT64_MAX. */
+/* The most stashes that can be alive on rank r by its limits alone; INT64_MAX: no limit says. */
 int64_t limits_room(const Sched *s, uint32_t r);
 /* Requires prog. Proves all limits; ensures their peaks and limits_hold. */
 bool check_limits(Sched *s, Verdict *verdict);
-/* Of a builtin while a message is made: at the moment Eval.moment. */
+/* The value of a builtin for a message: at the moment Eval.moment. */
 bool limit_quantity(Sched *s, const Expr *call, int64_t *value);
 
 #endif

@@ -6,12 +6,13 @@
 
 #include "pipec.h"
 
-/* A play at a moment at which all that happens before it has happened: everything that what follows
- * depends on, told relative to the moment and to `front`. Two with equal words go on in the same
- * way, microbatches and times apart, for as long as neither sees the last microbatches. */
+/* The state of a play at a moment, after all earlier events. It holds everything that the rest of
+ * the play depends on, relative to the moment and to `front`. Plays with equal words continue in
+ * the same way, apart from microbatches and times, until one of them meets the last
+ * microbatches. */
 typedef struct RuleState {
   uint64_t now;
-  int64_t front;    /* forwards of stage 0 that have begun: units are counted from there */
+  int64_t front;    /* number of forwards of stage 0 begun: units count from there */
   int64_t touched;  /* the last unit of which an op has begun or has had an input */
   uint32_t *begun;  /* [nrank] ops that have begun */
   uint64_t hash;
@@ -19,7 +20,7 @@ typedef struct RuleState {
   uint32_t nword;
 } RuleState;
 
-/* What a block of rules lists, an op of an action of several each. */
+/* What a block of rules lists; of an action, each op. */
 typedef struct RuleListed {
   uint32_t rank, stage;      /* NONE: of any stage */
   uint32_t file, beg;        /* where its statement is in the text */
@@ -36,7 +37,7 @@ typedef struct RulePlay {
   VEC(RuleState) state; /* ascending */
   VEC(RuleListed) listed;
   uint64_t *start;      /* [nop] when the ops began, rank after rank in the order of the play */
-  /* some never began: they stand behind all others of their rules, with start 0 */
+  /* Some ops never began: they stand behind all others of their rules, with start 0. */
   bool rest;
 } RulePlay;
 

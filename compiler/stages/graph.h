@@ -20,25 +20,25 @@ typedef struct Link {
 
 struct StageGraph {
   PipeEdge *edge; uint32_t nedge; /* by `from`, then `out` */
-  uint32_t *out0;    /* [nmodel + 1] first edge that leaves a stage */
-  uint32_t *in0;     /* [nmodel + 1] first of the edges that reach a stage, in */
-  uint32_t *in_edge; /* [nedge] rows of edge, by `to`, then `in` */
-  uint32_t *row;     /* [nmodel * nmb] that runs the stage for the microbatch */
-  uint32_t *link_at; /* [nedge * nmb] that the tensor of the edge passes */
+  uint32_t *out0;    /* [nmodel + 1] the first edge that leaves a stage, in edge */
+  uint32_t *in0;     /* [nmodel + 1] the first edge that reaches a stage, in in_edge */
+  uint32_t *in_edge; /* [nedge] rows of edge, sorted by `to`, then `in` */
+  uint32_t *row;     /* [nmodel * nmb] the row that runs the stage for the microbatch */
+  uint32_t *link_at; /* [nedge * nmb] the link that the tensor of the edge passes */
   Link *link; uint32_t nlink;
-  /* [nstage + 1], [nlink] the links that leave a row, by edge, then to */
+  /* [nstage + 1], [nlink] the links that leave a row, by edge, then `to`. */
   uint32_t *out_link0, *out_link;
-  uint32_t *in_link0, *in_link;   /* and those that reach it, in the same order */
+  uint32_t *in_link0, *in_link;   /* the links that reach a row, in the same order */
 };
 
 static inline uint32_t *op_at(const Sched *s, bool forward, uint32_t row, uint32_t mb) {
   return &(forward ? s->orders->at_f : s->orders->at_b)[(size_t)row * s->model->nmb + mb];
 }
 
-/* F, B and I pass tensors on. */
+/* Does the op pass tensors on? F, B and I do. */
 static inline bool has_tensors(uint32_t op) { return op == PIPE_F || op == PIPE_B || op == PIPE_I; }
 
-/* Does the row run this microbatch? It must be one of its pipe. */
+/* Does the row run this microbatch, which is one of its pipe? */
 static inline bool runs_mb(const Sched *s, uint32_t row, uint32_t mb) {
   const Model *m = s->model;
   return !m->graph || m->graph->row[(size_t)m->stage[row].model * m->nmb + mb] == row;
@@ -57,12 +57,13 @@ static inline uint32_t op_outputs(const Sched *s, const Op *o) {
                                : m->stage[o->stage].nin;
 }
 
-/* Tensors that an op writes: those that it passes on, and of R the outputs that nobody reads. */
+/* The number of tensors that an op writes: those it passes on; of R the outputs that nobody
+ * reads. */
 static inline uint32_t op_written(const Sched *s, const Op *o) {
   return o->kind == PIPE_R ? s->model->stage[o->stage].nout : op_outputs(s, o);
 }
 
-/* The edge of input k of an op of this row (of a forward, or of a backward); with tables only. */
+/* The edge of input k of a forward, or a backward, of this row. Requires tables. */
 static inline uint32_t input_edge(const Sched *s, uint32_t row, bool forward, uint32_t k) {
   const Model *model = s->model;
   const struct StageGraph *g = model->graph;
@@ -93,13 +94,13 @@ static inline Link link_at(const Sched *s, uint32_t link) {
   return m->graph ? m->graph->link[link] : (Link){link, m->stage[link].next, NONE};
 }
 
-/* Numbers of links, those of no use included. */
+/* The number of links, unused ones included. */
 static inline uint32_t nlinks(const Sched *s) {
   const Model *m = s->model;
   return m->graph ? m->graph->nlink : m->nstage;
 }
 
-/* The links that leave a row (out), or reach it: how many, and the k-th. */
+/* The links that leave a row (out) or reach it: their number, and the k-th. */
 static inline uint32_t row_links(const Sched *s, uint32_t row, bool out) {
   const Model *m = s->model;
   const struct StageGraph *g = m->graph;
@@ -135,7 +136,7 @@ static inline uint64_t edge_time(const Sched *s, uint32_t edge, uint32_t row, bo
                       : m->graph->edge[edge].send[!forward];
 }
 
-/* The same of input k of op o, and of its output k. */
+/* The same for input k of op o, and for its output k. */
 static inline uint64_t input_time(const Sched *s, const Op *o, uint32_t k) {
   const Model *m = s->model;
   bool forward = o->kind == PIPE_F;
@@ -149,10 +150,10 @@ static inline uint64_t output_time(const Sched *s, const Op *o, uint32_t k) {
   return edge_time(s, m->graph ? input_edge(s, o->stage, !forward, k) : NONE, o->stage, forward);
 }
 
-/* Microbatches whose tensors pass each link: [nlinks]. */
+/* [nlinks] the number of microbatches whose tensors pass each link. */
 uint32_t *link_nmb(Sched *s);
 
-/* Which input of `to`, or output of `from`, the link is. */
+/* The index of the link among the inputs of `to`, or the outputs of `from`. */
 static inline uint32_t link_in(const Sched *s, Link l) {
   const Model *m = s->model;
   return l.edge == NONE ? 0 : m->graph->edge[l.edge].in;
@@ -168,7 +169,7 @@ static inline uint32_t xfer_link(const Sched *s, const Xfer *x) {
   return s->model->graph ? graph_xfer_link(s, x) : output_link(s, &s->orders->op[x->from], 0);
 }
 
-/* Bytes of all inputs of a forward of the row, each on a multiple of 64. */
+/* Bytes of all inputs of a forward of the row, each rounded up to a multiple of 64. */
 uint64_t row_inputs_bytes(const Sched *s, uint32_t row);
 
 PipeGraph sched_graph(const Sched *s);
