@@ -71,7 +71,7 @@ LineCol diag_linecol(const Diag *d, uint32_t file, uint32_t offset) {
   return (LineCol){line + 1, offset - src->line_beg[line] + 1};
 }
 
-/* What is printed for one character. */
+/* The text printed for one character. */
 typedef struct Cell {
   char text[ESCAPE_ROOM];
   uint32_t bytes; /* read from the source, at least 1 */

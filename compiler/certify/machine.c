@@ -38,9 +38,8 @@ typedef enum Edge {
 #define HAS(edge) true
 #endif
 
-/* CROSSED: its other end is another tensor; REACHED: a RECV, while find_rooms has it for posted;
- * BEHIND: a SEND of what is larger than the buffer, below one that is crossed, which never leaves
- * it */
+/* CROSSED: the other end is of another tensor. REACHED: a RECV that find_rooms takes as posted.
+ * BEHIND: a SEND of a message larger than the buffer, below a crossed one that never leaves it. */
 enum { POSTED = 1, DONE = 2, CROSSED = 4, REACHED = 8, BEHIND = 16 };
 
 typedef struct

@@ -64,8 +64,8 @@ static double in_double(const Expr *e, double a, double b) {
   }
 }
 
-/* Of two numbers of float each operation in double, rounded to float, is the one in float: a double
- * has more than twice the bits (Figueroa 1995), and `exp`, `log` and `pow` are defined so. */
+/* An operation on two floats, computed in double and rounded to float, is the float operation: a
+ * double has more than twice the bits (Figueroa 1995). `exp`, `log` and `pow` are defined so. */
 static Value compute(const Expr *e, Value a, Value b) {
   Value r = {0, a.known && b.known, a.array || b.array};
   if (r.array)
@@ -77,7 +77,7 @@ static Value compute(const Expr *e, Value a, Value b) {
 
 static bool is(Value a, double v) { return a.known && a.v == v; }
 
-/* What is known to change nothing is left out. */
+/* Leaves out operations that are known to change nothing. */
 static Value of_two(const Expr *e, Value a, Value b) {
   bool sum = e->kind == EX_ADD || (e->kind == EX_CALL && e->slot == FORMULA_SUM);
   bool to = e->kind == EX_CALL && e->slot == PIPE_TERM_POW;

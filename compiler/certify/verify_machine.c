@@ -202,7 +202,7 @@ static bool is_before(const uint32_t *time, uint32_t on, uint32_t i_time) {
   return time[on] != NONE && time[on] <= i_time;
 }
 
-/* What is posted has all that it needs, and is the head of its queue. */
+/* A posted instruction has all its needs, and is the head of its queue. */
 static const char *check_posted(const Check *c, uint32_t i) {
   const Row *r = &c->row[i];
   const MachineInstr *in = r->in;

@@ -40,7 +40,7 @@ static bool is_complete(uint8_t seen) {
   return seen == (SEEN(F) | SEEN(B)) || seen == (SEEN(F) | SEEN(I) | SEEN(W));
 }
 
-/* Of the stage of an update there is no other op in its action. */
+/* The action of an update has no other op of its stage. */
 static void verify_beside(const Sched *s, uint32_t u) {
   uint32_t first = u;
   while (first > s->orders->rank_op0[op_rank(s, u)] && s->orders->op[first - 1].group > 0)

@@ -41,7 +41,7 @@ typedef struct Stashes {
   uint32_t *chunks; /* [nrank] stages on it */
   int64_t *now;     /* [NCOUNTS * nchunk] */
   int64_t **
-      *sums; /* [nlimit][] of what copies have added: none, one that runs, one that is over, .. */
+      *sums; /* [nlimit][] what copies have added: no copy, one that runs, one that is over, ... */
   uint32_t nover, nplaced; /* copies that are over for sure, that may be */
   bool *reached;           /* [nlimit] its peak */
 } Stashes;

@@ -76,9 +76,9 @@ static const WeightLine *line_for(const Sched *s, const PipeInstr *in, uint32_t 
   return NULL;
 }
 
-/* Row of the instruction whose reading that of row i shares; i itself if it is the first, or shares
- * none. Groups of a stage are a list, the last one that has come first, since ops that share mostly
- * follow each other. */
+/* The row of the instruction whose reading row i shares; i itself if it is the first or shares
+ * none. The groups of a stage are a list, latest first, because ops that share mostly follow each
+ * other. */
 static uint32_t verify_alike(const Sched *s, uint32_t r, uint32_t i, Groups *groups,
                              uint32_t *first) {
   const PipeInstr *in = &s->prog->rank[r].instr[i];

@@ -470,7 +470,7 @@ static void take(Taken *t, double x, double y, double w, double h, Use as) {
       t->cell[j][i] |= as;
 }
 
-/* Whether a box is on the page, and nothing that is `in` the way lies in it. */
+/* Is a box on the page, with nothing of `in` inside it? */
 static bool box_free(const Taken *t, double x, double y, double w, double h, int in) {
   if (x < LEFT + 1 || y < TOP - 8 || x + w >= CELL * ACROSS || y + h >= CELL * DOWN)
     return false;

@@ -35,7 +35,7 @@ static void op(Text *t, const Op *o) {
 static bool backward(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_I; }
 static bool is_left_out(const Op *o) { return o->kind >= PIPE_R; }
 
-/* Whether op i begins an action that the format has. */
+/* Does op i begin an action that the format has? */
 static bool is_pair(const Sched *s, uint32_t r, uint32_t i) {
   const Op *a = &s->orders->op[i], *b = a + 1;
   return a->group == 1 && (i == s->orders->rank_op0[r] || a[-1].group == 0) &&

@@ -109,7 +109,7 @@ static char *json_of(Sched *s, size_t *n) {
   return text;
 }
 
-/* What the page knows of one input, whose times are drawn `scale` times as long. */
+/* The data of one input for the page; its times are drawn `scale` times as long. */
 static void put_panel(Sched *s, double scale, FILE *f) {
   size_t n = 0;
   char *text = json_of(s, &n);

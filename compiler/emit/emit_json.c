@@ -166,7 +166,7 @@ static int unit_columns(const Sched *s) {
   return PIPE_R + recomputes(s);
 }
 
-/* Of stage st: by slice, or by unit. */
+/* The times of stage st, by slice or by unit. */
 static void unit_times_json(const Sched *s, Text *t, uint32_t st, int columns) {
   const PipeProgram *p = s->prog;
   bool by_slice = p->nunit_time == p->slices;
@@ -250,7 +250,7 @@ static void signed_number(Text *t, int64_t v) {
   text_u64(t, v < 0 ? -(uint64_t)v : (uint64_t)v);
 }
 
-/* Of an op that uses weights. */
+/* For an op that uses weights. */
 static void weights_json(Text *t, const PipeWeights *w) {
   if (w->version == NONE)
     return;
@@ -273,7 +273,7 @@ static void idle_json(Sched *s, Text *t, const uint64_t *idle) {
   text_char(t, ',');
 }
 
-/* Of programs with sizes; of the classes from guest on those that there are. */
+/* For programs with sizes. Of the classes from guest on, only those present. */
 static void bytes_json(Text *t, const uint64_t v[PEAK_NREPORTED]) {
   key(t, "bytes");
   text_char(t, '{');

@@ -313,9 +313,9 @@ static bool row(Csv *c, const char *p, const char *end) {
   return ok;
 }
 
-/* The end of the row at p, and in *next where the one below begins: a line ends with LF or CRLF,
- * for PyTorch with CR, too. *lf: the first LF from p on, or `stop`; looked for again only where p
- * is past the one that is known. */
+/* The end of the row at p; *next is where the row below begins. A line ends with LF or CRLF, with
+ * --torch-lax also with CR. *lf: the first LF from p on, or `stop`; it is searched only when p has
+ * passed it. */
 static const char *row_end(Csv *c, const char *p, const char *stop, const char **lf,
                            const char **next, bool *ok) {
   if (*lf < p) {
@@ -499,9 +499,9 @@ static uint16_t joined_after(const Csv *c, uint32_t i, uint32_t end) {
   return (uint16_t)n;
 }
 
-/* The list of each rank without UNSHARD, RESHARD, REDUCE_GRAD and the wait for that: no proof is
- * about them. WAIT_SEND_x is its SEND with `wait` set. WAIT is the `wait` of what follows it, but
- * for a WAIT_SEND_x, whose SEND stands above the WAIT. */
+/* The list of each rank without UNSHARD, RESHARD, REDUCE_GRAD and its wait: no proof is about them.
+ * WAIT_SEND_x becomes its SEND with `wait` set. WAIT becomes the `wait` of the next instruction,
+ * unless this is a WAIT_SEND_x, whose SEND stands above the WAIT. */
 static void fill_lists(Csv *c) {
   Sched *s = c->s;
   PipeInstr *in = arena_alloc(s->arena, (size_t)c->action.n * sizeof *in + 1);

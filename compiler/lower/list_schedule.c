@@ -41,10 +41,9 @@ typedef struct Ready {
   uint32_t x;
 } Ready;
 
-/* How a list schedule chooses. Of two transfers the one whose path to the end is longer by d goes
- * first, unless it can start more than ahead / 2 * d later. slow: it takes transfers for slow / 4
- * times as long as they are; or, ROUNDED, for as long as the next multiple of half the shortest
- * action, since orders are good where transfers and actions keep step. */
+/* How a list schedule chooses. The transfer whose path to the end is longer by d goes first, unless
+ * it can start only more than ahead / 2 * d later. slow: transfers count slow / 4 times their
+ * time. */
 typedef struct Choice {
   uint32_t ahead, slow;
 } Choice;
@@ -399,9 +398,8 @@ static void set_times(Net *net, uint32_t slow, uint64_t unit) {
   }
 }
 
-/* Of the orders that the choices find, the one that takes the least; false: with these slots
- * transfers wait for each other, or none takes less than `makespan`. The first one is enough if it
- * takes no more than 0.1 % longer than on an idle network. */
+/* The shortest of the orders that the choices find. False: with these slots transfers wait for each
+ * other, or no order takes less than `makespan`. */
 static bool find_order(Net *net, uint64_t makespan, uint32_t *best) {
   const Sched *s = net->s;
   const uint64_t unit = half_action(net), ideal = s->ideal->time.makespan;

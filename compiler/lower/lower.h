@@ -117,8 +117,8 @@ bool comm_more_slots(Sched *s);
  * streams. The caller plays the result. */
 Xfer *list_schedule(Sched *s, uint64_t makespan);
 uint64_t transfer_time(const Sched *s, const Xfer *x);
-/* comm_lists.c: the same from s->orders->lists, after number_slots; raises slot counts where the
- * text needs more */
+/* comm_lists.c: the streams of Orders.lists, after number_slots; adds slots where the text needs
+ * more. */
 void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);
 /* ---- channels.c: lowering CHANNELS ---- */

@@ -141,8 +141,8 @@ uint32_t load_reader(const Sched *s, const Copy *c) {
   return next_reader(s, c->stage, c->mb, c->at);
 }
 
-/* Adds a stash that is asked for, of which the order itself says nothing (a LOAD alone is refused),
- * and that has an op between its F and its backward. */
+/* Adds the copies of a stash that a clause asks for, if the order itself has none (a LOAD alone is
+ * refused) and an op stands between its F and its backward. */
 static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
   const PipeStage *g = &s->model->stage[st];
   size_t cell = (size_t)st * s->model->nmb + mb;

@@ -27,7 +27,7 @@ typedef struct Word {
   int64_t n;
 } Word;
 
-/* A row; or a loop, whose words are those of its first turn. */
+/* A row, or a loop; the words of a loop are those of its first turn. */
 typedef struct Part {
   uint64_t key;          /* the same for all that differ in numbers only */
   uint32_t word0, nword; /* of Rows.word */

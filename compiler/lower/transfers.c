@@ -39,7 +39,7 @@ static PipeInstr *add(Sched *s, Instrs *to, PipeOp op, uint32_t stage, uint32_t 
   return in;
 }
 
-/* The transfers of what op o reads (input) or makes. */
+/* Lists the transfers of the tensors that op o reads (input) or makes. */
 static void add_moves(Sched *s, Instrs *to, const Op *o, bool input) {
   bool forward = o->kind == PIPE_F;
   uint32_t n = input ? op_inputs(s, o) : op_outputs(s, o);
@@ -194,7 +194,7 @@ static void make_lists(Sched *s, Orders *orders) {
 
 /* ---- what they must be ---- */
 
-/* Of a compute_comms file: the peer. */
+/* In a compute_comms file: the peer. */
 static bool find_peer(Sched *s, uint32_t r, PipeInstr *in) {
   Span at = s->orders->site[in->site];
   if (in->stage >= s->model->nstage || s->model->stage[in->stage].rank != r) {

@@ -55,8 +55,8 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
   return false;
 }
 
-/* Of a microbatch in slices: forward each after those before it, whose stashes it reads; backward
- * each after those behind it, which add to its gradient. at: rows of F, or of B and I. */
+/* Checks the slices of a microbatch: a forward comes after earlier slices, whose stashes it reads;
+ * a backward after later slices, which add to its gradient. at: rows of F, or of B and I. */
 static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forward) {
   const PipeStage *st = &s->model->stage[stage];
   for (uint32_t u = st->mb0; u + 1 < st->mb0 + st->nmb; u++) {

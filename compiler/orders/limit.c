@@ -53,8 +53,8 @@ uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first) {
   return s->claims->nrow ? s->claims->row0[r + 1] - s->claims->row0[r] : 0;
 }
 
-/* Of a row with weights a of a stash and h of one that is held, at least min(a, a + h) of the bound
- * goes to each stash. */
+/* Let a row have weight a for a stash and h for a held microbatch. Then each stash takes at least
+ * min(a, a + h) of the bound. */
 int64_t limits_room(const Sched *s, uint32_t r) {
   uint32_t first, n = limits_of(s, r, &first),
                   nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
@@ -301,11 +301,11 @@ bool find_limits(Sched *s, Claims *claims) {
 
 /* ---- the proof ---- */
 
-/* note [when copies run]: copies run one after the other, each from its place on, or later, and
- * those that an op waits for are over when it starts. So when the ops stand somewhere, the copies
- * stand at one of the beginnings and ends from the last that is waited for to the last that has its
- * place, whatever they take: of what they add to a row the most counts, which a queue of those that
- * may come to be the most has at its head. */
+/* note [when copies run]: copies run one after the other, each from its place on or later; the
+ * copies that an op waits for are over when it starts. So, at any place of the ops, the copies have
+ * come to one of the beginnings and ends from the last copy that is waited for to the last that has
+ * its place, whatever time they take. The largest of what they add to a row counts. A queue of the
+ * candidates for the maximum has it at its head. */
 typedef struct
     Ends { /* of a row; number 2 * c: c copies are over; 2 * c + 1: and the next one has begun */
   int64_t sum;         /* what copies have added, at the last of them so far */
@@ -470,7 +470,7 @@ bool limit_quantity(Sched *s, const Expr *call, int64_t *value) {
   return true;
 }
 
-/* What is false: "5 <= 4", and why: the numbers that are in it. */
+/* The comparison that is false, "5 <= 4", and why: the numbers in it. */
 static void report_sides(Sched *s, const Walk *w) {
   static const char *const sign[] = {"<", "<=", ">", ">="};
   const Limit *l = w->broken;

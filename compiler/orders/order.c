@@ -19,7 +19,8 @@
 #include "orders.h"
 #include "plant.h"
 
-/* Of a chain of rows: the only row whose tensor o reads, that reads o's; NONE. */
+/* In a chain of rows: the only row whose tensor o reads; the only row that reads the tensor of o.
+ * NONE. */
 static inline uint32_t chain_from(const Sched *s, const Op *o) {
   const PipeStage *st = &s->model->stage[o->stage];
   return o->kind == PIPE_F ? st->prev : o->kind == PIPE_B || o->kind == PIPE_I ? st->next : NONE;

@@ -214,8 +214,8 @@ static bool runs_backward(const Sched *s, uint32_t r) {
   return false;
 }
 
-/* Slices of a stage that have gone forward, of microbatches of which not all have: they hold
- * stashes, and none can go back. How many microbatches. */
+/* The number of microbatches of a stage of which some slices, and not all, have gone forward: they
+ * hold stashes, and none can go back. */
 static uint32_t half_forward(const Rules *q, uint32_t stage) {
   const Sched *s = q->s;
   uint32_t n = 0;
@@ -230,7 +230,7 @@ static uint32_t half_forward(const Rules *q, uint32_t stage) {
   return n;
 }
 
-/* Why candidate c of the region, the first in line whose inputs are there, is not taken. */
+/* Reports why candidate c of the region, the first in line with its inputs, is not taken. */
 static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
   Sched *s = q->s;
   const RuleCand *c = &q->x->rules.cands.at[cand];
@@ -275,7 +275,7 @@ static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
   return true;
 }
 
-/* An op that is ready stands in overlaps only, whose other ops are not. */
+/* Reports an op that is ready, but only in overlaps whose other ops are not. */
 static void explain_apart(Rules *q, const Region *g) {
   Sched *s = q->s;
   for (uint32_t op = g->first; op < g->first + g->n; op++)
@@ -335,8 +335,8 @@ static bool report_version(Rules *q) {
   return true;
 }
 
-/* Nothing can go on. The reason is a condition that keeps back an op whose inputs are there; where
- * there are several, the one that keeps back the oldest microbatch. */
+/* Reports that nothing can go on. The reason is a condition that holds back an op with its inputs;
+ * of several, the condition that holds back the oldest microbatch. */
 static bool report_starved(Rules *q) {
   Sched *s = q->s;
   const Region *worst = NULL;
@@ -368,7 +368,7 @@ static bool report_starved(Rules *q) {
 
 /* ---- the order ---- */
 
-/* What did not run, in a play that stood still: an order that the proofs can find fault with.
+/* Adds what did not run in a play that stood still, so that the proofs find fault with the order.
  * Overlaps whose ops stand nowhere else stay together. */
 static void append_rest(Rules *q, const Region *g, uint32_t done) {
   const Sched *s = q->s;

@@ -65,7 +65,7 @@ const char *send_text(const Sched *s) { return send_names[s->orders->send]; }
 
 /* ---- for all who come later ---- */
 
-/* Of one F and one B; 0: of others, or none is given. */
+/* The time of an action of one F and one B; 0: another action, or no time is given. */
 static uint64_t fused_time(const Sched *s, const PipeStage *cost, bool uniform, const Op *a,
                            const Op *b) {
   if ((a->kind == PIPE_F) == (b->kind == PIPE_F) || (a->kind != PIPE_B && b->kind != PIPE_B))

@@ -69,8 +69,8 @@ static Expr *fold_number(Ex *x, const Expr *e, bool sure) {
   return f;
 }
 
-/* A copy of e in which everything without a quantity is a number. Of &&, || and ? : that which is
- * known not to be needed is left out. NULL: reported. */
+/* A copy of e with a number in place of everything without a quantity. Operands of &&, || and ? :
+ * that are known not to be needed are left out. NULL: reported. */
 static Expr *fold(Ex *x, const Expr *e, bool sure) {
   if (!counts_now(e))
     return fold_number(x, e, sure);

@@ -57,7 +57,7 @@ static uint32_t given_by(const Sched *s, uint32_t k) {
   return of;
 }
 
-/* What is given back is taken; false: reported. */
+/* Checks that a buffer that is given back was taken. False: reported. */
 static bool side_givers(Sched *s) {
   uint32_t n = s->sides->ndecl;
   for (uint32_t k = 0; k < n; k++) {
@@ -418,7 +418,7 @@ static void take(Sched *s, SideUse *u, uint32_t self, Pools *pools) {
   use_slot(u, self, &p->users.at[u->out], u->dep[0]);
 }
 
-/* The side op whose buffer u gives back: of its microbatch, else the oldest of the stage. */
+/* The side op whose buffer u gives back: of its microbatch, otherwise the oldest of the stage. */
 static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *const *taken,
                  uint32_t *oldest, const uint32_t *next) {
   const Side *side = s->sides->decl[u->decl]->side;

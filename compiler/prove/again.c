@@ -108,7 +108,7 @@ bool compiles_by(const Sched *s, PipeLowering lowering) {
   Sched other;
   begin_again(s, &other, &arena, &diag, &opt);
   opt.lowering = 1 + (int)lowering;
-  /* what else may be wrong with it is not what is asked */
+  /* other faults do not matter here */
   bool ok = s->again(&other, UNTIL_END) ||
             (diag.first != DIAG_DEADLOCK && diag.first != DIAG_MATCHING);
   arena_free(&arena);

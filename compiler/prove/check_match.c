@@ -40,9 +40,9 @@ static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
   return p->stage[in->stage].rank == r && other != NONE && p->stage[other].rank == in->peer;
 }
 
-/* Of each tensor, 0 at first: number: on its pair, from 1, BOTH once its ends have met; channel:
- * NULL without channels. count: of the rank at hand, RECVs and SENDs by peer; 0 between ranks.
- * left: tensors with one end so far. */
+/* For each tensor, 0 at first. number: its number on its pair, from 1; BOTH once its ends have met.
+ * channel: NULL without channels. count: RECVs and SENDs of the present rank, by peer; 0 between
+ * ranks. left: tensors with one end so far. */
 enum { BOTH = NONE };
 typedef struct Match {
   uint32_t *number, *channel, *count[2], *peer;

@@ -134,8 +134,8 @@ static inline bool touch_all(const Proof *p, At at, const PipeInstr *in, const u
   return touch_slots(p, at, in, in->in, true, ns) && touch_slots(p, at, in, in->out, false, ns);
 }
 
-/* Are the waits of the row at hand, and the record after it, if there are any, not in the middle of
- * what is issued at once? */
+/* Do the waits of the present row, and the record after it, stand outside of what is issued at
+ * once? */
 static inline bool apart(const Proof *p, const PipeInstr *in, bool waits, bool records) {
   bool inside = p->row > 0 && in[-1].group > 0;
   if (PLANTED(STREAMS_GROUPED) ||

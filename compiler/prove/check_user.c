@@ -71,7 +71,7 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
   return true;
 }
 
-/* Of rank r, or of all (r = nrank). */
+/* For rank r, or for all (r = nrank). */
 static bool sent_quantity(Sched *s, const Expr *call, uint32_t r, int64_t *value) {
   uint64_t v = (call->builtin == BI_VOLUME ? s->lowered->sent_bytes : s->lowered->sent)[r];
   *value = (int64_t)v;

@@ -12,8 +12,8 @@ bool check_deadlock(Sched *s, Lowered *lowered, Times *times);
 bool transfers_take_time(const Sched *s); /* slow_links.c */
 /* Warns of a program that takes much longer than on an idle network. Requires lower. */
 void warn_slow_links(Sched *s);
-/* ---- check_streams.c: requires prog. The events of each rank cover its waits and every access of
- * a slot, and none is too many ---- */
+/* ---- check_streams.c: requires prog. Proves that the events of each rank cover its waits and
+ * every access of a slot, and that no event is redundant ---- */
 bool check_streams(Sched *s);
 /* ---- check_match.c: requires prog. Proves FIFO matching on each directed rank pair ---- */
 bool check_match(Sched *s);

@@ -62,7 +62,7 @@ double above_percent(uint64_t value, uint64_t bound) {
   return bound ? 100 * ((double)value / (double)bound - 1) : 0;
 }
 
-/* Of `auto`, with what the other one would cost. */
+/* For `auto`, with the makespan of the other lowering. */
 static void report_lowering(Sched *s, FILE *f) {
   const struct LoweringChoice *c = &s->lowered->choice;
   const bool global = s->lowered->lowering == PIPE_GLOBAL;
@@ -78,7 +78,7 @@ static void report_lowering(Sched *s, FILE *f) {
             above_percent(c->other, s->times->makespan), c->communicators);
 }
 
-/* Of a schedule that updates within the step. */
+/* For a schedule that updates within the step. */
 static void report_updates(Sched *s, FILE *f) {
   uint32_t most = 1, stale = 0, apart = 0;
   for (uint32_t st = 0; st < s->model->nstage; st++)

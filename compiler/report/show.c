@@ -26,7 +26,7 @@
 
 enum { SHADES = 4, MOST_RANKS = 64, WIDEST = 1000, LEFT = 8, RIGHT = 20, LEAST = 12 };
 
-/* Of the 256 colours that terminals agree on. */
+/* Of the 256 colours that terminals share. */
 static const struct Paint {
   uint8_t back[SHADES], ink;
   const char *fill, *name;

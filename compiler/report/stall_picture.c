@@ -95,7 +95,7 @@ static const Row *row_of(const Page *g, uint32_t rank) {
   return NULL;
 }
 
-/* Whether item i of a rank is one at which a hop of the circle stands, one that a hop needs. */
+/* Is item i of a rank one at which a hop of the wait cycle stands, or one that a hop needs? */
 static bool stands(const Page *g, uint32_t rank, uint32_t i) {
   for (uint32_t k = 0; k < g->nhop; k++)
     if (g->hop[k].rank == rank && g->hop[k].at == i)
@@ -317,7 +317,7 @@ static void draw_html(Page *g, const char *scale, const char *model) {
   emit(g, "</ol>\n</body>\n</html>\n");
 }
 
-/* --emit=html of what is refuted is a page of that. */
+/* With --emit=html, the page of a refuted program is its counter-example. */
 static bool wants_html(const Options *o) {
   return o->emit == EMIT_HTML && o->ncompare < 2 && !o->check_only && !o->show &&
          !o->critical_path && !o->text;
@@ -351,8 +351,8 @@ static void set_window(Page *g, uint64_t first, uint64_t last, double mean) {
   g->last = last;
 }
 
-/* The boxes of what row w runs next, from item `from` to the furthest that the circle names, as far
- * as end does not say that they ran; op and label name them. */
+/* Adds boxes for what row w runs next, from item `from` to the furthest that the wait cycle names,
+ * as far as end does not say that it ran; op and label name them. */
 static void add_next(Page *g, Row *w, uint32_t from, const uint32_t *end,
                      uint8_t (*op)(Sched *, uint32_t, uint32_t),
                      const char *(*label)(Sched *, uint32_t, uint32_t)) {

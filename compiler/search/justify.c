@@ -441,7 +441,7 @@ static Within weigh(Just *j) {
   return span ? SPAN : MAKESPAN;
 }
 
-/* From j->best along critical paths, of what weighs more three times in four. */
+/* Leaves j->best along critical paths: three times in four, of the measure that weighs more. */
 static bool walk(Just *j, uint32_t turn, uint32_t try) {
   uint32_t steps = WALK / (j->n + 1) * (j->n < SMALL ? SMALL / (j->n + 1) : 1);
   steps = steps > MOST_STEPS ? MOST_STEPS : steps < LEAST_STEPS ? LEAST_STEPS : steps;

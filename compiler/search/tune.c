@@ -105,8 +105,8 @@ static bool improve(Sched *s, Expanded *e, Tries *done, bool first, int64_t *val
   return justify(s, &e->orders, done, (uint32_t)tries, worth, value);
 }
 
-/* The schedule for value number `at`. *value: what it is worth; *whole: it is complete and can run,
- * else later passes report it. */
+/* Expands the schedule for value number `at`. *value: its score; *whole: it is complete and can
+ * run, otherwise later passes report it. */
 static bool try_value(Sched *s, Expanded *e, Tries *done, uint32_t at, int64_t *value,
                       bool *whole) {
   e->tuning.at = at;

@@ -197,7 +197,7 @@ static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bo
       *cost_field(&s->model->stage[st], unit_key[k]) = sum[k] / n;
 }
 
-/* What is 0 because a profile, which looks complete, does not have it. */
+/* The costs that are 0 because a profile that looks complete lacks them. */
 static void note_lacks(Sched *s, Model *model, const bool *has, const bool *from_profile) {
   static const CostKey key[] = {KEY_SEND, KEY_U, KEY_ACT, KEY_BOUNDARY, KEY_WEIGHT, KEY_OPT};
   bool profile = s->opt->profile != NULL;

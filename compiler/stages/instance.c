@@ -239,7 +239,7 @@ bool bind_top(Instance *x) {
   return bind_given(x, NULL, 0);
 }
 
-/* ---- clauses of which one holds ---- */
+/* ---- clauses that may occur once ---- */
 
 bool find_only(Instance *x, ClauseKind kind, const char *word, const Clause **found) {
   uint32_t depth = 0;

@@ -10,8 +10,8 @@
 
 /* ---- times ---- */
 
-/* Bytes over a link: in ns of so many a second, else in units of so many a unit; 0: nothing is
- * known. Rounded up. */
+/* The time of bytes over a link, rounded up: in ns by bytes per second, else in units by bytes per
+ * unit; 0: unknown. */
 static uint64_t over(const Sched *s, unsigned __int128 bytes, uint64_t bandwidth) {
   if (bandwidth == 0)
     return 0;
@@ -131,7 +131,7 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
 
 /* ---- shared links ---- */
 
-/* Those of a schedule stand for those of what it extends. */
+/* The clauses of a schedule replace those of its bases. */
 void find_link_clauses(Instance *x) {
   Sched *s = x->s;
   uint32_t depth = NONE, n = 0;

@@ -279,9 +279,9 @@ static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t 
 
 typedef VEC(uint32_t) Ranks;
 
-/* The rows of pipe p, whose place depends on the microbatch: one for each rank that a stage is
- * placed on, that of its first microbatch at p->first + its number, the others behind those. Adds
- * their ranks and models; sets row_of. */
+/* Adds the rows of pipe p, whose place depends on the microbatch: one for each rank that runs a
+ * stage. The row of the first microbatch of stage k is p->first + k; the others come behind. Sets
+ * their ranks and models, and row_of. */
 static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
   uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
            r; /* 1 + that of the stage at hand */

@@ -44,7 +44,7 @@ static bool stage_entry(Sched *s, Span at, const char *path, uint32_t st, json_t
   return true;
 }
 
-/* A list of ranks, of which there is at least one. */
+/* A list of at least one rank. */
 static bool rank_list(Sched *s, Span at, const char *path, json_t *list, const uint32_t **ranks,
                       uint32_t *n) {
   size_t most = json_is_array(list) ? json_array_size(list) : 0;

@@ -133,8 +133,8 @@ static Walk walk_open(Sched *s, Arena *a) {
   return w;
 }
 
-/* With channels: of the COMM instructions that an event makes i of rank r wait for, that which
- * ended last, or NONE. */
+/* With channels: of the COMM instructions that an event makes i of rank r wait for, the one that
+ * ended last; or NONE. */
 static uint32_t last_needed(const Walk *w, uint32_t r, uint32_t i) {
   const PipeRank *k = &w->p->rank[r];
   uint32_t lo = 0, hi = k->nsync, best = NONE;

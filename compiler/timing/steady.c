@@ -11,10 +11,9 @@ static int by_value(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* A microbatch enters with its first forward and completes with its last backward, or forward.
- * Between the completions of the middle half of them so many go through; where all enter before any
- * of them completes, in phases, the time in which they enter counts, too. And no rank is faster
- * than its work. */
+/* A microbatch enters with its first forward and completes with its last backward, or forward. The
+ * rate is taken between the completions of the middle half. If all enter before any completes, in
+ * phases, the time in which they enter counts, too. No rank is faster than its work. */
 Steady find_steady(Sched *s, const Times *times, uint64_t *const *end) {
   uint32_t n = s->model->nmb / s->model->slices, lo = n / 4, hi = lo + n / 2;
   uint64_t *done = NEW_ARRAY(s->arena, uint64_t, n), *begun = NEW_ARRAY(s->arena, uint64_t, n),

@@ -103,7 +103,7 @@ static bool constant(Make *k, const Expr *e, uint32_t first, double value, Part 
   return push(k, e, (PipeTerm){PIPE_TERM_CONST, 0, value});
 }
 
-/* Of the terms from p->first on only those of `keep` remain, which end at `end`. */
+/* Drops the terms from p->first on, except those of `keep`, which end at `end`. */
 static void keep_part(Make *k, Part *p, const Part *keep, uint32_t end) {
   uint32_t first = p->first, n = end - keep->first;
   memmove(&k->term[first], &k->term[keep->first], n * sizeof *k->term);
@@ -147,7 +147,7 @@ static bool make_name(Make *k, const Expr *e, Part *p) {
 
 static bool is(const Part *p, double value) { return p->known && p->value == value; }
 
-/* The operation on two parts, the second of which ends the terms. */
+/* Applies an operation to two parts; the second ends the terms. */
 static bool make_binary(Make *k, const Expr *e, PipeTermOp op, const Part *a, const Part *b,
                         Part *p) {
   uint32_t end_a = b->first, end_b = k->n;
