@@ -352,10 +352,22 @@ static void number_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
       lowered->stream[r].comm[i].channel = number[lowered->stream[r].comm[i].channel];
 }
 
+/* If every transfer takes time, none waits for another one that starts at the same time. */
+static bool all_take_time(const Sched *s) {
+  for (uint32_t i = 0; i < s->ideal->nxfer; i++)
+    if (s->lowered->xfer[i].to == XFER_SIDE || transfer_time(s, &s->lowered->xfer[i]) == 0)
+      return false;
+  return true;
+}
+
 void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
   uint32_t most = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++)
     most = lowered->stream[r].ncomm > most ? lowered->stream[r].ncomm : most;
+  /* then those that start together stay in the one order, which repeats where the ops do */
+  const bool alike = all_take_time(s);
+  for (uint32_t r = 0; r < s->model->nrank && alike; r++)
+    memset(turn[r], 0, s->lowered->stream[r].ncomm * sizeof *turn[r]);
   if (lowered->npipe_channel > 0)
     number_channels(s, lowered, turn);
   sort_xfers(s, lowered, turn);
