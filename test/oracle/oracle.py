@@ -117,7 +117,7 @@ def cmd_replay(c, rng, args):
             text = text[:text.rindex("}")] + "  time { OFF = %d  LOAD = %d }\n  offload s, m%s when (%d*s + m) %% %d == 0%s\n}\n" % (
                 rng.choice((0, 1, 3, 20)), rng.choice((0, 1, 2, 9)), to(shape, rng), rng.randint(0, 3), rng.randint(1, 3),
                 rng.choice(("", "", " lead 0", " lead 2", " lead m")))
-        status, out, err = c.text(text, "--emit=json", "--verify")
+        status, out, err = c.text(text, "--emit=json", "--verify", "--lowering=global")
         if status:
             sys.exit("a legal schedule is refused:\n%s\n%s" % (text, err))
         p = checked("\n" + text, out, rng)
