@@ -35,7 +35,7 @@ enum {
   MAX_CALLS = 1 << 20,
   MAX_TURNS = 1 << 30,     /* turns of loops, all ranks together */
   MAX_RANKS = 1 << 20,     /* more is a typing error */
-  MIN_CHANNEL_SLOTS = 2    /* slots of a channel to start from (lang/spec.md 8) */
+  MIN_CHANNEL_SLOTS = 2    /* slots at each end of a channel, to begin with (spec.md 8) */
 };
 
 /* A compute op of the text. Transfers exist only as PipeInstr. 16 bytes. */
@@ -342,6 +342,7 @@ typedef struct Define {
   int64_t lo, step; const int64_t *list;
   bool used;
 } Define;
+/* In the order of the words of --emit in driver/options.def. */
 typedef enum Emit {
   EMIT_C, EMIT_CSV, EMIT_COMMS_CSV, EMIT_JSON, EMIT_SVG, EMIT_TRACE, EMIT_HTML, EMIT_NONE
 } Emit;

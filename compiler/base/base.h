@@ -26,11 +26,11 @@ bool file_close(Sched *s, OutFile *o, bool ok);
 /* The same as file_open, for a file that was read: it keeps its permissions. */
 bool file_replace(Sched *s, OutFile *o, const char *path);
 void files_catch_signals(void); /* an interrupted process leaves no temporary file */
+/* ---- text.c: texts in the arena ---- */
 const char *copy_text(Sched *s, const Copy *c); /* "2OFF3" */
 /* True for the model that check_deadlock and check_match prove. */
 bool is_default_model(const ChannelModel *m);
 const char *time_text(Sched *s, uint64_t t);   /* "1.234 ms", or the number of units */
-/* ---- explain.c ---- */
 /* The number of letters to change, add, drop or swap with the next to turn a into b; a large number
  * for names of more than 40 letters. */
 unsigned name_distance(const char *a, const char *b);
@@ -39,7 +39,6 @@ unsigned name_distance(const char *a, const char *b);
 const char *name_meant(const char *name, const char *(*nth)(int i));
 /* The first sentence of the first paragraph, on one line of about 100 bytes. */
 const char *first_sentence(Sched *s, const char *text);
-/* ---- text.c: texts in the arena ---- */
 #define OP_TEXT PIPE_OP_TEXT
 const char *op_text(Sched *s, uint32_t op);          /* "2F0" */
 /* "44.0 GiB", or with Options.decimal "47.2 GB" */

@@ -145,13 +145,14 @@ void channel_needs(Sched *s, Lowered *lowered);
 /* Sorts COMM streams and xfer into the order in which the machine started them; turn:
  * PipeSimOut.comm_turn. */
 void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn);
-/* The slot of input k, or output k, of instruction c of COMPUTE (slots.c). */
-uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);
 /* ---- slots.c: requires comm. Ensures slot numbers, pools and peaks, by interval colouring: the
  * count of each pool is its peak ---- */
 bool slots(Sched *s, Lowered *lowered);
+/* The slot of input k, or output k, of instruction c of COMPUTE. */
+uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);
 /* ---- lower.c: requires slots and predicted times. Ensures prog ---- */
 bool lower(Sched *s, Lowered *lowered);
+/* ---- channels.c ---- */
 /* The communicator of each sum, by stage of the model, then by tie: [nmodel + ntie] in the arena.
  * Sums over the same ranks have the same communicator. */
 uint32_t *find_communicators(Sched *s);

@@ -48,20 +48,24 @@ extern const char *const cost_key[NENTRIES];
 void overlap_shape(Sched *s, const Stmt *t, const Stmt *list);
 void send_shape(Sched *s, const Clause *c);
 void side_shape(Sched *s, const Clause *c);
+/* ---- eval.c ---- */
 bool is_given(const Options *o, const Param *p); /* by -D */
 /* The rank that is the first argument of a builtin. False: reported, or it is no rank. */
 bool rank_argument(Sched *s, const Expr *call, int64_t *r);
+/* ---- explain.c ---- */
 /* Prints a line for each page of lang/errors.md. */
 void explain_list(Sched *s, FILE *f);
 /* Prints the page of lang/errors.md for a diagnostic. False: reported. */
 bool explain_name(Sched *s, const char *name, FILE *f);
 /* The start of the text of this page in lang/errors.md; NULL: there is no page. */
 const char *explain_page(const char *name);
+/* ---- eval.c ---- */
 /* A copy of s that reports nothing, to evaluate values that may not exist. */
 Sched quiet(const Sched *s, Diag *none);
 /* The value of e by Eval.env, silently. False: it has none. */
 bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
 extern const char *const send_names[3]; /* by SendPolicy */
+/* ---- shapes.c ---- */
 /* What --lowering and `transfers` can name: a PipeLowering, or `auto`, by which pipec chooses. */
 enum { LOWERING_AUTO = PIPE_NLOWERINGS, NLOWERINGS };
 uint32_t lowering_of(const char *name); /* NLOWERINGS: no lowering has this name */

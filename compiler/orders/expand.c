@@ -334,7 +334,7 @@ static int64_t *note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int
   return next;
 }
 
-bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
+bool add_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   Sched *s = x->s;
   bool copy = o->op == PIPE_OFF || o->op == PIPE_LOAD;
   uint32_t at;
@@ -453,9 +453,9 @@ static bool run_opref(Ex *x, const OpRef *o) {
            run_update(x, o, o->args ? o->args->value : NULL, mb);
   if (!o->args)
     return next_mb(x, o, &stage, &mb, &slice) &&
-           ((o->op == PIPE_W && mb < 0) || emit_op(x, o, stage, mb, slice));
+           ((o->op == PIPE_W && mb < 0) || add_op(x, o, stage, mb, slice));
   return op_stage(x, o, &stage) && op_indices(x, o, NULL, 0, &mb, &slice) &&
-         emit_op(x, o, stage, mb, slice);
+         add_op(x, o, stage, mb, slice);
 }
 
 bool spend(Ex *x, const Stmt *t) {

@@ -206,7 +206,7 @@ const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n);
 /* The microbatch and slice in the parentheses of an op; `value` stands for `index`. */
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
                 int64_t *slice);
-bool emit_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
+bool add_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
 /* The entry of next_f, next_b or next_r that an op counts in, and its value behind the op if
  * `outside` is microbatch 0. NULL: the kind is not counted. */
 int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside,
@@ -238,7 +238,7 @@ bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* Where the op stands in the text: a row of Orders.site. */
 uint32_t op_site(Ex *x, const OpRef *o);
 
-/* ---- lowering.c ---- */
+/* ---- transfers_clause.c ---- */
 bool find_lowering(Ex *x); /* the `transfers` clauses */
 
 /* ---- recompute.c ---- */

@@ -147,7 +147,7 @@ static bool kernel_op(Ex *x, const OpRef *o, const Kernel *k) {
   if (stage == NONE && !op_stage(x, o, &stage))
     return false;
   it->stage = it->fixed ? stage : NONE;
-  return op_indices(x, o, it->index, i, &mb, &slice) && emit_op(x, o, stage, mb, slice);
+  return op_indices(x, o, it->index, i, &mb, &slice) && add_op(x, o, stage, mb, slice);
 }
 
 static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k) {

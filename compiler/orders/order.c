@@ -3,8 +3,10 @@
  * tensors are there. Requires check_deps. Proves that the orders of the ranks agree with the data;
  * if they do not, the schedule deadlocks under every channel model. Ensures the one global order of
  * transfers that the lowering `global` gives to every rank: by the time at which a transfer could
- * start, ties in the order of the data. Every dependence points forward in this order, so with
- * enough slots it cannot deadlock.
+ * start. Ties: gradients first, then activations, then sums (turn_of), where every op takes time
+ * (takes_time); else the order of the data, and with side ops in COMM streams that of the play
+ * (by_time). Every dependence points forward in this order, so with enough slots it cannot
+ * deadlock.
  *
  * Why a player beside the machine of machine.h: when it runs there are no transfers yet, because
  * its times sort them; and searches call it thousands of times.

@@ -39,8 +39,9 @@ typedef struct Ideal {
 /* ---- expand.c: expands a schedule with its parameters into the ops of each rank. Proves indices,
  * placement, uniqueness and the sizes of everything ---- */
 bool expand(Sched *s, Expanded *e);
-/* order_rules.c: inflight, held, kept and host at this moment of the play. */
+/* rules_when.c: inflight, held, kept and host at this moment of the play. */
 bool rules_quantity(Sched *s, const Expr *call, int64_t *value);
+/* ---- overlap.c ---- */
 const char *send_text(const Sched *s); /* "end" */
 /* Proves that no op of an action needs another op of it. Part of check_deps. */
 bool check_overlap(Sched *s);

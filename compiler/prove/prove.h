@@ -9,7 +9,8 @@
  * rendezvous, untagged FIFO and one comm stream per rank. Adds channel slots where too few close a
  * cycle. Ensures Times ---- */
 bool check_deadlock(Sched *s, Lowered *lowered, Times *times);
-bool transfers_take_time(const Sched *s); /* slow_links.c */
+/* ---- slow_links.c ---- */
+bool transfers_take_time(const Sched *s);
 /* Warns of a program that takes much longer than on an idle network. Requires lower. */
 void warn_slow_links(Sched *s);
 /* ---- check_streams.c: requires prog. Proves that the events of each rank cover its waits and

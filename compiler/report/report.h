@@ -15,6 +15,7 @@ void put_wrapped(FILE *f, const char *text, uint32_t at, uint32_t indent, uint32
 /* stall_picture.c: draws the last counter-example to opt->counterexample, or as the page of
  * --emit=html, if either was asked for. False: reported. */
 bool draw_stall(Sched *s);
+/* ---- report.c ---- */
 double bubble_percent(const Sched *s, uint64_t makespan);
 /* percent by which value exceeds bound; 0: the bound is 0 */
 double above_percent(uint64_t value, uint64_t bound);

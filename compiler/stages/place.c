@@ -184,8 +184,6 @@ static bool add_pipe(Instance *x, const Clause *c, int64_t index, uint64_t *nsta
   return (s->model->npipe & (s->model->npipe - 1)) != 0 || fits(s, c);
 }
 
-/* The `pipe` clauses, in order. A replica has its root's stages; together they share out the
- * microbatches of a step, numbered on from pipe to pipe. */
 /* Warns of pipes that share microbatches by quotients with a remainder: some are in no pipe. */
 static bool warn_remainder(Sched *s) {
   int64_t all = 0, sum = 0;
@@ -214,6 +212,8 @@ static bool warn_remainder(Sched *s) {
   return true;
 }
 
+/* The `pipe` clauses, in order. A replica has its root's stages; together they share out the
+ * microbatches of a step, numbered on from pipe to pipe. */
 bool find_pipes(Instance *x) {
   Sched *s = x->s;
   uint64_t nstage = 0, nmb = 0;

@@ -13,6 +13,7 @@ bool help_unchecked(Sched *s, Span at);
 /* profile.c: sets the costs that the profile has, and has[NKEYS] for them. False: reported. */
 bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has);
 extern const CostKey unit_key[PIPE_UNIT_TIMES]; /* by column of PipeProgram.unit_time */
+/* ---- costs.c ---- */
 /* The field of a cost; for SEND it is SEND_F, and SEND_B follows. */
 uint64_t *cost_field(PipeStage *st, CostKey k);
 /* Sets defaults for the costs that `has` lacks. */
@@ -20,6 +21,7 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]);
 /* ---- links.c: requires order. Ensures Model.share: for every two ranks that meet, the links that
  * they share with other ranks ---- */
 bool links(Sched *s, Model *model);
+/* ---- instance.c ---- */
 /* The parameter that counts microbatches, if -D gives other parameters and not this one: then the
  * verdict for its default says less than the user asked. NULL: no such parameter. */
 const char *open_parameter(const Sched *s);

@@ -13,12 +13,13 @@ Timing program_bound(Sched *s);
 /* Bounds with room[r] stashes on rank r. Requires check_deps only. */
 Timing bound_of(Sched *s, Arena *a, const int64_t *room);
 void emit_critical(Sched *s, FILE *f); /* critical.c */
+/* ---- rank_costs.c ---- */
 extern const char *const peak_class_name[PEAK_NCLASSES];
 /* Sums over all ranks by class of memory; UINT64_MAX: overflow. */
 void peak_sums(const Sched *s, uint64_t v[PEAK_NREPORTED]);
 void emit_rank_costs(Sched *s, FILE *f);
 /* program_times.c: start and end of each instruction as pipe_predict gives them; the caller frees
  * *start. */
-uint64_t **predict(Sched *s, uint64_t ***end); /* emit_timeline.c */
+uint64_t **predict(Sched *s, uint64_t ***end);
 
 #endif

@@ -139,8 +139,9 @@ int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   case PIPE_B: return m->backward(m->self, a);
   case PIPE_I: return m->backward_input(m->self, a);
   case PIPE_W: return m->backward_weight(m->self, a);
+  case PIPE_U: return m->update(m->self, a);
   case PIPE_SIDE: return m->side(m->self, a);
-  default: return m->update(m->self, a);
+  default: return -1; /* no op of COMPUTE: pipe_validate has refused it */
   }
 }
 

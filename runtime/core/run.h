@@ -4,7 +4,7 @@
  *   run.c          errors, the clock, what anybody may ask of a run
  *   ops.c          one op, one copy, one transfer, one sum
  *   memory.c       the memory of a rank
- *   run_streams.c  the streams, channels and sums of a table
+ *   find_streams.c the streams, channels and sums of a table
  *   model.c        whether the model fits the program
  *   loss.c         losses of microbatches
  *   updates.c      how many microbatches each update applies

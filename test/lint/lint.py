@@ -250,9 +250,54 @@ def sections(root):
                         yield path, n, f"the reference has no section {section}"
 
 
+def doors(root):
+    """The door of a room of the compiler says where a function is: in the file that the comment on its line names, else
+    in the one that the last comment above it begins with."""
+    seen = 0
+    for path in files(root):
+        if not re.fullmatch(r"compiler/(\w+)/\1\.h", path):
+            continue
+        room, here = os.path.dirname(path), None
+        code = {os.path.basename(p): "\n".join(lines(root, p)) for p in files(root)
+                if os.path.dirname(p) == room and p.endswith(".c")}
+        for n, text in enumerate(lines(root, path), 1):
+            section = re.match(r"/\* (?:---- )?(\w+\.c)\b", text)
+            here = section[1] if section else here
+            declared = re.match(r"[A-Za-z][\w *]*?\b(\w+)\(", text)
+            own = re.search(r";\s*/\* (\w+\.c)\b", text)
+            file = own[1] if own else here
+            if not declared or not file or text.startswith(("static", "typedef")):
+                continue
+            seen += 1
+            if not re.search(rf"^[A-Za-z][\w *]*\b{declared[1]}\(", code.get(file, ""), re.M):
+                yield path, n, f"{declared[1]} is not in {file}"
+    if not seen:
+        yield "compiler", 0, "no doors found"
+
+
+def environment(root):
+    """The table of runtime/README.md has every variable of the environment that the runtime names or the compiler reads,
+    and no other."""
+    page = "runtime/README.md"
+    have = {m[1]: n for n, m in rows(root, page, r"\| `(PIPE_\w+)` \|")}
+    read = {}
+    for path in files(root):
+        if path.startswith(("runtime/", "compiler/")) and path.endswith((".c", ".h")):
+            pattern = r'"(PIPE_[A-Z_]+)"' if path.startswith("runtime/") else r'getenv\("(PIPE_\w+)"\)'
+            for n, text in enumerate(lines(root, path), 1):
+                for name in re.findall(pattern, text):
+                    read.setdefault(name, (path, n))
+    for name in sorted(set(read) - set(have)):
+        yield *read[name], f"{page} does not list {name}"
+    for name in sorted(set(have) - set(read)):
+        yield page, have[name], f"nobody reads {name}"
+    if not read:
+        yield page, 0, "no variables found"
+
+
 RULES = {f.__name__: f for f in
          (spdx, long, columns, paths, unfinished, editorconfig, generated, diagnostics, ops, filecheck,
-          sections)}
+          sections, doors, environment)}
 
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[1] not in RULES:
