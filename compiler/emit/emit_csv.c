@@ -22,7 +22,6 @@
 #include "emit.h"
 #include "lower.h"
 #include "names.h"
-#include "lower.h"
 #include "orders.h"
 #include "text.h"
 
