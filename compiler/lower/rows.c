@@ -145,9 +145,9 @@ static RowSlots slots_of(Rows *x, const PipeInstr *c, const PipeWeights *w) {
   return (RowSlots){.field = {c->act, op ? c->gout : NONE, op || copy ? c->keep : NONE,
                               nin ? NONE : c->in, nout ? NONE : c->out, w ? w->slot : NONE,
                               w ? w->out : NONE, w ? w->guess : NONE},
-                    .list = x->k->list + (nin    ? c->in_list
-                                          : nout ? c->out_list
-                                                 : 0),
+                    .list = nin    ? x->k->list + c->in_list
+                            : nout ? x->k->list + c->out_list
+                                   : NULL,
                     .nlist = nin + nout,
                     .keep = copy && c->peer != NONE ? uses_of(x, c->peer) : x->use};
 }
