@@ -42,14 +42,13 @@ typedef struct Ready {
 } Ready;
 
 /* How a list schedule chooses. The transfer whose path to the end is longer by d goes first, unless
- * it can start only more than ahead / 2 * d later. slow: transfers count slow / 4 times their
- * time. */
+ * it can start only more than ahead / 8 * d later. slow: transfers count slow / OWN times their
+ * time, or ROUNDED up to multiples of half of an action. */
 typedef struct Choice {
   uint32_t ahead, slow;
 } Choice;
-enum { ROUNDED = 0 };
-static const Choice choices[] = {{0, 4},       {1, 4}, {2, 4}, {0, ROUNDED},
-                                 {1, ROUNDED}, {1, 6}, {1, 8}};
+enum { ROUNDED = 0, OWN = 4 };
+static const Choice choices[] = {{3, OWN}, {1, OWN}, {4, ROUNDED}, {1, 5}, {14, 5}};
 enum { NCHOICES = sizeof choices / sizeof *choices };
 
 typedef struct Net {
@@ -72,7 +71,7 @@ typedef struct Net {
   uint32_t *left;          /* [n] arcs that have not been followed yet */
   uint32_t *head;          /* [nrank] next action */
   uint32_t *stack, nstack; /* actions that can run */
-  uint32_t *topo, ntopo;   /* [n] the nodes as they were played */
+  uint32_t *topo, ntopo;   /* [n] the nodes in the order in which they ended */
   Ready *heap;
   uint32_t nheap, ahead; /* ahead: of Choice */
 } Net;
@@ -217,7 +216,7 @@ static bool goes_first(const Ready *a, const Ready *b) {
 /* Transfer x, which can start at `at`. */
 static Ready ready_at(const Net *net, uint32_t x, uint64_t at) {
   uint64_t path = net->tail[net->s->orders->nop + x];
-  return (Ready){(int64_t)at - (int64_t)(path / 2 * net->ahead), at, x};
+  return (Ready){(int64_t)at - (int64_t)(path / 8 * net->ahead), at, x};
 }
 
 static void put(Net *net, Ready r) {
@@ -326,7 +325,7 @@ static uint64_t play_order(Net *net, const uint32_t *order) {
   return last_end(net);
 }
 
-/* Requires a play that came to its end. */
+/* The tails for the times of now. Requires a play that came to its end, with whatever times. */
 static void fill_tails(Net *net) {
   const Sched *s = net->s;
   for (uint32_t i = net->ntopo; i-- > 0;) {
@@ -394,7 +393,7 @@ static void set_times(Net *net, uint32_t slow, uint64_t unit) {
   for (uint32_t x = 0; x < net->nx; x++) {
     const uint64_t own = net->own[x], over = own % unit;
     time[x] = slow == ROUNDED ? own + (over ? unit - over : 0)
-                              : own / 4 * slow + own % 4 * slow / 4;
+                              : own / OWN * slow + own % OWN * slow / OWN;
   }
 }
 
@@ -405,18 +404,18 @@ static bool find_order(Net *net, uint64_t makespan, uint32_t *best) {
   const uint64_t unit = half_action(net), ideal = s->ideal->time.makespan;
   uint32_t *order = arena_alloc(net->a, net->nx * sizeof *order + 1);
   uint64_t least = makespan;
-  for (int i = 0; i < NCHOICES && (i == 0 || least > ideal + ideal / 1000); i++) {
+  set_times(net, OWN, unit);
+  if (list_play(net, order) == UINT64_MAX)
+    return false;
+  for (int i = 0; i < NCHOICES && least > ideal + ideal / 1000; i++) {
     set_times(net, choices[i].slow, unit);
+    fill_tails(net);
     net->ahead = choices[i].ahead;
-    if (i == 0 || choices[i].slow != choices[i - 1].slow) {
-      memset(net->tail, 0, net->n * sizeof *net->tail);
-      if (list_play(net, order) == UINT64_MAX)
-        return false;
-      fill_tails(net);
+    uint64_t end = list_play(net, order);
+    if (choices[i].slow != OWN) {
+      set_times(net, OWN, unit);
+      end = play_order(net, order);
     }
-    list_play(net, order);
-    set_times(net, 4, unit);
-    uint64_t end = play_order(net, order);
     if (end >= least)
       continue;
     least = end;
