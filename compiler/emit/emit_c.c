@@ -261,6 +261,7 @@ static void rows(Sched *s, Text *t, RowMaker *maker, PipeRank *rank, uint32_t r)
   char why[PIPE_EXPAND_TEXT] = "";
   rank[r] = *k;
   rank[r].rows = rows.word, rank[r].nrows = rows.n, rank[r].weighted = k->weights != NULL;
+  rank[r].hash = pipe_rank_hash(k);
   p.rank = rank;
   bool ok = pipe_expand_rank(&p, r, &back, why);
   if (!ok)
@@ -306,19 +307,19 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows) {
     weights(s, t, r);
     syncs(s, t, r);
   }
-  arena_free(&own);
   text_lit(t, "\n");
   text_table(t, "PipeRank", "rank");
   text_lit(t, "\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     if (as_rows) {
-      text_string(t,
-                  arena_printf(s->arena,
-                               "  {0, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64
-                               ", 0, %u, %u, 0, %u, %u, 0, rank%u, sizeof rank%u / 4, %u},\n",
-                               r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host,
-                               k->nlist, k->nevent, k->nsync, k->group, r, r, k->weights != NULL));
+      text_string(t, arena_printf(
+                         s->arena,
+                         "  {0, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64
+                         ", 0, %u, %u, 0, %u, %u, 0, rank%u, sizeof rank%u / 4, %u, 0x%016" PRIx64
+                         "u},\n",
+                         r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->nlist,
+                         k->nevent, k->nsync, k->group, r, r, k->weights != NULL, rank[r].hash));
       continue;
     }
     text_string(
@@ -328,9 +329,10 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows) {
     text_string(t, k->nsync ? arena_printf(s->arena, ", %u, %ssync%u, %u, %u", k->nevent, x, r,
                                            k->nsync, k->group)
                             : arena_printf(s->arena, ", 0, 0, 0, %u", k->group));
-    text_string(t, k->weights ? arena_printf(s->arena, ", %sweights%u, 0, 0, 0},\n", x, r)
-                              : ", 0, 0, 0, 0},\n");
+    text_string(t, k->weights ? arena_printf(s->arena, ", %sweights%u, 0, 0, 0, 0},\n", x, r)
+                              : ", 0, 0, 0, 0, 0},\n");
   }
+  arena_free(&own);
   text_string(
       t,
       "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb,\n * states 0 */\n");

@@ -59,7 +59,7 @@ extern "C" {
 #endif
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 10u
+#define PIPE_ABI 11u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 #define PIPE_GROUP_MOST 64u    /* transfers in one group */
@@ -323,6 +323,7 @@ typedef struct PipeRank {
    * pipe_expand makes them of it. NULL: they are there */
   const uint32_t *rows;
   uint32_t nrows, weighted; /* weighted, with rows: there are weights */
+  uint64_t hash; /* with rows: of this rank as it is once they are written out (pipe_rank_hash) */
 } PipeRank;
 
 typedef struct PipeSite {

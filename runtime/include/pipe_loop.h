@@ -120,7 +120,8 @@ int pipe_loop_value(const PipeLoopFormula *f, int64_t open, int64_t *value);
 /* The first requirement that a value does not meet; NULL. */
 const PipeLoopFormula *pipe_loop_refused(const PipeLooped *l, int64_t value);
 
-/* What PipeProgram.hash is; needs no valid program. */
+/* What PipeProgram.hash is, of a program as rows by what each PipeRank.hash is; needs no valid
+ * program. */
 uint64_t pipe_program_hash(const PipeProgram *p);
 
 #ifdef __cplusplus

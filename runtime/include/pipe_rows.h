@@ -73,9 +73,14 @@ enum { PIPE_EXPAND_TEXT = 256 };
  * Give it to pipe_expand_free. */
 PipeProgram *pipe_expand(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]);
 void pipe_expand_free(PipeProgram *p); /* NULL is fine */
-/* The tables of one rank, in one block that begins at out->instr and is the caller's. 0: why. */
+/* The tables of one rank, in one block that begins at out->instr and is the caller's. 0: no memory,
+ * or they are not what PipeRank.hash says, and why says where. */
 int pipe_expand_rank(const PipeProgram *p, uint32_t rank, PipeRank *out,
                      char why[PIPE_EXPAND_TEXT]);
+/* Are the tables of p, rows by their PipeRank.hash, what PipeProgram.hash says? 0: why. */
+int pipe_check_hash(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]);
+/* The hash of a rank whose tables are there. */
+uint64_t pipe_rank_hash(const PipeRank *k);
 
 /* Are the lists of p rows? */
 static inline int pipe_is_rows(const PipeProgram *p) {

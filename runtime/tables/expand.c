@@ -364,7 +364,9 @@ static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, uint32_t *even
   if (!expand_rank(&x))
     return 0;
   uint32_t nevent = pipe_number_events(x.sync, k->nsync, k->ninstr, events);
-  return nevent == k->nevent || refuse(&x, "%u events, not %u", nevent, k->nevent);
+  if (nevent != k->nevent)
+    return refuse(&x, "%u events, not %u", nevent, k->nevent);
+  return pipe_rank_hash(k) == k->hash || refuse(&x, "the rows are not what was proved");
 }
 
 /* The tables of ranks from .. from + n - 1, in one block behind `head` bytes; NULL: why. */
@@ -393,6 +395,11 @@ static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head
   return ok ? block.at : NULL;
 }
 
+int pipe_check_hash(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]) {
+  snprintf(why, PIPE_EXPAND_TEXT, "program: its tables are not what was proved: the hash differs");
+  return pipe_program_hash(p) == p->hash;
+}
+
 int pipe_expand_rank(const PipeProgram *p, uint32_t r, PipeRank *out, char why[PIPE_EXPAND_TEXT]) {
   return expand(p, r, 1, 0, out, why) != NULL;
 }
@@ -402,17 +409,15 @@ PipeProgram *pipe_expand(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]) {
   if (!pipe_is_rows(p) || !p->stage)
     return NULL;
   size_t ranks = p->nrank * sizeof(PipeRank), head = (ranks + sizeof *p + 15) & ~(size_t)15;
+  if (!pipe_check_hash(p, why))
+    return NULL;
   char *block = expand(p, 0, p->nrank, head, NULL, why);
   if (!block)
     return NULL;
   PipeProgram *out = (PipeProgram *)(void *)(block + ranks);
   *out = *p;
   out->rank = (PipeRank *)(void *)block;
-  if (pipe_program_hash(out) == p->hash)
-    return out;
-  snprintf(why, PIPE_EXPAND_TEXT, "program: its rows are not what was proved: the hash differs");
-  free(block);
-  return NULL;
+  return out;
 }
 
 void pipe_expand_free(PipeProgram *p) {

@@ -1,10 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * PipeProgram.hash: of all tables but files, lines and columns. */
+ * PipeProgram.hash: of all tables but files, lines and columns. The tables of a rank are in it by
+ * their own hash, so that who has written out the rows of one rank can tell whether these, and all
+ * other tables, are what was proved. */
 #include "pipe_loop.h"
+#include "pipe_rows.h"
 
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+uint64_t pipe_rank_hash(const PipeRank *k) {
+  XXH3_state_t *h = XXH3_createState();
+  if (!h)
+    return 0;
+  XXH3_64bits_reset(h);
+  const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->group};
+  XXH3_64bits_update(h, size, sizeof size);
+  XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
+  XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
+  XXH3_64bits_update(h, k->list, k->nlist * sizeof *k->list);
+  XXH3_64bits_update(h, k->weights, k->weights ? k->ninstr * sizeof *k->weights : 0);
+  XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
+  uint64_t value = XXH3_64bits_digest(h);
+  XXH3_freeState(h);
+  return value;
+}
 
 uint64_t pipe_program_hash(const PipeProgram *p) {
   XXH3_state_t *h = XXH3_createState();
@@ -20,14 +40,8 @@ uint64_t pipe_program_hash(const PipeProgram *p) {
   XXH3_64bits_update(h, p->stage, p->nstage * sizeof *p->stage);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight,
-                             k->bytes,  k->host,  k->group};
-    XXH3_64bits_update(h, size, sizeof size);
-    XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
-    XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
-    XXH3_64bits_update(h, k->list, k->nlist * sizeof *k->list);
-    XXH3_64bits_update(h, k->weights, k->weights ? k->ninstr * sizeof *k->weights : 0);
-    XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
+    const uint64_t hash = k->rows ? k->hash : pipe_rank_hash(k);
+    XXH3_64bits_update(h, &hash, sizeof hash);
   }
   XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
   XXH3_64bits_update(h, p->share, p->nshare * sizeof *p->share);

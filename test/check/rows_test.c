@@ -8,9 +8,10 @@
  *                           */
 #include <string.h>
 
+#include "../run/as_rows.h"
 #include "../run/samples.h"
 #include "pipe_loop.h"
-#include "rows.h"
+#include "pipe_rows.h"
 
 enum { MUTANTS = 400 };
 
@@ -56,20 +57,11 @@ static uint32_t mutate(const uint32_t *word, uint32_t n, uint32_t *to) {
 
 static int try_program(const PipeProgram *p, const char *name) {
   Arena own = {0};
-  PipeProgram q = *p;
-  PipeRank *rank = arena_alloc(&own, p->nrank * sizeof *rank);
-  RowMaker *maker = open_rows(&own, p);
+  PipeProgram q = *as_rows(&own, p);
+  PipeRank *rank = (PipeRank *)q.rank;
   uint32_t nword = 0, nrow = 0, refused = 0, same = 0;
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    RankRows rows = make_rows(maker, r);
-    uint32_t *word = arena_alloc(&own, rows.n * sizeof *word);
-    rank[r] = p->rank[r];
-    rank[r].instr = NULL, rank[r].weights = NULL, rank[r].list = NULL, rank[r].sync = NULL;
-    rank[r].rows = memcpy(word, rows.word, rows.n * sizeof *word);
-    rank[r].nrows = rows.n, rank[r].weighted = p->rank[r].weights != NULL;
-    nword += rows.n, nrow += p->rank[r].ninstr;
-  }
-  q.rank = rank;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    nword += rank[r].nrows, nrow += rank[r].ninstr;
   int bad = !is_program(&q, p);
   for (uint32_t i = 0; i < MUTANTS; i++) {
     uint32_t r = draw(p->nrank);
