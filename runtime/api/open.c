@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Opening a run, its steps, closing it: the functions of pipe_run.h that join all rooms. */
 #include "checkpoint.h"
-#include "pipe_rows.h"
 #include "run.h"
 
 #include <stdlib.h>
@@ -62,15 +61,34 @@ static PrStatus read_deadline(PrRun *run) {
   return PR_OK;
 }
 
-/* The lists of an emitted program, written out. */
-static PrStatus write_out(PrRun *run) {
-  char why[PIPE_EXPAND_TEXT];
-  if (!pipe_is_rows(run->p))
+/* As many processes as ranks? Of a program that may be none. */
+static PrStatus check_processes(PrRun *run) {
+  const PipeProgram *p = run->p;
+  if (run->here == PIPE_NONE || !p || p->magic != PIPE_MAGIC || p->abi != PIPE_ABI || !p->name ||
+      !p->params || run->nprocess == p->nrank)
     return PR_OK;
-  PipeProgram *p = run->written_out = pipe_expand(run->p, why);
-  if (!p)
-    return pr_fail(run, strncmp(why, "no memory", 9) == 0 ? PR_E_MEMORY : PR_E_ARG, "%s", why);
-  run->p = p;
+  return run->nprocess == 1
+             ? pr_fail(run, PR_E_ARG,
+                       "program: %s %s has %u ranks, but 1 process runs it; start it with mpirun "
+                       "-np %u",
+                       p->name, p->params, p->nrank, p->nrank)
+             : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
+                       p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
+}
+
+static PrStatus take_ranks(PrRun *run) {
+  const PipeProgram *p = run->p;
+  run->rank = aligned_alloc(PR_LINE, p->nrank * sizeof *run->rank);
+  if (!run->rank)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
+  memset(run->rank, 0, p->nrank * sizeof *run->rank);
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    RankRun *k = &run->rank[r];
+    k->run = run;
+    k->t = run->own.instr && r == run->here ? &run->own : &p->rank[r];
+    k->id = r;
+    atomic_init(&k->step_start, UINT64_MAX);
+  }
   return PR_OK;
 }
 
@@ -78,32 +96,19 @@ static PrStatus write_out(PrRun *run) {
 static PrStatus open_here(PrRun *run) {
   const PrOptions *o = &run->o;
   PrStatus st;
-  if ((st = read_deadline(run)) || (st = write_out(run)))
+  if ((st = read_deadline(run)) || (st = check_processes(run)))
     return st;
-  const PipeProgram *p = run->p;
   if (o->seed && o->engine)
     return pr_fail(run, PR_E_ARG, "options: a seed and an engine");
-  if ((st = pr_validate(run)))
+  if ((st = pr_take_lists(run)) || (st = take_ranks(run)) || (st = pr_check_model(run)) ||
+      (st = pr_fault_read(run)))
     return st;
-  if (run->here != PIPE_NONE && run->nprocess != p->nrank)
-    return run->nprocess == 1
-               ? pr_fail(run, PR_E_ARG,
-                         "program: %s %s has %u ranks, but 1 process runs it; start it with mpirun "
-                         "-np %u",
-                         p->name, p->params, p->nrank, p->nrank)
-               : pr_fail(run, PR_E_ARG, "program: %s %s has %u rank%s, but %u processes run it",
-                         p->name, p->params, p->nrank, p->nrank == 1 ? "" : "s", run->nprocess);
-  if ((st = pr_fault_read(run)))
-    return st;
+  const PipeProgram *p = run->p;
   run->trace_slots = (uint64_t)o->trace_steps +
                      2; /* free-running ranks are up to two steps apart */
-  run->rank = aligned_alloc(PR_LINE, p->nrank * sizeof *run->rank);
   find_sinks(run);
   run->loss[0] = calloc((size_t)run->nsink * p->nmb, sizeof(double));
   run->loss[1] = calloc((size_t)run->nsink * p->nmb, sizeof(double));
-  if (!run->rank)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
-  memset(run->rank, 0, p->nrank * sizeof *run->rank);
   bool ok = run->loss[0] && run->loss[1];
   for (int i = 0; i < 2 && o->on_loss && ok; i++) {
     run->left[i] = calloc(p->nmb, sizeof *run->left[i]);
@@ -113,13 +118,6 @@ static PrStatus open_here(PrRun *run) {
   }
   if (!ok)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u losses", p->nmb);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    RankRun *k = &run->rank[r];
-    k->run = run;
-    k->t = &p->rank[r];
-    k->id = r;
-    atomic_init(&k->step_start, UINT64_MAX);
-  }
   if ((st = take_stages(run)) || (st = pr_take_streams(run)) || (st = pr_count_updates(run)))
     return st;
   for (uint32_t r = 0; r < p->nrank; r++)
@@ -203,22 +201,15 @@ void pr_close(PrRun *run) {
     run->engine->close(run);
   for (uint32_t r = 0; run->rank && r < run->p->nrank; r++) {
     RankRun *k = &run->rank[r];
-    free(k->compute);
-    free(k->comm);
-    free(k->copy);
-    free(k->place);
-    free(k->need0[0]);
-    free(k->need);
+    pr_give_streams(k);
     pr_give_memory(run, k);
   }
   ck_leave_folders(run);
   free(run->rank);
   free(run->chan);
-  free(run->stream);
   free(run->coll);
   free(run->coll_block);
-  free(run->turns);
-  free(run->turn_rank);
+  pr_give_turns(run);
   free(run->act);
   free(run->kept);
   free(run->stage);
@@ -229,6 +220,6 @@ void pr_close(PrRun *run) {
   free(run->left[1]);
   pthread_cond_destroy(&run->cond);
   pthread_mutex_destroy(&run->lock);
-  pipe_expand_free(run->written_out);
+  pr_give_lists(run);
   free(run);
 }

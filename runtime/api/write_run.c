@@ -95,6 +95,7 @@ static FILE *create_beside(const char *path, char **name) {
 /* Both sides of what is written. */
 typedef struct Timeline {
   const PrRun *run;
+  const PipeProgram *p; /* with all lists */
   uint64_t **predicted, **predicted_end;
   uint64_t **measured, **measured_end; /* NULL: no step was kept */
   uint32_t nstep;                      /* of measured */
@@ -103,11 +104,13 @@ typedef struct Timeline {
 
 /* The prediction, and the last `most` steps kept. */
 static PrStatus timeline_open(PrRun *run, Timeline *t, uint32_t most, const char *path) {
-  const PipeProgram *p = pr_program(run);
   uint32_t kept = pr_trace_steps(run);
   *t = (Timeline){.run = run, .nstep = kept < most ? kept : most, .scale = 1};
   if (run->status && kept == 0)
     return (PrStatus)run->status;
+  const PipeProgram *p = t->p = pr_see_all(run);
+  if (!p)
+    return pr_fail(run, PR_E_IO, "no memory to draw %s", path);
   t->predicted = pipe_predict(p, &t->predicted_end, NULL);
   if (kept > 0)
     t->measured = copy_trace(run, p, kept - t->nstep, &t->measured_end);
@@ -286,7 +289,7 @@ static PrStatus write_file(PrRun *run, const char *path, const Timeline *t, Draw
     goto done;
   }
   errno = 0;
-  bad = draw(out, pr_program(run), t);
+  bad = draw(out, t->p, t);
   why = errno;
   if (fclose(out) && !bad) {
     bad = -1;

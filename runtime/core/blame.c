@@ -235,7 +235,9 @@ static int tell_other_side(const Look *l, const PipeInstr *c, uint32_t waiter, u
   return snprintf(text, room, ", the other side of %s on rank %u", other, c->peer);
 }
 
-bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room) {
+bool pr_blame(PrRun *run, const PrPlace *place, char *text, size_t room) {
+  if (!pr_see_all(run))
+    return false;
   const Look l = {run, place};
   Blame best = {NONE, 0, PIPE_NONE};
   char where[PR_WHERE] = "";
@@ -323,7 +325,7 @@ static void place_of_thread(const PrRun *run, uint32_t r, PrPlace *out) {
   }
 }
 
-bool pr_blame_threads(const PrRun *run, char *text, size_t room) {
+bool pr_blame_threads(PrRun *run, char *text, size_t room) {
   PrPlace *place = calloc(run->p->nrank, sizeof *place);
   for (uint32_t r = 0; place && r < run->p->nrank; r++)
     place_of_thread(run, r, &place[r]);

@@ -34,7 +34,7 @@ static PrStatus refuse(PrRun *run, const char *text, const char *why) {
 
 /* The first instruction of the rank that `point` names; PIPE_NONE. */
 static uint32_t find(const PrRun *run, const char *point, uint32_t rank) {
-  const PipeRank *t = &run->p->rank[rank];
+  const PipeRank *t = run->rank[rank].t;
   for (uint32_t i = 0; i < t->ninstr; i++) {
     char text[PIPE_OP_TEXT];
     pipe_instr_text(text, pipe_graph(run->p), &t->instr[i]);
@@ -89,9 +89,9 @@ static PrStatus read_action(PrRun *run, const char *all, const char *action) {
     return refuse(run, all, "only an instruction has a message");
   if (run->o.seed && (f->kind == PR_HANG || f->kind == PR_DROP))
     return refuse(run, all, "an engine without threads can only crash, be slow or corrupt");
-  if (f->point != PR_AT_INSTRUCTION)
+  if (f->point != PR_AT_INSTRUCTION || !pr_is_here(run, f->rank))
     return PR_OK;
-  const PipeInstr *c = &run->p->rank[f->rank].instr[f->index];
+  const PipeInstr *c = &run->rank[f->rank].t->instr[f->index];
   bool writes = c->out != PIPE_NONE && (c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I);
   if (f->kind == PR_DROP && !is_send(c->op))
     return refuse(run, all, "only a SEND can be dropped");
@@ -125,7 +125,8 @@ PrStatus pr_fault_read(PrRun *run) {
   f->point = !strcmp(point, "SAVE")     ? PR_AT_SAVE
              : !strcmp(point, "COMMIT") ? PR_AT_COMMIT
                                         : PR_AT_INSTRUCTION;
-  if (f->point == PR_AT_INSTRUCTION && (f->index = find(run, point, f->rank)) == PIPE_NONE) {
+  if (f->point == PR_AT_INSTRUCTION && pr_is_here(run, f->rank) && /* else its process looks */
+      (f->index = find(run, point, f->rank)) == PIPE_NONE) {
     snprintf(why, sizeof why, "rank %u has no %s", f->rank, point);
     return refuse(run, all, why);
   }
@@ -159,7 +160,7 @@ PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t st
   const PrFault *f = &run->fault;
   bool here = f->point == PR_AT_INSTRUCTION && f->rank == rank && f->index == index &&
               f->step == step;
-  return here ? suffer(run, run->p->rank[rank].instr[index].op) : PR_NO_FAULT;
+  return here ? suffer(run, run->rank[rank].t->instr[index].op) : PR_NO_FAULT;
 }
 
 void pr_fault_meet_point(PrRun *run, PrFaultPoint point, uint32_t rank) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the streams of all ranks are made of, found once from the table: the instructions of each,
- * the channels between ranks, who takes part in each REDUCE and TIE, and where with slices the
- * stash of every unit lies. */
+ * What the streams of ranks are made of, found once from the table: the instructions of each, the
+ * channels between ranks that are all in this process, who takes part in each REDUCE and TIE, and
+ * where with slices the stash of every unit lies. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -56,6 +56,17 @@ static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
     if (p->stage[s].tied != PIPE_NONE)
       tie[s] = tie[p->stage[s].tied];
   return n;
+}
+
+/* With lowering CHANNELS: the sums that are in stream c. */
+static void find_sums(PrRun *run, CommRun *c) {
+  for (uint32_t i = 0; i < c->n; i++) {
+    const PipeInstr *in = pr_comm_instr(c, i);
+    Coll *l = pipe_is_sum(in->op) ? &run->coll[pr_comm_at(c, i)->chan] : NULL;
+    for (uint32_t j = 0; l && j < l->n; j++)
+      if (l->row[j] == in->stage)
+        l->at[j] = c;
+  }
 }
 
 /* Finds who takes part in each REDUCE and TIE. Gradients have addresses by now. */
@@ -123,37 +134,39 @@ PrStatus pr_take_sums(PrRun *run) {
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t j = 0; j < run->coll[i].n; j++)
       run->coll[i].at[j] = run->rank[p->stage[run->coll[i].row[j]].rank].stream;
-  for (uint32_t x = 0; p->nchannel && x < run->nstream; x++)
-    for (uint32_t i = 0; i < run->stream[x].n; i++) {
-      const PipeInstr *c = pr_comm_instr(&run->stream[x], i);
-      Coll *l = pipe_is_sum(c->op) ? &run->coll[pr_comm_at(&run->stream[x], i)->chan] : NULL;
-      for (uint32_t j = 0; l && j < l->n; j++)
-        if (l->row[j] == c->stage)
-          l->at[j] = &run->stream[x];
-    }
+  for (uint32_t r = 0; p->nchannel && r < p->nrank; r++)
+    for (uint32_t x = 0; x < run->rank[r].nstream; x++)
+      find_sums(run, &run->rank[r].stream[x]);
   return PR_OK;
 }
 
 /* With lowering CHANNELS: the streams of rank k, those of its channels, and what COMPUTE and COPY
- * need of them. of, count: [nchannel], of: PIPE_NONE, and so it is left; row: [rows of any
- * rank]. */
-static bool take_channels(PrRun *run, RankRun *k, uint32_t *of, uint32_t *row) {
+ * need of them. */
+static bool take_channels(const PipeProgram *p, RankRun *k) {
   const PipeRank *t = k->t;
   uint32_t at = 0, total = 0;
-  for (uint32_t i = 0; i < k->ncomm; i++) {
-    uint32_t c = t->instr[k->comm[i].index].channel;
-    if (of[c] == PIPE_NONE)
-      k->stream[of[c] = k->nstream++] = (CommRun){.k = k};
-    k->stream[of[c]].n++;
+  uint32_t *of = malloc((p->nchannel + (size_t)t->ninstr) * sizeof *of), *row = of + p->nchannel;
+  for (uint32_t c = 0; of && c < p->nchannel; c++)
+    of[c] = PIPE_NONE;
+  for (uint32_t i = 0; of && i < k->ncomm; i++) {
+    uint32_t *x = &of[t->instr[k->comm[i].index].channel];
+    *x = *x == PIPE_NONE ? k->nstream++ : *x;
   }
+  k->stream = aligned_alloc(PR_LINE, (k->nstream + (size_t)1) * sizeof *k->stream);
   k->place = malloc((k->ncomm + (size_t)1) * sizeof *k->place);
   k->need0[0] = calloc((size_t)k->ncompute + k->ncopy + 2, sizeof **k->need0);
   k->need = malloc((t->nsync + (size_t)1) * sizeof *k->need);
-  if (!k->place || !k->need0[0] || !k->need)
+  if (!of || !k->stream || !k->place || !k->need0[0] || !k->need) {
+    free(of);
     return false;
+  }
+  for (uint32_t x = 0; x < k->nstream; x++)
+    k->stream[x] = (CommRun){.k = k, .number = x};
+  for (uint32_t i = 0; i < k->ncomm; i++)
+    k->stream[of[t->instr[k->comm[i].index].channel]].n++;
   k->need0[1] = k->need0[0] + k->ncompute + 1;
   for (uint32_t x = 0; x < k->nstream; at += k->stream[x++].n)
-    k->stream[x].place = k->place + at, k->stream[x].number = x;
+    k->stream[x].place = k->place + at;
   for (uint32_t i = 0; i < k->ncomm; i++) {
     const PipeInstr *c = &t->instr[k->comm[i].index];
     CommRun *s = &k->stream[of[c->channel]];
@@ -161,8 +174,6 @@ static bool take_channels(PrRun *run, RankRun *k, uint32_t *of, uint32_t *row) {
     row[k->comm[i].index] = s->next; /* its place in its stream, from 1 */
     if (c->op == PIPE_SIDE_COMM)
       k->side_stream = s->number;
-    else if (!pipe_is_sum(c->op))
-      run->chan[c->channel].end[c->op == PIPE_RECV_F || c->op == PIPE_RECV_B] = s;
   }
   for (uint32_t x = 0; x < k->nstream; x++)
     k->stream[x].next = 0;
@@ -179,50 +190,8 @@ static bool take_channels(PrRun *run, RankRun *k, uint32_t *of, uint32_t *row) {
       }
       k->need0[copy][i + 1] = total;
     }
-  for (uint32_t i = 0; i < k->ncomm; i++)
-    of[t->instr[k->comm[i].index].channel] = PIPE_NONE;
-  return true;
-}
-
-/* What carries out the COMM instructions of each rank. */
-static bool take_comm_streams(PrRun *run) {
-  const PipeProgram *p = run->p;
-  size_t most = p->nrank, rows = 0;
-  for (uint32_t r = 0; p->nchannel && r < p->nrank; r++) {
-    most += run->rank[r].ncomm;
-    rows = p->rank[r].ninstr > rows ? p->rank[r].ninstr : rows;
-  }
-  size_t room = 2 * (size_t)p->nchannel + 2 * (size_t)p->nstage + p->nrank;
-  most = p->nchannel && room < most ? room : most;
-  run->stream = aligned_alloc(PR_LINE, most * sizeof *run->stream);
-  uint32_t *of = malloc((p->nchannel + rows + 1) * sizeof *of);
-  bool ok = run->stream && of;
-  if (ok) {
-    memset((void *)run->stream, 0, most * sizeof *run->stream);
-    memset(of, 0xff, p->nchannel * sizeof *of);
-  }
-  for (uint32_t r = 0; ok && r < p->nrank; r++) {
-    RankRun *k = &run->rank[r];
-    k->stream = &run->stream[run->nstream];
-    k->side_stream = PIPE_NONE;
-    if (p->nchannel) {
-      ok = take_channels(run, k, of, of + p->nchannel);
-    } else {
-      *k->stream = (CommRun){.k = k, .n = k->ncomm};
-      k->nstream = 1;
-      k->side_stream = 0;
-    }
-    run->nstream += k->nstream;
-  }
-  for (uint32_t r = 0; ok && !p->nchannel && r < p->nrank; r++)
-    for (uint32_t i = 0; i < run->rank[r].ncomm; i++) {
-      const CommAt *at = &run->rank[r].comm[i];
-      uint32_t op = p->rank[r].instr[at->index].op;
-      if (!pipe_is_sum(op) && op != PIPE_SIDE_COMM)
-        run->chan[at->chan].end[op == PIPE_RECV_F || op == PIPE_RECV_B] = run->rank[r].stream;
-    }
   free(of);
-  return ok;
+  return true;
 }
 
 bool pr_has_comm(const RankRun *k, int copy, uint32_t i, uint32_t wait, uint64_t step) {
@@ -253,20 +222,73 @@ uint32_t pr_comm_prefix(const RankRun *k, uint64_t step, const CommRun **of) {
   return least;
 }
 
-/* Splits each list into its streams and finds the channels. Each needs a SEND, which bounds their
+bool pr_take_streams_of(PrRun *run, RankRun *k) {
+  const PipeProgram *p = run->p;
+  const PipeRank *t = k->t;
+  bool *graded = calloc(k->nstage + (size_t)1, sizeof *graded); /* by PipeStage.chunk */
+  k->compute = malloc((t->ninstr + (size_t)1) * sizeof *k->compute);
+  k->comm = malloc((t->ninstr + (size_t)1) * sizeof *k->comm);
+  k->copy = malloc((t->ninstr + (size_t)1) * sizeof *k->copy);
+  bool ok = graded && k->compute && k->comm && k->copy;
+  for (uint32_t i = 0; ok && i < t->ninstr; i++) {
+    const PipeInstr *c = &t->instr[i];
+    bool *g = &graded[p->stage[c->stage].chunk];
+    if (pipe_is_sum(c->op)) { /* of a TIE: pr_take_sums says it */
+      k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model, COMM_WAITS};
+    } else if (pipe_op_info[c->op].comm) {
+      k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE, COMM_WAITS};
+    } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
+      k->copy[k->ncopy++] = (CopyAt){i};
+    } else {
+      bool grad = c->op == PIPE_B || c->op == PIPE_W;
+      uint32_t *n = &run->stage[c->stage].nupdate;
+      k->compute[k->ncompute++] = (ComputeAt){i, grad && !*g, 0, *n, 0};
+      *n += c->op == PIPE_U;
+      if (c->op != PIPE_SIDE)
+        *g = c->op != PIPE_U && (*g || grad);
+    }
+  }
+  for (uint32_t i = 0; ok && i < k->nstage; i++)
+    run->stage[k->stage[i]].left = graded[i];
+  free(graded);
+  k->side_stream = p->nchannel ? PIPE_NONE : 0;
+  if (!ok || p->nchannel)
+    return ok && take_channels(p, k);
+  k->stream = aligned_alloc(PR_LINE, sizeof *k->stream);
+  if (k->stream)
+    *k->stream = (CommRun){.k = k, .n = k->ncomm}, k->nstream = 1;
+  return k->stream != NULL;
+}
+
+void pr_give_streams(RankRun *k) {
+  free(k->compute);
+  free(k->comm);
+  free(k->copy);
+  free(k->place);
+  free(k->need0[0]);
+  free(k->need);
+  free(k->stream);
+  k->compute = NULL, k->comm = NULL, k->copy = NULL, k->place = NULL, k->stream = NULL;
+  k->need0[0] = k->need0[1] = NULL, k->need = NULL;
+  k->ncompute = k->ncomm = k->ncopy = k->nstream = 0;
+}
+
+static bool is_transfer(const PipeInstr *c) { return c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B; }
+static bool receives(const PipeInstr *c) { return c->op == PIPE_RECV_F || c->op == PIPE_RECV_B; }
+
+/* The channels of all ranks, and which streams they join. Each needs a SEND, which bounds their
  * number. Linear in instructions and ranks. */
-PrStatus pr_take_streams(PrRun *run) {
+static bool take_chans(PrRun *run) {
   const PipeProgram *p = run->p;
   ChanFind f = {.room = p->nchannel ? p->nchannel : 2 * (size_t)p->nstage};
   for (uint32_t r = 0; p->edge && !p->nchannel && r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
       f.room += p->rank[r].instr[i].op == PIPE_SEND_F || p->rank[r].instr[i].op == PIPE_SEND_B;
-  bool *graded = calloc(p->nstage, sizeof *graded);
   f.at[0] = calloc(2 * (size_t)p->nrank, sizeof *f.at[0]);
   f.first = malloc(p->nrank * sizeof *f.first);
   f.next = malloc(f.room * sizeof *f.next);
   run->chan = aligned_alloc(PR_LINE, f.room * sizeof *run->chan);
-  bool ok = graded && f.at[0] && f.first && f.next && run->chan;
+  bool ok = f.at[0] && f.first && f.next && run->chan;
   for (uint32_t i = 0; ok && i < p->nchannel; i++)
     run->chan[i] = (Chan){.src = p->channel[i].from, .dst = p->channel[i].to};
   if (ok && !p->nchannel) {
@@ -276,42 +298,30 @@ PrStatus pr_take_streams(PrRun *run) {
   }
   for (uint32_t r = 0; ok && r < p->nrank; r++) {
     RankRun *k = &run->rank[r];
-    const PipeRank *t = k->t;
-    k->compute = malloc((t->ninstr + (size_t)1) * sizeof *k->compute);
-    k->comm = malloc((t->ninstr + (size_t)1) * sizeof *k->comm);
-    k->copy = malloc((t->ninstr + (size_t)1) * sizeof *k->copy);
-    ok = k->compute && k->comm && k->copy;
     if (!p->nchannel)
       chan_enter(run, &f, r);
-    for (uint32_t i = 0; ok && i < t->ninstr; i++) {
-      const PipeInstr *c = &t->instr[i];
-      if (p->nchannel && pipe_op_info[c->op].comm && !pipe_is_sum(c->op)) {
-        k->comm[k->ncomm++] = (CommAt){i, c->channel, COMM_WAITS};
-      } else if (c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) {
-        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, true), COMM_WAITS};
-      } else if (pipe_is_sum(c->op)) { /* of a TIE: pr_take_sums says it */
-        k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model, COMM_WAITS};
-      } else if (c->op == PIPE_SIDE_COMM) {
-        k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE, COMM_WAITS};
-      } else if (pipe_op_info[c->op].comm) {
-        k->comm[k->ncomm++] = (CommAt){i, chan_of(run, &f, r, c->peer, false), COMM_WAITS};
-      } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
-        k->copy[k->ncopy++] = (CopyAt){i};
-      } else {
-        bool grad = c->op == PIPE_B || c->op == PIPE_W;
-        k->compute[k->ncompute++] = (ComputeAt){i, grad && !graded[c->stage], 0,
-                                                run->stage[c->stage].nupdate, 0};
-        run->stage[c->stage].nupdate += c->op == PIPE_U;
-        if (c->op != PIPE_SIDE)
-          graded[c->stage] = c->op != PIPE_U && (graded[c->stage] || grad);
+    for (uint32_t x = 0; x < k->nstream; x++)
+      for (uint32_t i = 0; i < k->stream[x].n; i++) {
+        const PipeInstr *c = pr_comm_instr(&k->stream[x], i);
+        if (!is_transfer(c))
+          continue;
+        uint32_t chan = p->nchannel ? c->channel : chan_of(run, &f, r, c->peer, !receives(c));
+        pr_comm_at(&k->stream[x], i)->chan = chan;
+        run->chan[chan].end[receives(c)] = &k->stream[x];
       }
-    }
   }
-  ok = ok && take_comm_streams(run);
-  free(graded);
   free(f.at[0]);
   free(f.first);
   free(f.next);
+  return ok;
+}
+
+PrStatus pr_take_streams(PrRun *run) {
+  bool ok = true;
+  for (uint32_t r = 0; ok && r < run->p->nrank; r++)
+    ok = !pr_is_here(run, r) || pr_take_streams_of(run, &run->rank[r]);
+  run->sees_all = ok && run->here == PIPE_NONE;
+  ok = ok && (!run->sees_all || take_chans(run));
   return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
 }
 
@@ -334,7 +344,7 @@ PrStatus pr_take_stashes(PrRun *run) {
     run->stage[s].act = act, run->stage[s].back = act + n;
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; pr_is_here(run, r) && i < p->rank[r].ninstr; i++) {
-      const PipeInstr *c = &p->rank[r].instr[i];
+      const PipeInstr *c = &run->rank[r].t->instr[i];
       const StageRun *at = &run->stage[c->stage];
       uint32_t unit = c->mb - p->stage[c->stage].mb0;
       if (c->op == PIPE_F)

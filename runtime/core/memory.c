@@ -45,7 +45,8 @@ static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   for (uint32_t i = 0; i < k->nstage; i++) {
     StageRun *g = &run->stage[k->stage[i]];
     uint32_t states = run->p->stage[k->stage[i]].states;
-    uint64_t own = k->t->weights ? 0 : g->size.weight; /* versions are in slots */
+    bool versions = k->t->weights || k->t->weighted; /* which are in slots */
+    uint64_t own = versions ? 0 : g->size.weight;
     const uint64_t bytes[4] = {own, g->size.grad, g->size.opt,
                                (uint64_t)__builtin_popcount(states) * pr_round(g->size.weight)};
     static const char *const what[4] = {"weight", "grad", "opt", "state"};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Does this model fit this program? pr_validate: first whether the tables are a program at all,
- * then the model's callbacks and sizes, and what the program's formulas need of it. */
+ * Does this model fit this program? Its callbacks and sizes, and what the formulas of the ranks of
+ * this process need of it. */
 #include "run.h"
-#include "validate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +29,8 @@ static PrStatus check_callbacks(PrRun *run) {
     if (p->stage[s].tied != PIPE_NONE)
       FAIL(run, "model: the program ties stages, so tie may not be NULL");
   for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      const PipeInstr *c = &p->rank[r].instr[i];
+    for (uint32_t i = 0; pr_is_here(run, r) && i < p->rank[r].ninstr; i++) {
+      const PipeInstr *c = &run->rank[r].t->instr[i];
       char op[PIPE_OP_TEXT];
       if ((c->op != PIPE_B || m->backward) && (c->op != PIPE_I || m->backward_input) &&
           (c->op != PIPE_W || m->backward_weight))
@@ -142,24 +141,22 @@ static PrStatus check_formulas(PrRun *run, const PipeInstr *c, const PipeWeights
   return st;
 }
 
-PrStatus pr_validate(PrRun *run) {
+PrStatus pr_check_model(PrRun *run) {
   const PipeProgram *p = run->p;
-  char why[PR_TEXT];
-  PrStatus st = pipe_validate(p, why, sizeof why);
+  PrStatus st = check_callbacks(run);
   if (st)
-    return pr_fail(run, st, "%s", why);
-  if ((st = check_callbacks(run)))
     return st;
   run->stage = calloc(p->nstage, sizeof *run->stage);
   if (!run->stage)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
   if ((st = check_sizes(run)) || (st = check_outputs(run)) || (st = pr_size_keeps(run)))
     return st;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; p->rank[r].weights && i < p->rank[r].ninstr; i++) {
-      const PipeWeights *w = &p->rank[r].weights[i];
-      if (w->formula != PIPE_NONE && (st = check_formulas(run, &p->rank[r].instr[i], w)))
+  for (uint32_t r = 0; r < p->nrank; r++) {
+    const PipeRank *t = run->rank[r].t; /* of another process it has neither */
+    for (uint32_t i = 0; t->weights && i < t->ninstr; i++)
+      if (t->weights[i].formula != PIPE_NONE &&
+          (st = check_formulas(run, &t->instr[i], &t->weights[i])))
         return st;
-    }
+  }
   return PR_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What the parts of the runtime share; not installed.
  *
+ *   lists.c        the lists of the ranks, written out
  *   run.c          errors, the clock, what anybody may ask of a run
  *   ops.c          one op, one copy, one transfer, one sum
  *   memory.c       the memory of a rank
@@ -133,7 +134,7 @@ typedef struct Coll {
 typedef struct Turns {
   _Alignas(PR_LINE) _Atomic uint64_t done;
   uint32_t n;     /* of a step */
-  uint32_t *rank; /* [n] whose each turn is */
+  uint32_t *rank; /* [n] whose each turn is; its own */
 } Turns;
 
 /* A rank. */
@@ -156,6 +157,8 @@ typedef struct RankRun {
   _Atomic uint64_t running_since; /* ns */
   uint32_t spin; /* how often to look before sleeping; 0 with fewer cores than ranks */
   /* Constant after pr_open. */
+  /* its tables; the list is there (t->rows is NULL) of ranks of this process, and of all after
+   * pr_see_all. So are the counts, streams and places below */
   _Alignas(PR_LINE) const PipeRank *t;
   uint32_t id, ncompute, ncomm, ncopy, nstage;
   Turns *turns;          /* of its group; NULL: it is in none */
@@ -200,7 +203,8 @@ typedef struct StageRun {
   void **act, **back;
   uint64_t keep;      /* bytes of what a forward that is recomputed keeps */
   const Kept *kept;   /* [nin] of these its inputs */
-  uint32_t nupdate; /* in a step */
+  uint32_t nupdate; /* in a step; of rows here, */
+  bool left;        /* as well: a step leaves gradients that no update has applied */
   uint32_t sink; /* number among the stages of the model without output; PIPE_NONE */
 } StageRun;
 
@@ -256,20 +260,22 @@ struct PrRun {
   void *of_engine;      /* what it keeps; its own */
   uint32_t here;        /* the rank of this process, PIPE_NONE: all are here */
   uint32_t nprocess;    /* 1 without `join` */
-  const PipeProgram *p; /* with its lists written out */
-  PipeProgram *written_out; /* that, if it was emitted as rows */
+  /* the lists are written out, but in a process of one rank: there they are as emitted, and each
+   * RankRun.t has those that are known */
+  const PipeProgram *p;
+  PipeProgram *written_out; /* lists.c: p, or for pr_see_all; NULL */
+  PipeRank own;             /* lists.c: of rank `here`; no list: p has it */
+  bool sees_all;            /* the lists and streams of all ranks are there */
   PrModel m;
   PrOptions o;
   StageRun *stage;      /* [nstage] */
   uint32_t *rank_stage; /* [nstage] all rows, by rank: of RankRun.stage */
   RankRun *rank;        /* [nrank] */
-  CommRun *stream; uint32_t nstream; /* of all ranks, rank after rank */
-  Chan *chan;
+  Chan *chan; /* where all ranks are here; else NULL */
   uint32_t ncoll;
   Coll *coll;           /* [ncoll]: [nmodel] REDUCE of each stage; then the ties */
   void *coll_block;     /* of their arrays */
-  Turns *turns;         /* [ngroup] */
-  uint32_t *turn_rank;  /* of their arrays */
+  Turns *turns;         /* [ngroup]; of groups without a rank here n is 0 */
   uint32_t loss_rank;   /* has the last stage */
   uint32_t nsink;       /* stages without output */
   bool free_running;    /* as asked for, and possible */
@@ -340,8 +346,19 @@ uint64_t pr_now(void); /* ns, CLOCK_MONOTONIC */
 /* The partner of SEND or RECV c: its op and stage, PIPE_NONE at an end of the chain. */
 PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);
 
-/* PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
-PrStatus pr_validate(PrRun *run);
+/* lists.c. The lists of the ranks of this process, of a program that is one: RankRun.t is to be set
+ * to run->own, or to the row of run->p. */
+PrStatus pr_take_lists(PrRun *run);
+void pr_give_lists(PrRun *run);
+/* The tables of any rank, with its list, until they are returned. */
+PrStatus pr_borrow_list(PrRun *run, uint32_t r, PipeRank *out);
+void pr_return_list(const PrRun *run, uint32_t r, PipeRank *list);
+/* The program with the lists of all ranks, which then stay: for what looks at others again and
+ * again, when something has failed, or once a run has ended. NULL: no memory. */
+const PipeProgram *pr_see_all(PrRun *run);
+
+/* model.c: PR_OK, or PR_E_ARG or PR_E_SIZE with the text set. Fills in run->stage[].size. */
+PrStatus pr_check_model(PrRun *run);
 
 /* Once the streams are there: how many microbatches each U applies; the n-th of all replicas of a
  * stage are one. Fills in ComputeAt.applied. */
@@ -386,9 +403,12 @@ bool pr_has_comm(const RankRun *k, int copy, uint32_t i, uint32_t wait, uint64_t
  * of the next. */
 uint32_t pr_comm_prefix(const RankRun *k, uint64_t step, const CommRun **of);
 
-/* Splits each list into its streams and finds the channels; then, once memory has addresses, who
- * takes part in the sums, and where stashes lie. PR_OK or PR_E_MEMORY. */
+/* Splits the lists of the ranks of this process into their streams, and if these are all finds the
+ * channels; then, once memory has addresses, who takes part in the sums, and where stashes lie.
+ * PR_OK or PR_E_MEMORY. */
 PrStatus pr_take_streams(PrRun *run);
+bool pr_take_streams_of(PrRun *run, RankRun *k); /* of one rank; false: no memory */
+void pr_give_streams(RankRun *k);
 PrStatus pr_take_sums(PrRun *run);
 PrStatus pr_take_stashes(PrRun *run);
 
@@ -445,10 +465,10 @@ void pr_place(const PrRun *run, uint32_t r, PrPlace *out);
 
 /* Writes what came first, with its peer and their places in the .pipe text. False: it cannot
  * tell. */
-bool pr_blame(const PrRun *run, const PrPlace *place, char *text, size_t room);
+bool pr_blame(PrRun *run, const PrPlace *place, char *text, size_t room);
 
 /* The same of the ranks of one process, which may go on meanwhile. */
-bool pr_blame_threads(const PrRun *run, char *text, size_t room);
+bool pr_blame_threads(PrRun *run, char *text, size_t room);
 
 /* checkpoint_watch.c: fails with PR_E_DEADLINE, or PR_E_LOST if a process has gone, and says which
  * rank of at[nrank] keeps the others from a checkpoint. NULL: all that is known is what this
@@ -460,6 +480,7 @@ PrStatus pr_report_stall(PrRun *run);
 
 /* turns.c: fills in run->turns, once streams are known. */
 PrStatus pr_take_turns(PrRun *run);
+void pr_give_turns(PrRun *run);
 /* Writes "; rank 1 has the next turn of its link, 1OFF2 (x.pipe:3:9)" of the first group that has
  * not had all of a step, or nothing. */
 void pr_tell_turn(PrRun *run, char *text, size_t room);

@@ -69,11 +69,14 @@ PrStatus pr_measure(const PrRun *run, PrMeasure *out) {
   uint32_t n = pr_trace_steps(run);
   if (n == 0)
     return PR_E_ARG;
+  const PipeProgram *p = pr_see_all((PrRun *)run);
+  if (!p)
+    return PR_E_MEMORY;
   double makespan = 0, busy = 0;
   for (uint32_t s = 0; s < n; s++) {
     uint64_t first = UINT64_MAX, last = 0;
     for (uint32_t r = 0; r < run->p->nrank; r++) {
-      const PipeRank *t = &run->p->rank[r];
+      const PipeRank *t = &p->rank[r];
       const PrSpan *span = pr_trace(run, s, r);
       for (uint32_t i = 0; i < t->ninstr; i++) {
         first = span[i].start_ns < first ? span[i].start_ns : first;

@@ -7,31 +7,52 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a process of one rank the group of that rank is enough. */
+static bool is_wanted(const PrRun *run, uint32_t r) {
+  uint32_t g = run->p->rank[r].group;
+  return g && (run->here == PIPE_NONE || run->p->rank[run->here].group == g);
+}
+
 PrStatus pr_take_turns(PrRun *run) {
   const PipeProgram *p = run->p;
-  size_t total = 0;
   if (p->ngroup == 0)
     return PR_OK;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    total += run->rank[r].ncopy;
   run->turns = aligned_alloc(PR_LINE, p->ngroup * sizeof *run->turns);
-  run->turn_rank = calloc(total + 1, sizeof *run->turn_rank);
-  if (!run->turns || !run->turn_rank)
+  if (!run->turns)
     return pr_fail(run, PR_E_MEMORY, "no memory for the turns of %u groups", p->ngroup);
   memset(run->turns, 0, p->ngroup * sizeof *run->turns);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    RankRun *k = &run->rank[r];
-    k->turns = k->t->group ? &run->turns[k->t->group - 1] : NULL;
-    if (k->turns)
-      k->turns->n += k->ncopy;
+  for (int pass = 0; pass < 2; pass++) { /* how many; whose */
+    for (uint32_t r = 0; r < p->nrank; r++) {
+      RankRun *k = &run->rank[r];
+      PipeRank list;
+      PrStatus st;
+      if (!is_wanted(run, r))
+        continue;
+      k->turns = &run->turns[k->t->group - 1];
+      if ((st = pr_borrow_list(run, r, &list)))
+        return st;
+      for (uint32_t i = 0; i < list.ninstr; i++)
+        if (pipe_op_info[list.instr[i].op].stream != PIPE_COPY)
+          continue;
+        else if (pass)
+          k->turns->rank[list.instr[i].turn] = r;
+        else
+          k->turns->n++;
+      pr_return_list(run, r, &list);
+    }
+    for (uint32_t g = 0; pass == 0 && g < p->ngroup; g++) {
+      run->turns[g].rank = calloc(run->turns[g].n + (size_t)1, sizeof *run->turns[g].rank);
+      if (!run->turns[g].rank)
+        return pr_fail(run, PR_E_MEMORY, "no memory for the turns of %u groups", p->ngroup);
+    }
   }
-  uint32_t *at = run->turn_rank;
-  for (uint32_t g = 0; g < p->ngroup; at += run->turns[g++].n)
-    run->turns[g].rank = at;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; run->rank[r].turns && i < run->rank[r].ncopy; i++)
-      run->rank[r].turns->rank[p->rank[r].instr[run->rank[r].copy[i].index].turn] = r;
   return PR_OK;
+}
+
+void pr_give_turns(PrRun *run) {
+  for (uint32_t g = 0; run->turns && g < run->p->ngroup; g++)
+    free(run->turns[g].rank);
+  free(run->turns);
 }
 
 void pr_tell_turn(PrRun *run, char *text, size_t room) {

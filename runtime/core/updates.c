@@ -4,38 +4,62 @@
 
 #include <stdlib.h>
 
+/* Adds, for each update of a row of rank t, the units that it applies: to sum[first[m] + n] of the
+ * n-th of stage m, if a row of that stage is here. u, units: [nstage], 0 for the rows of the
+ * rank. */
+static void add_units(const PrRun *run, const PipeRank *t, const uint32_t *first, uint32_t *sum,
+                      uint32_t *u, uint32_t *units) {
+  for (uint32_t i = 0; i < t->ninstr; i++) {
+    const PipeInstr *c = &t->instr[i];
+    uint32_t m = run->p->stage[c->stage].model;
+    units[c->stage] += c->op == PIPE_B || c->op == PIPE_W;
+    if (c->op != PIPE_U)
+      continue;
+    uint32_t at = first[m] + u[c->stage]++; /* replicas update equally often */
+    if (at < first[m + 1])
+      sum[at] += units[c->stage];
+    units[c->stage] = 0;
+  }
+}
+
+/* Does a rank run a stage that is here, too? */
+static bool runs_one(const RankRun *k, const uint32_t *first) {
+  bool any = false;
+  for (uint32_t i = 0; i < k->nstage; i++) {
+    uint32_t m = k->run->p->stage[k->stage[i]].model;
+    any = any || first[m] < first[m + 1];
+  }
+  return any;
+}
+
 PrStatus pr_count_updates(PrRun *run) {
   const PipeProgram *p = run->p;
   uint32_t *first = calloc((size_t)p->nmodel + 1, sizeof *first), *sum = NULL,
-           *u = calloc(2 * (size_t)p->nstage, sizeof *u), *units = u ? u + p->nstage : NULL;
-  bool ok = first && u;
-  for (int pass = 0; ok && pass < 3;
-       pass++) { /* updates of each stage; their units; what that comes to */
-    for (uint32_t s = 0; s < p->nstage; s++)
-      u[s] = units[s] = 0;
-    for (uint32_t r = 0; r < p->nrank; r++)
-      for (uint32_t i = 0; i < run->rank[r].ncompute; i++) {
-        ComputeAt *at = &run->rank[r].compute[i];
-        const PipeInstr *c = &p->rank[r].instr[at->index];
-        uint32_t m = p->stage[c->stage].model;
-        units[c->stage] += c->op == PIPE_B || c->op == PIPE_W;
-        if (c->op != PIPE_U)
-          continue;
-        uint32_t k = u[c->stage]++;
-        if (pass == 0)
-          first[m + 1] += c->stage == m; /* replicas update equally often */
-        else if (pass == 1)
-          sum[first[m] + k] += units[c->stage];
-        else
-          at->applied = sum[first[m] + k] / pipe_slices(p);
-        units[c->stage] = 0;
-      }
-    for (uint32_t m = 0; pass == 0 && m < p->nmodel; m++)
-      first[m + 1] += first[m];
-    ok = pass > 0 || (sum = calloc((size_t)first[p->nmodel] + 1, sizeof *sum));
+           *u = calloc(2 * (size_t)p->nstage, sizeof *u);
+  PrStatus st = PR_OK;
+  for (uint32_t s = 0; first && s < p->nstage; s++)
+    if (pr_is_here(run, p->stage[s].rank))
+      first[p->stage[s].model + 1] = run->stage[s].nupdate;
+  for (uint32_t m = 0; first && m < p->nmodel; m++)
+    first[m + 1] += first[m];
+  if (!first || !u || !(sum = calloc((size_t)first[p->nmodel] + 1, sizeof *sum)))
+    st = pr_fail(run, PR_E_MEMORY, "no memory for the updates of the stages");
+  for (uint32_t r = 0; !st && r < p->nrank; r++) {
+    PipeRank list;
+    if (!runs_one(&run->rank[r], first) || (st = pr_borrow_list(run, r, &list)))
+      continue;
+    add_units(run, &list, first, sum, u, u + p->nstage);
+    pr_return_list(run, r, &list);
   }
+  for (uint32_t r = 0; !st && r < p->nrank; r++)
+    for (uint32_t i = 0; i < run->rank[r].ncompute; i++) {
+      ComputeAt *at = &run->rank[r].compute[i];
+      const PipeInstr *c = &run->rank[r].t->instr[at->index];
+      if (c->op == PIPE_U)
+        at->applied = sum[first[p->stage[c->stage].model] + at->updates] / pipe_slices(p);
+    }
   free(first);
   free(sum);
   free(u);
-  return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the updates of the stages");
+  return st;
 }

@@ -265,6 +265,7 @@ PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep);
  * refused and fails the run: the text names the newest older one that is complete, which may be
  * given as `dir`. A program with another number of microbatches goes on; pr_note says so. */
 PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step);
+/* with its lists written out, unless they are rows and this process has one rank */
 const PipeProgram *pr_program(const PrRun *run);
 void pr_close(PrRun *run);                            /* NULL is fine */
 

@@ -16,18 +16,6 @@ uint64_t ck_head_sum(const CkHead *head, const CkRow *rows) {
   return pr_checksum_after(pr_checksum(&zero, sizeof zero), rows, head->ntensor * sizeof *rows);
 }
 
-/* Whether a step leaves gradients behind: a backward after the last update of the row. */
-static bool carries_gradients(const PrRun *run, uint32_t row) {
-  const PipeRank *t = &run->p->rank[run->p->stage[row].rank];
-  bool left = false;
-  for (uint32_t i = 0; i < t->ninstr; i++)
-    if (t->instr[i].stage == row)
-      left = t->instr[i].op == PIPE_U
-                 ? false
-                 : left || t->instr[i].op == PIPE_B || t->instr[i].op == PIPE_W;
-  return left;
-}
-
 bool ck_buffer(const PrRun *run, uint32_t row, uint32_t i, CkBuffer *out) {
   const StageRun *s = &run->stage[row];
   const CkBuffer all[] = {
@@ -35,7 +23,7 @@ bool ck_buffer(const PrRun *run, uint32_t row, uint32_t i, CkBuffer *out) {
       {"opt", PR_OPT, s->opt, s->size.opt},
       {"state", -1, s->state,
        (uint64_t)__builtin_popcount(run->p->stage[row].states) * pr_round(s->size.weight)},
-      {"grad", -1, s->grad, carries_gradients(run, row) ? s->size.grad : 0}};
+      {"grad", -1, s->grad, s->left ? s->size.grad : 0}};
   if (i >= sizeof all / sizeof *all)
     return false;
   *out = all[i];

@@ -277,12 +277,29 @@ static PrStatus read_tensor(Load *l, const Have *h, const CkTensor *t, FILE **fi
   return st;
 }
 
+/* Which rows elsewhere leave gradients (StageRun.left). */
+static PrStatus see_gradients(PrRun *run) {
+  PrStatus st = PR_OK;
+  for (uint32_t r = 0; r < run->p->nrank && !st; r++) {
+    PipeRank list;
+    if (pr_is_here(run, r) || (st = pr_borrow_list(run, r, &list)))
+      continue;
+    for (uint32_t i = 0; i < list.ninstr; i++) {
+      const PipeInstr *c = &list.instr[i];
+      if (c->op == PIPE_B || c->op == PIPE_W || c->op == PIPE_U)
+        run->stage[c->stage].left = c->op != PIPE_U;
+    }
+    pr_return_list(run, r, &list);
+  }
+  return st;
+}
+
 /* The tensors of all rows; those of rows of this process are read. */
 static PrStatus read_rows(Load *l) {
   PrRun *run = l->run;
   FILE *file = NULL;
   uint32_t stage = 0;
-  PrStatus st = PR_OK;
+  PrStatus st = see_gradients(run);
   if (l->nhave > 0)
     qsort(l->have, l->nhave, sizeof *l->have, by_key);
   for (uint32_t s = 0; !st && s < run->p->nstage; s++) {

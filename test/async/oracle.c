@@ -380,7 +380,7 @@ static void fail(const Def *d, const Optimizer *o, const char *engine, const cha
 
 static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, const Result *want,
                     PrOptions po, const char *engine) {
-  if (!engines_take(p, &po))
+  if (!engines_take(&p, &po))
     return;
   Training self = {d->P, d->N, o};
   PrModel model = model_of(&self);

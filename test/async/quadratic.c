@@ -178,7 +178,7 @@ static void run_it(const Program *g, Probe *p) {
   const PipeProgram *prog = g->s.prog;
   PrOptions o = {.deadline_s = 600};
   run_on(prog, p, &(PrOptions){.seed = 1});
-  if (!engines_of_processes || !engines_case(prog->nrank) || !engines_take(prog, &o))
+  if (!engines_of_processes || !engines_case(prog->nrank) || !engines_take(&prog, &o))
     return;
   Probe q = probe(p->wide), mine = q;
   q = *p;

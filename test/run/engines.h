@@ -7,7 +7,8 @@
  *                              write, which becomes another one in each process
  *   engines_case(nrank)        false: leave out this case, whose program has so many ranks (0: not
  *                              known yet). Asked once for each case, before it is compiled.
- *   engines_take(p, &o)        false: this run of a case is not for this process, or not at all
+ *   engines_take(&p, &o)       false: this run of a case is not for this process, or not at all. On
+ *                              MPI the program becomes the same as rows, until the next call
  *   engines_weight(run, row)   weights of a row, wherever they are; valid until the next call
  *   engines_end(failures)      the most of any process, on rank 0 of the world; the others end here
  *                              with 0: a process that ends otherwise makes mpirun kill rank 0 in
@@ -38,6 +39,7 @@ static inline const void *engines_weight(PrRun *run, uint32_t row) {
 #include <mpi.h>
 #include <unistd.h>
 
+#include "as_rows.h"
 #include "pipe_mpi.h"
 
 enum { engines_of_processes = 1 };
@@ -63,20 +65,23 @@ static void engines_begin(const char **scratch) {
 }
 
 /* Environment: ENGINES_SYNC=1 sends synchronously. */
-static bool engines_take(const PipeProgram *p, PrOptions *o) {
+static bool engines_take(const PipeProgram **p, PrOptions *o) {
+  static Arena arena;
   static MPI_Comm comm = MPI_COMM_NULL;
   static PrMpiOptions options;
   const char *sync = getenv("ENGINES_SYNC");
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (o->seed || p->nrank > engines_world())
+  if (o->seed || (*p)->nrank > engines_world())
     return false;
   if (comm != MPI_COMM_NULL)
     MPI_Comm_free(&comm);
-  MPI_Comm_split(MPI_COMM_WORLD, (uint32_t)rank < p->nrank ? 0 : MPI_UNDEFINED, rank, &comm);
+  MPI_Comm_split(MPI_COMM_WORLD, (uint32_t)rank < (*p)->nrank ? 0 : MPI_UNDEFINED, rank, &comm);
   options = (PrMpiOptions){.comm = &comm, .synchronous = sync && *sync == '1'};
   o->engine = &pr_mpi;
   o->engine_options = &options;
+  arena_free(&arena);
+  *p = as_rows(&arena, *p);
   return comm != MPI_COMM_NULL;
 }
 
@@ -92,7 +97,7 @@ static int engines_end(int failures) {
 }
 #else
 static void engines_begin(const char **scratch) { (void)scratch; }
-static bool engines_take(const PipeProgram *p, PrOptions *o) { return p && o; }
+static bool engines_take(const PipeProgram **p, PrOptions *o) { return *p && o; }
 static int engines_end(int failures) { return failures; }
 static uint32_t engines_world(void) { return UINT32_MAX; }
 enum { engines_of_processes = 0 };

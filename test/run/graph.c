@@ -47,7 +47,7 @@ static void run_one(const char *name, Meant *g, const PipeProgram *p, const Resu
   PrModel model = graph_model(g, engine_rate);
   PrRun *run = NULL;
   const char *how = o.seed ? "seeded" : o.free_running ? "free running" : "threads";
-  if (!engines_take(p, &o))
+  if (!engines_take(&p, &o))
     return;
   cases++;
   if (pr_open(&run, p, &model, &o)) {

@@ -274,7 +274,7 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
   if (p->forward)
     model.backward = model.backward_input = model.backward_weight = model.update = NULL;
   PrRun *run = NULL;
-  if (!engines_take(p, &o))
+  if (!engines_take(&p, &o))
     return;
   cases++;
   if (pr_open(&run, p, &model, &o)) {

@@ -285,7 +285,7 @@ static void run_one(const PipeProgram *p, const Result *want, PrOptions o, const
   PrRun *run = NULL;
   const char *why = "";
   uint32_t nmb = p->nmb / p->slices;
-  if (!engines_take(p, &o))
+  if (!engines_take(&p, &o))
     return;
   cases++;
   if (p->forward)

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "as_rows.h"
 #include "driver.h"
 #include "pipe_run.h"
 #include "tiny_model.h"
@@ -239,9 +240,9 @@ int main(int argc, char **argv) {
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
 #ifdef ON_SHIM
-  int bad = compile_only(&s) ? train_on_shim(&a, s.prog) : 1;
+  int bad = compile_only(&s) ? train_on_shim(&a, as_rows(&arena, s.prog)) : 1;
 #else
-  int bad = compile_only(&s) ? train(&a, s.prog) : 1;
+  int bad = compile_only(&s) ? train(&a, as_rows(&arena, s.prog)) : 1;
 #endif
   arena_free(&arena);
   return bad;

@@ -190,7 +190,7 @@ static void run_one(const PipeProgram *p, const Rule *rule, const Result *want, 
   PrModel m = model_of(&t);
   PrRun *run = NULL;
   const char *why = "";
-  if (!engines_take(p, &o))
+  if (!engines_take(&p, &o))
     return;
   cases++;
   o.on_loss = breaks ? NULL : on_loss;

@@ -31,6 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../run/as_rows.h"
 #include "shim_job.h"
 #include "pipe_loop.h"
 #include "shim_plan.h"
@@ -81,7 +82,7 @@ static void parity(const char *stdlib) {
     Result *want = malloc(sizeof *want);
     if (!want)
       abort();
-    const PipeProgram *p = c->s.prog;
+    const PipeProgram *p = c->s.prog, *rows = as_rows(&c->arena, p);
     job_reference(p, false, want);
     for (uint32_t k = 0; k < 10; k++) {
       bool graph = k % 5 == 2, traced = k % 5 == 3;
@@ -95,6 +96,7 @@ static void parity(const char *stdlib) {
                .checks = k == 4 || (k == 2 && i % 2),
                .cuda = {.graph = graph, .ahead = k % 3},
                .seed = seed0 * 1000 + i * 10 + k};
+      j.p = j.processes && !j.trace ? rows : p;
       job_run(&j);
       nrun++;
       EXPECT(job_whole(&j), "%s %s %u: %s %s\n", samples[i].name,

@@ -112,6 +112,7 @@ typedef struct Place {
 
 typedef struct Look {
   const PrRun *run;
+  const PipeProgram *p;         /* with all lists */
   Place *of;                    /* [nrank] */
   uint32_t **pair;              /* of pipe_pair */
   uint64_t step;                /* the oldest that a rank is in */
@@ -121,7 +122,7 @@ typedef struct Look {
 static bool is_move(const PipeInstr *in) { return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B; }
 
 static const PipeInstr *instr(const Look *l, uint32_t r, uint32_t row) {
-  return &l->run->p->rank[r].instr[row];
+  return &l->p->rank[r].instr[row];
 }
 
 static bool raise(uint32_t *n, uint32_t to) {
@@ -259,7 +260,7 @@ static int grave(const Look *l, uint32_t r, uint32_t row) {
 
 /* Writes "rank 2 waits in 2RECV_F1 (x.pipe:7:3) for 1SEND_F1 on rank 1". */
 static void tell_waiting(const Look *l, uint32_t r, uint32_t row, char *text, size_t room) {
-  const PipeProgram *p = l->run->p;
+  const PipeProgram *p = l->p;
   const PipeInstr *in = &p->rank[r].instr[row];
   char where[PR_WHERE], other[PIPE_OP_TEXT];
   pipe_instr_text(other, pipe_graph(p), &p->rank[in->peer].instr[l->pair[r][row]]);
@@ -268,7 +269,7 @@ static void tell_waiting(const Look *l, uint32_t r, uint32_t row, char *text, si
 }
 
 static void tell(const Look *l, char *text, size_t room) {
-  const PipeProgram *p = l->run->p;
+  const PipeProgram *p = l->p;
   char where[PR_WHERE];
   uint32_t q = PIPE_NONE, stuck = PIPE_NONE, len = 0;
   for (uint32_t r = p->nrank; r-- > 0;) {
@@ -347,7 +348,9 @@ static bool open_place(const PrRun *run, uint32_t r, Place *p) {
 }
 
 static bool open_look(Look *l) {
-  const PipeProgram *p = l->run->p;
+  const PipeProgram *p = l->p;
+  if (!p)
+    return false;
   l->of = calloc(p->nrank, sizeof *l->of);
   l->pair = pipe_pair(p);
   bool ok = l->of && l->pair;
@@ -384,7 +387,7 @@ static PrPlace *find_checkpoint(const Look *l) {
 static PrStatus blame(PrRun *run) {
   PrCuda *c = cuda_of(run);
   const PrGroup *g = c->o.group;
-  Look l = {.run = run, .step = UINT64_MAX, .lost_row = PIPE_NONE};
+  Look l = {.run = run, .p = pr_see_all(run), .step = UINT64_MAX, .lost_row = PIPE_NONE};
   char text[PR_TEXT / 2] = "nobody knows where it is";
   PrPlace *checkpoint = NULL;
   bool lost = false;

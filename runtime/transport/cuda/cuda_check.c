@@ -154,9 +154,10 @@ PrStatus cuda_check_tensor(PrRun *run, CudaRank *d, uint32_t row) {
 /* ---- what came of it ---- */
 
 /* The SEND of the peer that a header is of; NULL: of none. */
-static const PipeInstr *sender_of(const PrRun *run, uint32_t peer, CudaHeader h) {
-  const PipeRank *t = &run->p->rank[peer];
-  for (uint32_t i = 0; i < t->ninstr; i++) {
+static const PipeInstr *sender_of(PrRun *run, uint32_t peer, CudaHeader h) {
+  const PipeProgram *p = pr_see_all(run);
+  const PipeRank *t = p ? &p->rank[peer] : NULL;
+  for (uint32_t i = 0; t && i < t->ninstr; i++) {
     const PipeInstr *c = &t->instr[i];
     if ((c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) &&
         same(header_of(run->p, (PipeOp)c->op, c, c->stage, h.what >> 16), h))

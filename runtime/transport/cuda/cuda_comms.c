@@ -82,19 +82,6 @@ static void free_sets(Sets *x) {
   free(x->busy);
 }
 
-/* How many sums there are: those of the stages, and the ties. */
-static uint32_t count_sums(const PrRun *run) {
-  const PipeProgram *p = run->p;
-  uint32_t n = p->nmodel;
-  for (uint32_t s = 0; s < p->nstage; s++) {
-    const RankRun *k = &run->rank[p->stage[s].rank];
-    for (uint32_t i = 0; p->stage[s].tied == s && i < k->ncomm; i++)
-      if (k->comm[i].chan + 1 > n && k->t->instr[k->comm[i].index].op == PIPE_TIE)
-        n = k->comm[i].chan + 1;
-  }
-  return n;
-}
-
 static bool same(const Sets *x, const Set *a, const Set *b) {
   return a->n == b->n && memcmp(x->rank + a->at, x->rank + b->at, a->n * sizeof *x->rank) == 0;
 }
@@ -184,7 +171,7 @@ static PrStatus make_round(PrRun *run, const Sets *x, uint32_t t) {
 static PrStatus split_all(PrRun *run) {
   PrCuda *c = cuda_of(run);
   Sets x = {0};
-  c->ncoll = count_sums(run);
+  c->ncoll = run->ncoll;
   PrStatus st = find_sets(run, &x);
   if (!st)
     st = find_rounds(run, &x);
@@ -203,18 +190,6 @@ static PrStatus split_all(PrRun *run) {
 
 /* ---- first contacts ---- */
 
-/* Marks who meets whom in transfers: pair[a * nrank + b], a < b. */
-static uint8_t *find_pairs(const PipeProgram *p) {
-  uint8_t *pair = calloc((size_t)p->nrank * p->nrank, 1);
-  for (uint32_t r = 0; pair && r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      const PipeInstr *in = &p->rank[r].instr[i];
-      if (pipe_op_info[in->op].comm && in->peer != PIPE_NONE && r < in->peer)
-        pair[(size_t)r * p->nrank + in->peer] = 1;
-    }
-  return pair;
-}
-
 static PrStatus touch(PrRun *run, uint32_t peer) {
   PrCuda *c = cuda_of(run);
   cudaStream_t s = c->rank[0].stream[PIPE_COMM];
@@ -230,14 +205,16 @@ static PrStatus touch(PrRun *run, uint32_t peer) {
 }
 
 static PrStatus touch_pairs(PrRun *run) {
-  const PipeProgram *p = run->p;
-  uint8_t *pair = find_pairs(p);
-  PrStatus st = pair ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", p->nrank);
-  for (uint32_t a = 0; a < p->nrank && !st; a++)
-    for (uint32_t b = a + 1; b < p->nrank && !st; b++)
-      if (pair[(size_t)a * p->nrank + b] && (a == run->here || b == run->here))
-        st = touch(run, a == run->here ? b : a);
-  free(pair);
+  const PipeRank *t = run->rank[run->here].t;
+  bool *meets = calloc(run->p->nrank, sizeof *meets);
+  PrStatus st = meets ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", run->p->nrank);
+  for (uint32_t i = 0; i < t->ninstr && !st; i++)
+    if (pipe_op_info[t->instr[i].op].comm && t->instr[i].peer != PIPE_NONE)
+      meets[t->instr[i].peer] = true;
+  for (uint32_t r = 0; r < run->p->nrank && !st; r++)
+    if (meets[r])
+      st = touch(run, r);
+  free(meets);
   return st;
 }
 

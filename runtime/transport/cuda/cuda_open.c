@@ -240,7 +240,7 @@ static PrStatus open_device(PrRun *run) {
 
 /* Groups of transfers are small (R5): how many ranks the one that begins at row i is with. */
 static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
-  const PipeInstr *in = &run->p->rank[r].instr[i];
+  const PipeInstr *in = &run->rank[r].t->instr[i];
   uint32_t most = cuda_of(run)->o.group_peers, n = 0;
   most = most ? most : 2;
   for (uint32_t j = 0; j <= in->group; j++) {
@@ -282,9 +282,12 @@ static PrStatus open_here(PrRun *run) {
   if ((st = cuda_check_nccl(run)) || (st = check_queues(run)))
     return st;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
-    const PipeRank *t = &run->p->rank[r];
+    const PipeRank *t = run->rank[r].t;
     char why[PR_TEXT];
-    if ((st = pipe_validate_events(run->p, r, why, sizeof why)))
+    if (!pr_is_here(run, r))
+      continue;
+    bool validated = run->p->rank[r].rows != NULL; /* by pipec */
+    if (!validated && (st = pipe_validate_events(run->p, r, why, sizeof why)))
       return pr_fail(run, st, "%s", why);
     for (uint32_t i = 0; i < t->ninstr && c->o.group; i++) {
       const PipeInstr *in = &t->instr[i];

@@ -70,7 +70,7 @@ bool cuda_any_lends(const PrRun *run) {
 }
 
 static bool is_guest_of(const PrRun *run, uint32_t r) {
-  const PipeRank *t = &run->p->rank[run->here];
+  const PipeRank *t = run->rank[run->here].t;
   for (uint32_t i = 0; i < t->ninstr; i++)
     if (pipe_op_info[t->instr[i].op].stream == PIPE_COPY && t->instr[i].peer == r)
       return true;
@@ -78,8 +78,11 @@ static bool is_guest_of(const PrRun *run, uint32_t r) {
 }
 
 static bool takes_turns(const PrRun *run, uint32_t r) {
-  uint32_t g = run->p->rank[run->here].group;
-  return g && run->p->rank[r].group == g && run->rank[r].ncopy > 0;
+  const Turns *t = run->rank[run->here].turns;
+  bool any = false;
+  for (uint32_t i = 0; t && i < t->n && !any; i++)
+    any = t->rank[i] == r;
+  return any;
 }
 
 /* ---- turns ---- */
@@ -112,11 +115,10 @@ static void find_next(const PrRun *run, struct CudaPeers *x) {
   const RankRun *k = &run->rank[run->here];
   for (uint32_t i = 0; i < k->ncopy; i++) {
     uint32_t turn = (k->t->instr[k->copy[i].index].turn + 1) % k->turns->n;
-    const RankRun *q = &run->rank[k->turns->rank[turn]];
     Next *n = &x->next[i];
-    *n = (Next){.rank = q->id};
-    while (q->t->instr[q->copy[n->nth].index].turn != turn)
-      n->nth++;
+    *n = (Next){.rank = k->turns->rank[turn]};
+    for (uint32_t before = 0; before < turn; before++)
+      n->nth += k->turns->rank[before] == n->rank;
   }
 }
 

@@ -44,7 +44,7 @@ typedef struct Card {
 typedef struct Guest {
   uint32_t rank; /* whose stashes they are */
   uint32_t n, next;
-  uint32_t *index; /* [n] rows of its list */
+  PipeInstr *copy; /* [n] */
   MPI_Request request;
   bool answering; /* request is of the stash that goes back */
 } Guest;
@@ -93,7 +93,6 @@ typedef struct Mpi {
   Moving moving[PIPE_GROUP_MOST];
   Guest *hosted;     /* [nhosted] */
   uint32_t nhosted;
-  uint32_t *hosted_index; /* of Guest.index */
   MpiSum *sum;            /* [ncoll] */
   uint32_t *owner;        /* of MpiSum.owner */
   void **piece;           /* what is being added up */

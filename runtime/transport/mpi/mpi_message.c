@@ -80,7 +80,7 @@ static bool serve(Mpi *m) {
       return false;
     if (!done)
       continue;
-    const PipeInstr *c = &run->p->rank[g->rank].instr[g->index[g->next]];
+    const PipeInstr *c = &g->copy[g->next];
     uint64_t bytes = run->stage[c->stage].size.act;
     void *slot = m->k->slot[c->away];
     if (c->op == PIPE_LOAD && !g->answering) {
@@ -91,7 +91,7 @@ static bool serve(Mpi *m) {
     }
     g->answering = false;
     g->next = g->next + 1 == g->n ? 0 : g->next + 1;
-    c = &run->p->rank[g->rank].instr[g->index[g->next]];
+    c = &g->copy[g->next];
     bool off = c->op == PIPE_OFF;
     if (!mpi_start_recv(m, MPI_OF_COPY, 0, off ? m->k->slot[c->away] : NULL,
                         off ? run->stage[c->stage].size.act : 0, g->rank, &g->request))

@@ -272,39 +272,56 @@ static PrStatus take_tags(Mpi *m) {
   return PR_OK;
 }
 
+/* The copies of rank r to and from slots of this one. */
+static PrStatus take_guest(PrRun *run, uint32_t r, Guest *g) {
+  PipeRank list;
+  PrStatus st = pr_borrow_list(run, r, &list);
+  if (st)
+    return st;
+  *g = (Guest){.rank = r, .request = MPI_REQUEST_NULL};
+  for (int pass = 0; pass < 2 && !st; pass++) {
+    g->n = 0;
+    for (uint32_t i = 0; i < list.ninstr; i++) {
+      const PipeInstr *c = &list.instr[i];
+      if (pipe_op_info[c->op].stream != PIPE_COPY || c->peer != run->here)
+        continue;
+      if (pass)
+        g->copy[g->n] = *c;
+      g->n++;
+    }
+    if (!pass && g->n > 0 && !(g->copy = malloc(g->n * sizeof *g->copy)))
+      st = pr_fail(run, PR_E_MEMORY, "no memory for %u copies", g->n);
+  }
+  pr_return_list(run, r, &list);
+  return st;
+}
+
 /* The copies of other ranks to and from slots of this one. */
 static PrStatus take_guests(Mpi *m) {
   PrRun *run = m->run;
   const PipeProgram *p = run->p;
-  uint32_t n = 0, used = 0;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; i < run->rank[r].ncopy; i++)
-      n += p->rank[r].instr[run->rank[r].copy[i].index].peer == run->here;
-  if (n == 0)
+  PrStatus st = PR_OK;
+  bool lends = false;
+  for (uint32_t i = 0; i < m->k->t->npool; i++)
+    lends = lends || m->k->t->pool[i].cls == PIPE_GUEST;
+  if (!lends)
     return PR_OK;
   m->hosted = calloc(p->nrank, sizeof *m->hosted);
-  m->hosted_index = malloc(n * sizeof *m->hosted_index);
-  if (!m->hosted || !m->hosted_index)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u copies", n);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    Guest *g = &m->hosted[m->nhosted];
-    *g = (Guest){.rank = r, .index = m->hosted_index + used, .request = MPI_REQUEST_NULL};
-    for (uint32_t i = 0; i < run->rank[r].ncopy; i++) {
-      uint32_t index = run->rank[r].copy[i].index;
-      if (p->rank[r].instr[index].peer == run->here)
-        g->index[g->n++] = index;
-    }
-    used += g->n;
-    m->nhosted += g->n > 0;
+  if (!m->hosted)
+    return pr_fail(run, PR_E_MEMORY, "no memory for the copies of %u ranks", p->nrank);
+  for (uint32_t r = 0; r < p->nrank && !st; r++) {
+    if (r != run->here)
+      st = take_guest(run, r, &m->hosted[m->nhosted]);
+    m->nhosted += m->hosted[m->nhosted].n > 0;
   }
-  for (uint32_t i = 0; i < m->nhosted; i++) {
+  for (uint32_t i = 0; i < m->nhosted && !st; i++) {
     Guest *g = &m->hosted[i];
-    const PipeInstr *c = &p->rank[g->rank].instr[g->index[0]]; /* an OFF: nothing is there yet */
+    const PipeInstr *c = &g->copy[0]; /* an OFF: nothing is there yet */
     if (!mpi_start_recv(m, MPI_OF_COPY, 0, m->k->slot[c->away], run->stage[c->stage].size.act,
                         g->rank, &g->request))
-      return PR_E_LOST;
+      st = PR_E_LOST;
   }
-  return PR_OK;
+  return st;
 }
 
 /* Counts spans from the same moment on all ranks: each asks rank 0 for its clock, and takes the
@@ -420,8 +437,9 @@ static void mpi_close(PrRun *run) {
   pthread_mutex_destroy(&m->lock);
   pthread_mutex_destroy(&m->call);
   free(m->number);
+  for (uint32_t i = 0; i < m->nhosted; i++)
+    free(m->hosted[i].copy);
   free(m->hosted);
-  free(m->hosted_index);
   mpi_give_sums(m);
   free(m->head);
   free(m->head_request);

@@ -13,7 +13,7 @@
 /* An entry of `ready`: a rank's COMPUTE or COPY head, or a transfer, named by the stream that
  * sends, or a sum (REDUCE, TIE), named by that of its first row. */
 typedef struct Ready {
-  uint32_t at; /* rank; of COMM: row of PrRun.stream */
+  uint32_t at; /* rank; of COMM: row of Seeded.stream */
   PipeOn on;
   uint32_t place; /* of COMM: place in the stream */
 } Ready;
@@ -22,7 +22,10 @@ typedef struct Seeded {
   PrRun *run;
   uint64_t step;
   uint32_t *compute, *copy; /* [nrank]: done in this step */
-  uint32_t *comm;           /* [streams of COMM]: the same; of a group none until all are */
+  CommRun **stream;
+  uint32_t nstream;  /* of COMM, of all ranks, rank after rank */
+  uint32_t *stream0; /* [nrank] the first of each */
+  uint32_t *comm;    /* [nstream]: done in this step; of a group none until all are */
   bool *queued
       [PIPE_NSTREAMS]; /* by Ready.on, Ready.at; of COMM no transfer: CommAt.state says that */
   uint32_t *turn;      /* [ngroup] the next one */
@@ -43,7 +46,9 @@ static void put(Seeded *s, uint32_t at, PipeOn on) {
   s->queued[on][at] = true;
 }
 
-static uint32_t row_of(const Seeded *s, const CommRun *c) { return (uint32_t)(c - s->run->stream); }
+static uint32_t row_of(const Seeded *s, const CommRun *c) {
+  return s->stream0[c->k->id] + c->number;
+}
 static uint32_t done_of(const Seeded *s, const CommRun *c) { return s->comm[row_of(s, c)]; }
 
 /* What the sum at the head of c adds up. */
@@ -174,7 +179,7 @@ static uint32_t carry_out_sum(Seeded *s, const CommRun *c, PrStatus *st) {
 /* *n: how many instructions that was. */
 static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
   PrRun *run = s->run;
-  CommRun *c = e.on == PIPE_COMM ? &run->stream[e.at] : NULL;
+  CommRun *c = e.on == PIPE_COMM ? s->stream[e.at] : NULL;
   RankRun *k = c ? c->k : &run->rank[e.at];
   PrStatus st = PR_OK;
   *n = 1;
@@ -213,8 +218,8 @@ static PrStatus carry_out(Seeded *s, Ready e, uint32_t *n) {
 
 /* Nothing can go on, but not all is done: tells pr_report_stall where the streams are. */
 static PrStatus stalled(Seeded *s) {
-  for (uint32_t x = 0; x < s->run->nstream; x++) {
-    CommRun *c = &s->run->stream[x]; /* nothing is queued: a posted one would be ready */
+  for (uint32_t x = 0; x < s->nstream; x++) {
+    CommRun *c = s->stream[x]; /* nothing is queued: a posted one would be ready */
     c->next = s->comm[x];
     c->active = s->comm[x] < c->n;
     atomic_store(&c->done, s->step * c->n + s->comm[x]);
@@ -233,7 +238,7 @@ static PrStatus run_step(Seeded *s) {
     s->compute[r] = s->copy[r] = 0;
     left += run->p->rank[r].ninstr;
   }
-  memset(s->comm, 0, run->nstream * sizeof *s->comm);
+  memset(s->comm, 0, s->nstream * sizeof *s->comm);
   for (uint32_t g = 0; g < run->p->ngroup; g++)
     s->turn[g] = 0;
   for (uint32_t r = 0; r < run->p->nrank; r++)
@@ -245,8 +250,8 @@ static PrStatus run_step(Seeded *s) {
     PrStatus st;
     bool alone = s->queued[e.on][e.at]; /* no transfer */
     s->queued[e.on][e.at] = false;
-    if (e.on == PIPE_COMM && alone && pipe_is_sum(comm_head(s, &run->stream[e.at])->op)) {
-      left -= carry_out_sum(s, &run->stream[e.at], &st);
+    if (e.on == PIPE_COMM && alone && pipe_is_sum(comm_head(s, s->stream[e.at])->op)) {
+      left -= carry_out_sum(s, s->stream[e.at], &st);
     } else {
       uint32_t n;
       st = carry_out(s, e, &n);
@@ -275,20 +280,30 @@ static PrStatus seeded_steps(PrRun *run, uint64_t n) {
   size_t nrank = run->p->nrank;
   PrStatus st = PR_OK;
   Seeded s = {.run = run};
-  size_t most = run->nstream > nrank ? run->nstream : nrank, room = 2 * nrank;
-  s.compute = calloc(2 * nrank + run->nstream, sizeof *s.compute);
+  size_t room = 2 * nrank;
+  for (uint32_t r = 0; r < nrank; r++)
+    s.nstream += run->rank[r].nstream;
+  size_t most = s.nstream > nrank ? s.nstream : nrank;
+  s.compute = calloc(2 * nrank + s.nstream, sizeof *s.compute);
   s.queued[0] = calloc(PIPE_NSTREAMS * most, sizeof *s.queued[0]);
-  for (uint32_t x = 0; x < run->nstream; x++) {
+  s.stream = calloc(s.nstream, sizeof *s.stream);
+  s.stream0 = calloc(nrank, sizeof *s.stream0);
+  for (uint32_t r = 0, x = 0; s.stream && s.stream0 && r < nrank; r++) {
+    s.stream0[r] = x;
+    for (uint32_t i = 0; i < run->rank[r].nstream; i++)
+      s.stream[x++] = &run->rank[r].stream[i];
+  }
+  for (uint32_t x = 0; s.stream && s.stream0 && x < s.nstream; x++) {
     uint32_t longest = 1;
-    for (uint32_t i = 0; i < run->stream[x].n; i++) {
-      uint32_t group = pr_comm_instr(&run->stream[x], i)->group;
+    for (uint32_t i = 0; i < s.stream[x]->n; i++) {
+      uint32_t group = pr_comm_instr(s.stream[x], i)->group;
       longest = group + 1u > longest ? group + 1u : longest;
     }
     room += longest;
   }
   s.ready = calloc(room, sizeof *s.ready);
   s.turn = calloc(run->p->ngroup + (size_t)1, sizeof *s.turn);
-  if (!s.turn || !s.compute || !s.queued[0] || !s.ready) {
+  if (!s.turn || !s.compute || !s.queued[0] || !s.ready || !s.stream || !s.stream0) {
     st = pr_fail(run, PR_E_MEMORY, "no memory for %zu ranks", nrank);
     goto done;
   }
@@ -302,6 +317,8 @@ static PrStatus seeded_steps(PrRun *run, uint64_t n) {
 
 done:
   free(s.compute);
+  free(s.stream);
+  free(s.stream0);
   free(s.queued[0]);
   free(s.ready);
   free(s.turn);
