@@ -17,9 +17,10 @@
  * what is set of it is the same.
  *
  * Where the processes meet, the address of a store: PIPE_STORE=host:port, which pipe-run sets; or
- * MASTER_ADDR and MASTER_PORT + 1 (torchrun has MASTER_PORT for itself; at most 65534); or, of
- * Slurm, the first host of SLURM_JOB_NODELIST (SLURM_NODELIST) and a port from SLURM_JOB_ID. "" if
- * nothing tells.
+ * MASTER_ADDR and MASTER_PORT + 1 (torchrun has MASTER_PORT for itself; at most 65534); or, in a
+ * job of Slurm, the first host of SLURM_STEP_NODELIST (under Open MPI's mpirun of
+ * SLURM_JOB_NODELIST) and a port from SLURM_JOB_ID and SLURM_STEP_ID. "" if nothing tells. Rank 0
+ * listens at that port on all its addresses, or at PIPE_STORE_BIND.
  *
  * What shows that a process is of the run: PIPE_STORE_KEY, a random text that all have and nobody
  * else, of which the first 63 characters count. pipe-run makes one; under other launchers set it

@@ -151,6 +151,33 @@ static void verdict(void *arg, const StoreVerdict *v, const StorePlace *at) {
   pthread_mutex_unlock(&g->lock);
 }
 
+/* Does the address say itself that it is of one host alone? */
+static bool is_loopback(const char *addr) {
+  return !strncmp(addr, "127.", 4) || !strncmp(addr, "[::1]:", 6) ||
+         !strncmp(addr, "localhost:", 10);
+}
+
+/* Rank 0 serves the store at the port that all know, on all addresses of its host: the name that
+ * others know may lead elsewhere here, as Debian has the host's own in /etc/hosts as 127.0.1.1, or
+ * be of a service and lead nowhere. PIPE_STORE_BIND narrows that. own: where rank 0 finds it. */
+static StoreServer *serve(const PrLaunch *at, char own[STORE_ADDR], char *why) {
+  const char *port = strrchr(at->store, ':'), *bind = getenv("PIPE_STORE_BIND");
+  char addr[STORE_ADDR], bound[STORE_ADDR], reason[STORE_TEXT];
+  const bool one = bind || is_loopback(at->store);
+  if (bind)
+    snprintf(addr, sizeof addr, "%.255s%.10s", bind, port);
+  else
+    snprintf(addr, sizeof addr, "%.260s%.10s", one ? at->store : "[::],0.0.0.0", one ? "" : port);
+  StoreServer *s = store_serve(addr, at->key, at->size, NULL, bound, reason);
+  if (!s) {
+    snprintf(why, STORE_TEXT, "rank 0 cannot serve the store: %.400s", reason);
+    return NULL;
+  }
+  fprintf(stderr, "store: rank 0 listens at %s\n", bound);
+  snprintf(own, STORE_ADDR, "%.260s%.10s", one ? bound : "127.0.0.1,[::1]", one ? "" : port);
+  return s;
+}
+
 PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, double timeout_s,
                        char why[1024]) {
   PrLaunch found;
@@ -167,7 +194,8 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
              at->family, at->size);
     return PR_E_ARG;
   }
-  char bound[STORE_ADDR];
+  char store[STORE_ADDR];
+  snprintf(store, sizeof store, "%s", at->store);
   if (at->size > 1 && !store_is_address(at->store, why))
     return PR_E_ARG;
   Group *g = calloc(1, sizeof *g);
@@ -179,13 +207,12 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
   g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place};
   pthread_mutex_init(&g->lock, NULL);
   bool serves = at->size > 1 && at->rank == 0 && strcmp(at->family, "pipe-run") != 0;
-  if (serves && !(g->server = store_serve(at->store, at->key, at->size, NULL, bound, why)))
+  if (serves && !(g->server = serve(at, store, why)))
     st = PR_E_LOST;
   StoreJoin me = {.rank = at->rank, .size = at->size, .hash = p->hash};
   snprintf(me.name, sizeof me.name, "%s %s", p->name, p->params);
   StoreHooks hooks = {.arg = g, .place = asked, .verdict = verdict};
-  if (!st && at->size > 1 &&
-      !(g->store = store_join(at->store, at->key, &me, &hooks, timeout_s, why)))
+  if (!st && at->size > 1 && !(g->store = store_join(store, at->key, &me, &hooks, timeout_s, why)))
     st = PR_E_LOST;
   if (st)
     pr_group_close(&g->g);

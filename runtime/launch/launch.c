@@ -55,10 +55,36 @@ static void first_host(const char *list, char to[256]) {
   to[len] = 0;
 }
 
+/* The first host of the step, or of the job, of Slurm, if there is one, and a port that other steps
+ * and jobs on that host hardly have. The daemons of Open MPI are steps of their own, with other
+ * hosts: there the job's count. */
+static bool find_slurm(const Family *f, PrLaunch *out, char why[200]) {
+  static const char *const names[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST",
+                                      "SLURM_NODELIST"};
+  const bool step = f && strcmp(f->name, "Open MPI") != 0;
+  const char *list = NULL, *nodes = NULL, *job = getenv("SLURM_JOB_ID"),
+             *number = step ? getenv("SLURM_STEP_ID") : NULL;
+  char first[256];
+  uint32_t j = 0;
+  for (int i = !step; i < 3 && !nodes; i++)
+    nodes = getenv(list = names[i]);
+  if (!f || !nodes || !job)
+    return true;
+  if (!read_number("SLURM_JOB_ID", job, &j, why))
+    return false;
+  first_host(nodes, first);
+  if (!*first) {
+    snprintf(why, 200, "%s names no host: '%.100s'", list, nodes);
+    return false;
+  }
+  const uint64_t n = j + 97 * (number ? strtoull(number, NULL, 10) : 0);
+  snprintf(out->store, sizeof out->store, "%.255s:%u", first, 20000 + (unsigned)(n % 10000));
+  return true;
+}
+
 static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
   const char *own = getenv("PIPE_STORE"), *host = getenv("MASTER_ADDR"),
-             *port = getenv("MASTER_PORT"), *list = "SLURM_JOB_NODELIST", *nodes = getenv(list),
-             *job = getenv("SLURM_JOB_ID");
+             *port = getenv("MASTER_PORT");
   uint32_t n = 0;
   if (own) {
     char reason[STORE_TEXT];
@@ -79,17 +105,8 @@ static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
       return false;
     }
     snprintf(out->store, sizeof out->store, "%.255s:%u", host, n + 1);
-  } else if (f && !strncmp(f->rank, "SLURM", 5) &&
-             (nodes || (nodes = getenv(list = "SLURM_NODELIST"))) && job) {
-    char first[256];
-    if (!read_number("SLURM_JOB_ID", job, &n, why))
-      return false;
-    first_host(nodes, first);
-    if (!*first) {
-      snprintf(why, 200, "%s names no host: '%.100s'", list, nodes);
-      return false;
-    }
-    snprintf(out->store, sizeof out->store, "%.255s:%u", first, 20000 + n % 10000);
+  } else {
+    return find_slurm(f, out, why);
   }
   return true;
 }

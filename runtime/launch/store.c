@@ -115,12 +115,19 @@ static void *read_on(void *arg) {
   return NULL;
 }
 
-/* Tries again with longer and longer pauses: the server may not be up yet. */
+/* Tries again with longer and longer pauses: the server may not be up yet. Says after some seconds
+ * what it waits for. */
 static int connect_until(const char *addr, const char *key, double end, char *why) {
+  enum { SILENT_S = 10 };
+  double tell = now() + SILENT_S;
   for (long ms = 1;; ms = ms < 500 ? 2 * ms : 500) {
     int fd = store_connect(addr, key, why);
     if (fd != -1 || now() >= end)
       return fd;
+    if (now() >= tell) {
+      fprintf(stderr, "store: %s; trying again for %.0f s\n", why, end - now());
+      tell = end;
+    }
     nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
   }
 }

@@ -196,11 +196,9 @@ static void choose(Mpi *m, Meet *at) {
   bool one_host = m->nlocal == m->run->nprocess;
   /* On several hosts at addresses of both families; without IPv6, or without IPv4, those that there
    * are. */
-  static const char *const places[2][2] = {{"[::]:0", "0.0.0.0:0"}, {"127.0.0.1:0", "[::1]:0"}};
-  bool keyed = store_make_key(at->key, at->why);
-  for (int i = 0; i < 2 && keyed && !m->server; i++)
-    m->server = store_serve(places[one_host][i], at->key, m->run->nprocess, NULL, at->addr,
-                            at->why);
+  const char *place = one_host ? "127.0.0.1,[::1]:0" : "[::],0.0.0.0:0";
+  if (store_make_key(at->key, at->why))
+    m->server = store_serve(place, at->key, m->run->nprocess, NULL, at->addr, at->why);
   at->of_rank_0 = true;
   if (!m->server)
     at->status = PR_E_LOST;

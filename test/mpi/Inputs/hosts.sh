@@ -6,12 +6,15 @@
 # two it was is told on standard error. DELAY 0: no such thing. With HOSTS_IPV6=1 the hosts have IPv6 addresses alone;
 # with HOSTS_CLOCK=S the clock of the second is S seconds ahead, where the kernel has namespaces of time: "clock" on
 # standard error says that it is.
+# With HOSTS_TORCHRUN=1 the processes are started as torchrun does, rank i on host i % 2, without mpirun. Each host knows
+# the first by name, pipehosta; the first itself, as Debian has it, by the address 127.0.1.1.
 # `hosts.sh DELAY` alone tells by its exit status whether that is permitted here.
 delay=$1 n=$2
 shift
 id=pipe$$ work=$(mktemp -d)
-link=
+link= pids=
 clean() {
+  [ -z "$pids" ] || { kill $pids; wait; } 2>/dev/null
   [ -z "$link" ] || { kill "$link" && wait "$link"; cat "$work/link" >&2; }
   ip netns del ${id}a 2>/dev/null
   ip netns del ${id}b 2>/dev/null
@@ -50,6 +53,22 @@ clock=
 if [ -n "$HOSTS_CLOCK" ] && unshare --fork --time --monotonic 1 true 2>/dev/null; then
   clock="unshare --fork --time --monotonic $HOSTS_CLOCK --"
   echo clock >&2
+fi
+if [ -n "$HOSTS_TORCHRUN" ]; then
+  echo "127.0.1.1 pipehosta" > "$work/hosts.a"
+  echo "${at%,*}1 pipehosta" > "$work/hosts.b"
+  for rank in $(seq 0 $((n - 1))); do
+    host=a
+    [ $((rank % 2)) = 0 ] || host=b
+    RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$((rank / 2)) MASTER_ADDR=pipehosta MASTER_PORT=29500 \
+      ip netns exec $id$host unshare --uts --mount sh -c 'mount --bind "$0" /etc/hosts && hostname "pipehost$1" && shift && exec "$@"' \
+      "$work/hosts.$host" $host "$@" &
+    pids="$pids $!"
+  done
+  status=0
+  for pid in $pids; do wait "$pid" || status=$?; done
+  pids=
+  exit $status
 fi
 # What starts a daemon on the other host: agent HOST COMMAND...
 cat > "$work/agent" <<END
