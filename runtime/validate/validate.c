@@ -15,6 +15,17 @@ PrStatus pr_refuse(char *text, size_t room, PrStatus st, const char *fmt, ...) {
   return st;
 }
 
+PrStatus pr_refuse_at(Place at, const PipeInstr *c, const char *fmt, ...) {
+  char op[PIPE_OP_TEXT], why[256];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(why, sizeof why, fmt, ap);
+  va_end(ap);
+  pipe_unit_text(op, (PipeOp)c->op, c->stage, c->mb, at.p->slices);
+  return pr_refuse(at.text, at.room, PR_E_ARG, "program: rank %u instruction %u (%s): %s", at.rank,
+                   at.index, op, why);
+}
+
 static PrStatus check_head(Check *k) {
   const PipeProgram *p = k->p;
   if (!p)

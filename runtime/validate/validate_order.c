@@ -6,8 +6,15 @@
 
 /* ---- actions ---- */
 
+/* Is c not the first of its action? */
+static inline bool is_later(const Check *k, const PipeInstr *c) {
+  return k->index > 0 && c[-1].group > 0;
+}
+
 PrStatus pr_check_own(Check *k, const PipeInstr *c, uint32_t at) {
-  bool later = k->index > 0 && c[-1].group > 0; /* not the first of its action */
+  const bool later = is_later(k, c);
+  if (!later && c->group == 0)
+    return PR_OK; /* it is alone */
   if (later && k->slot[at].action == k->first + 1 && k->slot[at].by != k->index)
     FAIL_AT(k, c, "slot %u is of another op of its action, too", at);
   k->slot[at].action = k->first + 1, k->slot[at].by = k->index;
@@ -41,7 +48,7 @@ static PrStatus check_apart(Check *k, const PipeInstr *c, bool move) {
  * none can need another; and an update is the only op of its stage. */
 PrStatus pr_check_action(Check *k, const PipeInstr *c) {
   const PipeRank *t = &k->p->rank[k->rank];
-  bool later = k->index > 0 && c[-1].group > 0; /* not the first of its action */
+  bool later = is_later(k, c);
   bool move = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
   if (later && (c->group != c[-1].group - 1 || (c->op > PIPE_U && !move) ||
                 pipe_op_info[c[-1].op].comm != move))
@@ -59,6 +66,8 @@ PrStatus pr_check_action(Check *k, const PipeInstr *c) {
   else if (c->wait > 0 || c->wait_copy > 0)
     FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait",
             c->wait + c->wait_copy);
+  if (!later && c->group == 0)
+    return PR_OK; /* it is alone */
   if (c->op <= PIPE_U) {
     uint32_t *acted = &k->acted[c->stage], now = 2 * k->first + 2;
     if (later && (*acted >> 1 == now >> 1) && (c->op == PIPE_U || *acted > now))

@@ -78,19 +78,22 @@ typedef struct Check {
 
 /* Writes why; returns st. */
 PrStatus pr_refuse(char *text, size_t room, PrStatus st, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+    __attribute__((cold, format(printf, 4, 5)));
 #define FAIL(k, ...) return pr_refuse((k)->text, (k)->room, PR_E_ARG, __VA_ARGS__)
 #define NO_MEMORY(k) \
   pr_refuse((k)->text, (k)->room, PR_E_MEMORY, "no memory to check the program")
 
-/* "program: rank 1 instruction 7 (1SEND_F3): ..." */
-#define FAIL_AT(k, c, fmt, ...) \
-  do { \
-    char op_[PIPE_OP_TEXT]; \
-    pipe_unit_text(op_, (PipeOp)(c)->op, (c)->stage, (c)->mb, (k)->p->slices); \
-    FAIL(k, "program: rank %u instruction %u (%s): " fmt, (k)->rank, (k)->index, op_, \
-         __VA_ARGS__); \
-  } while (0)
+/* The same of instruction c: "program: rank 1 instruction 7 (1SEND_F3): ..." */
+typedef struct Place {
+  const PipeProgram *p;
+  char *text;
+  size_t room;
+  uint32_t rank, index;
+} Place;
+PrStatus pr_refuse_at(Place at, const PipeInstr *c, const char *fmt, ...)
+    __attribute__((cold, format(printf, 3, 4)));
+#define FAIL_AT(k, c, ...) \
+  return pr_refuse_at((Place){(k)->p, (k)->text, (k)->room, (k)->rank, (k)->index}, c, __VA_ARGS__)
 
 static inline uint64_t round64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 

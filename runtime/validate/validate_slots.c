@@ -117,7 +117,7 @@ PrStatus pr_find_guests(Check *k, uint64_t ninstr) {
 /* ---- one slot ---- */
 
 /* Every use of slot `at` by other streams so far is over when c starts, which uses it. */
-static PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
+static inline PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
   uint32_t on = pipe_op_info[c->op].stream;
   Slot *slot = &k->slot[at];
   for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
@@ -138,7 +138,7 @@ static void settle(const Check *k, Pool *pool) {
   pool->late = 0, pool->action = k->first + 1;
 }
 
-static PrStatus fill(Check *k, const PipeInstr *c, uint32_t at) {
+static inline PrStatus fill(Check *k, const PipeInstr *c, uint32_t at) {
   Slot *slot = &k->slot[at];
   Pool *pool = &k->pool[slot->pool];
   if (slot->full)
@@ -149,7 +149,7 @@ static PrStatus fill(Check *k, const PipeInstr *c, uint32_t at) {
   return check_turn(k, c, at, false);
 }
 
-static PrStatus empty(Check *k, const PipeInstr *c, uint32_t at) {
+static inline PrStatus empty(Check *k, const PipeInstr *c, uint32_t at) {
   Slot *slot = &k->slot[at];
   Pool *pool = &k->pool[slot->pool];
   if (!slot->full)
@@ -173,8 +173,8 @@ static bool fits(const Check *k, const PipePool *l, uint32_t stage, uint32_t cls
 
 /* `slot` must be of class cls and hold a tensor as `stage` has it, or be PIPE_NONE if there is no
  * such tensor (stage PIPE_NONE). */
-static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint32_t slot,
-                           PipeClass cls, uint32_t stage, bool skip) {
+static inline PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint32_t slot,
+                                  PipeClass cls, uint32_t stage, bool skip) {
   const PipeRank *t = &k->p->rank[k->rank];
   if (stage == PIPE_NONE) {
     if (slot != PIPE_NONE)
@@ -201,8 +201,8 @@ static PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint
 /* ---- boundary tensors ---- */
 
 /* A tensor in slot `at`, of field `in` (reads) or `out`: what passes by x. */
-static PrStatus check_passage(Check *k, const PipeInstr *c, Passage x, uint32_t at, bool gradient,
-                              bool reads) {
+static inline PrStatus check_passage(Check *k, const PipeInstr *c, Passage x, uint32_t at,
+                                     bool gradient, bool reads) {
   const char *field = reads ? "in" : "out";
   bool comm = pipe_op_info[c->op].comm, skip = x.edge != PIPE_NONE && k->p->edge[x.edge].skip;
   PipeClass cls = reads == comm ? PIPE_OUT : PIPE_IN; /* SEND reads OUT; F, B and I read IN */
@@ -229,18 +229,30 @@ static bool is_down(PipeTensor tensor) {
   return tensor == PIPE_T_Y || tensor == PIPE_T_DY || tensor == PIPE_T_SCRATCH;
 }
 
-static uint32_t count_tensors(const Check *k, const PipeInstr *c, PipeTensor tensor) {
-  const PipeStage *g = &k->p->stage[c->stage];
-  return tensor == PIPE_T_NONE ? 0 : is_down(tensor) ? g->nout : g->nin;
+/* The slots of SCRATCH tensors, which nobody reads: c takes all, then gives all back. */
+static PrStatus check_scratch(Check *k, const PipeInstr *c, const uint32_t *slot, uint32_t n) {
+  PrStatus st;
+  for (uint32_t i = 0; i < n; i++) {
+    Passage x = passage(k, c->stage, c->mb, true, i);
+    bool skip = x.edge != PIPE_NONE && k->p->edge[x.edge].skip;
+    if ((st = check_slot(k, c, "out", slot[i], PIPE_LOCAL, c->stage, skip)) ||
+        (st = fill(k, c, slot[i])))
+      return st;
+  }
+  for (uint32_t i = 0; i < n; i++)
+    if ((st = empty(k, c, slot[i])))
+      return st;
+  return PR_OK;
 }
 
 /* The tensors in field `in` (reads) or `out`. A transfer has the one of its edge, an op all. */
-static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
+static inline PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
   const char *field = reads ? "in" : "out";
   const PipeRank *t = &k->p->rank[k->rank];
-  const bool scratch = tensor == PIPE_T_SCRATCH, down = is_down(tensor);
-  const bool gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
-  const uint32_t at = reads ? c->in : c->out, n = count_tensors(k, c, tensor);
+  const PipeStage *g = &k->p->stage[c->stage];
+  const bool down = is_down(tensor), gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
+  const uint32_t at = reads ? c->in : c->out;
+  const uint32_t n = tensor == PIPE_T_NONE ? 0 : down ? g->nout : g->nin;
   if (n == 0)
     return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE, false);
   if (pipe_op_info[c->op].comm) {
@@ -249,21 +261,13 @@ static PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, b
   }
   if (n > 1 && (at > t->nlist || n > t->nlist - at))
     FAIL_AT(k, c, "field %s: %u slots from %u on in a list of %u", field, n, at, t->nlist);
+  const uint32_t *slot = n > 1 ? &t->list[at] : &at;
   k->nlist += n > 1 ? n : 0;
+  if (tensor == PIPE_T_SCRATCH)
+    return check_scratch(k, c, slot, n);
   for (uint32_t i = 0; i < n; i++) {
-    Passage x = passage(k, c->stage, c->mb, down, i);
-    uint32_t slot = n > 1 ? t->list[at + i] : at;
-    bool skip = x.edge != PIPE_NONE && k->p->edge[x.edge].skip;
-    PrStatus st;
-    if (!scratch)
-      st = check_passage(k, c, x, slot, gradient, reads);
-    else if (!(st = check_slot(k, c, field, slot, PIPE_LOCAL, c->stage, skip)))
-      st = fill(k, c, slot);
-    if (st)
-      return st;
-  }
-  for (uint32_t i = 0; scratch && i < n; i++) { /* nobody reads them */
-    PrStatus st = empty(k, c, n > 1 ? t->list[at + i] : at);
+    PrStatus st = check_passage(k, c, passage(k, c->stage, c->mb, down, i), slot[i], gradient,
+                                reads);
     if (st)
       return st;
   }
