@@ -350,6 +350,9 @@ typedef enum RankBy {
   BY_WORK, BY_MAKESPAN, BY_SPAN, BY_BUBBLE, BY_MEMORY, BY_VOLUME, BY_VERSIONS, BY_STALENESS
 } RankBy;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
+/* One order that a `tune` clause may take: of value number `at`, as written or moved by tries. */
+typedef struct TuneChoice { uint32_t at; bool moved; } TuneChoice;
+
 typedef struct Options {
   const char *input;           /* path */
   const char **format; uint32_t nformat; /* --fmt: the inputs */
@@ -367,8 +370,7 @@ typedef struct Options {
   const char *schedule;        /* NULL: the last of the file */
   bool any_value;              /* do not check what the schedule requires (all_m.c) */
   bool keep_play;              /* (all_m_lists.c) */
-  /* tune.c; BETTER: tuned or as written, whichever is better as emitted */
-  enum { TUNE_BETTER, TUNE_FULL, TUNE_NONE } tune;
+  const TuneChoice *tune;      /* what `tune` takes (again.c); NULL: it searches */
   const char *for_all;         /* --for-all: the parameter for all values of which to prove */
   Define every;                /* --for-all=NAME=LO..HI: n values; 0: it was not given */
   int undecided;               /* --undecided: 1 error, 2 ok; 0: not given */

@@ -10,8 +10,9 @@
 typedef struct Tuning {
   const Clause *clause;  /* NULL: no `tune` clause */
   uint32_t at, n;        /* index of the chosen value, and the number of values */
-  bool kept;             /* the order as written is kept, since it is better as emitted: */
-  int64_t worth[2];      /* values of `by` as emitted: [0] as written, [1] tuned */
+  bool moved;            /* tries have moved the ops */
+  bool other;            /* not the best order of an idle network: this one is better as emitted */
+  int64_t worth[2];      /* values of `by` as emitted: [0] of this order, [1] of that one */
 } Tuning;
 
 /* The products of expand, or of the import of a file in its place. */

@@ -4,7 +4,7 @@
  *   orders_at      at another M, as far as its orders
  *   compile_at     at another M, all of it
  *   compiles_by    with another lowering
- *   worth_emitted  tuned, or as written
+ *   worth_emitted  with another choice of `tune`
  *
  * The steps of a question about every M (work.h) pay for compiles at other M. */
 #include <inttypes.h>
@@ -84,13 +84,13 @@ const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why) {
                       name, found ? v : m, diag_name(found && v < m ? least : why));
 }
 
-bool worth_emitted(const Sched *s, bool tuned, int64_t *value) {
+bool worth_emitted(const Sched *s, TuneChoice choice, int64_t *value) {
   Arena arena;
   Diag diag;
   Options opt;
   Sched other;
   begin_again(s, &other, &arena, &diag, &opt);
-  opt.tune = tuned ? TUNE_FULL : TUNE_NONE;
+  opt.tune = &choice;
   opt.verify = false;
   bool ok = s->again(&other, UNTIL_END) && eval(&other, other.tuning->clause->value, value);
   if (!ok && diag.errors > 0 && diag.first == DIAG_DEADLOCK) {

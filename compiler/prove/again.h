@@ -22,8 +22,8 @@ const char *refuted_text(Sched *s, const char *name, int64_t m, DiagName why);
 bool compiles_by(const Sched *s, PipeLowering lowering);
 /* The makespan with another lowering, or LOWERING_AUTO; 0: it does not compile with it. */
 uint64_t makespan_by(const Sched *s, uint32_t lowering);
-/* The value of `by` of the tune clause as emitted, tuned or as written; INT64_MAX for a deadlock.
+/* The value of `by` of the tune clause as emitted, with a choice of it; INT64_MAX for a deadlock.
  * False: refused for another reason. */
-bool worth_emitted(const Sched *s, bool tuned, int64_t *value);
+bool worth_emitted(const Sched *s, TuneChoice choice, int64_t *value);
 
 #endif

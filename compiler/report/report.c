@@ -253,6 +253,24 @@ static void report_all(Sched *s, FILE *f) {
           s->all_m.period);
 }
 
+/* Why `tune` has not taken the best order of an idle network. */
+static void report_tune(Sched *s, FILE *f) {
+  const Tuning *t = s->tuning;
+  const bool written = !t->moved && t->at == 0;
+  const char *by = printable(s, span_text(s, t->clause->value->at));
+  if (written)
+    fprintf(f, "tune      kept the order as written: ");
+  else
+    fprintf(f, "tune      took %s = %" PRId64 "%s: ", t->clause->var, s->eval.env[t->clause->slot],
+            t->moved ? "" : " as written");
+  if (t->worth[1] == INT64_MAX)
+    fprintf(f, "%s deadlocks as emitted\n",
+            written ? "the tuned one" : "the best on an idle network");
+  else
+    fprintf(f, "%s is %" PRId64 " as emitted, %" PRId64 " %s\n", by, t->worth[0], t->worth[1],
+            written ? "if tuned" : "with the best on an idle network");
+}
+
 void emit_report(Sched *s, FILE *f) {
   if (only_lists(s)) {
     report_lists(s, f);
@@ -275,14 +293,8 @@ void emit_report(Sched *s, FILE *f) {
   report_limits(s, f);
   if (s->opt->for_all)
     report_all(s, f);
-  if (s->tuning->kept && s->tuning->worth[1] == INT64_MAX)
-    fprintf(f, "tune      kept the order as written: the tuned one deadlocks as emitted\n");
-  else if (s->tuning->kept)
-    fprintf(f,
-            "tune      kept the order as written: %s is %" PRId64 " as emitted, %" PRId64
-            " if tuned\n",
-            printable(s, span_text(s, s->tuning->clause->value->at)), s->tuning->worth[0],
-            s->tuning->worth[1]);
+  if (s->tuning->other)
+    report_tune(s, f);
   if (s->model->layers)
     fprintf(f, "layers    %s\n", s->model->layers);
   if (s->model->profile_lacks)

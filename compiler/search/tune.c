@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * Finds the best value of a `tune` clause (lang/spec.md 5.8): expands the schedule for every value
- * of the variable, lets justify move the ops of each order, and keeps the order with the least
- * `by`. A value without a complete order is skipped silently. If all values are skipped, the first
- * is expanded once more, to report why. Each value gets a few of the tries of justify; only the
- * best gets all.
+ * Finds the best candidate of a `tune` clause (lang/spec.md 5.8): a value of its variable, and the
+ * order for it as written, or as tries have moved its ops (justify.c). The candidate with the least
+ * `by` is taken. A value without a complete order is skipped silently; if all are skipped, the
+ * first is expanded once more, to report why.
  *
- * The score is of an idle network. In the emitted program, transfers share streams and wait for
- * slots, so the winner may take longer than the first value as written. Both are compiled to the
- * end, and the better one stays; not for --emit=csv, which has no transfers.
+ * First every value is expanded and scored on an idle network. In the emitted program transfers
+ * share streams and wait for slots. So the best candidates of the idle network are compiled to the
+ * end, and the least `by` as emitted is taken. The first value as written is always among them.
+ * --emit=csv has no transfers: it takes the best candidate of the idle network. An order takes no
+ * less time than on an idle network, so the search ends where no other candidate can gain.
  *
- * Cost: expand, check_deps and justify for each value. All orders stay in the arena. */
-#include <string.h>
+ * Each value gets a few of the tries; a candidate that is compiled gets all.
+ *
+ * Cost: expand, check_deps and justify for each value, and MOST_EMITTED compiles. All orders stay
+ * in the arena. */
+#include <stdlib.h>
 
 #include "search.h"
 #include "again.h"
@@ -24,7 +28,7 @@
 
 #define WITHOUT_TRIES "leave out 'tries'; the values of 'tune' are compared all the same"
 
-enum { MAX_TRIES = 1000, FIRST_TRIES = 3 };
+enum { MAX_TRIES = 1000, FIRST_TRIES = 3, MOST_EMITTED = 8 };
 
 static bool is_only(Sched *s, const Clause *c) {
   for (const Clause *d = c->next; d; d = d->next)
@@ -52,66 +56,57 @@ static uint32_t joined(const Sched *s) {
   return NONE;
 }
 
-/* Of an order that tries do not move: an op is not what they take for it, alone on its rank. */
-static bool as_written(Sched *s, const Clause *c, uint32_t op, int64_t tries, int64_t *value) {
-  if (tries > 0) {
+/* Reports what keeps tries from moving the ops. False: nothing does. */
+static bool cannot_move(Sched *s, const Clause *c) {
+  const uint32_t op = joined(s), early = justify_obstacle(s);
+  if (op != NONE || s->orders->send == SEND_NEXT) {
     diag_error(s->diag, DIAG_CLAUSE, c->tries->at, "tries move single ops, and %s",
                op == NONE ? "'send next' holds up what comes after one"
                           : arena_printf(s->arena, "%s is one action with others", op_text(s, op)));
     if (op != NONE)
       diag_note(s->diag, s->orders->site[s->orders->op[op].site], "it comes from here");
     diag_help(s->diag, WITHOUT_TRIES);
-    return false;
-  }
-  OrderRun run = {.stage = s->model->stage};
-  run.end = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.end + 1);
-  run.head = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
-  BUG_IF(!order_run(s, &run)); /* try_value has */
-  return worth(s, run.t, value);
-}
-
-/* The first tries of a value, or all of them. */
-static bool improve(Sched *s, Expanded *e, Tries *done, bool first, int64_t *value) {
-  const Clause *c = s->tuning->clause;
-  int64_t tries = 0;
-  if (c->tries && !eval(s, c->tries, &tries))
-    return false;
-  if (tries < 0 || tries > MAX_TRIES) {
-    diag_error(s->diag, DIAG_RANGE, c->tries->at, "%lld tries; 0 to %d are possible",
-               (long long)tries, MAX_TRIES);
-    return false;
-  }
-  uint32_t together = joined(s), early = justify_obstacle(s);
-  if (together != NONE || s->orders->send == SEND_NEXT || (early != NONE && tries == 0))
-    return as_written(s, c, together, tries, value);
-  if (early != NONE) {
+  } else if (early != NONE) {
     diag_error(s->diag, DIAG_CLAUSE, s->orders->site[s->orders->op[early].site],
                "rank %u runs %s before %s: 'tries' moves only orders that end with their updates",
                op_rank(s, early), op_text(s, early), op_text(s, early + 1));
     diag_note(s->diag, c->tries->at,
               "tries are asked for here; an op moved past an update would read other weights");
     diag_help(s->diag, WITHOUT_TRIES);
-    return false;
-  }
-  if (tries > 0 && s->orders->ncopy > 0) {
+  } else if (s->orders->ncopy > 0) {
     diag_error(s->diag, DIAG_CLAUSE, s->orders->site[s->orders->copy[0].site],
                "'tries' moves the ops, so OFF and LOAD cannot have a place among them");
     diag_note(s->diag, c->tries->at, "tries are asked for here");
     diag_help(s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
+  } else {
     return false;
   }
-  if (first && c->var && tries > FIRST_TRIES)
-    tries = FIRST_TRIES;
-  return justify(s, &e->orders, done, (uint32_t)tries, worth, value);
+  return true;
 }
 
-/* Expands the schedule for value number `at`. *value: its score; *whole: it is complete and can
- * run, otherwise later passes report it. */
-static bool try_value(Sched *s, Expanded *e, Tries *done, uint32_t at, int64_t *value,
-                      bool *whole) {
+/* Moves the ops of a complete order, by the first tries or by all. *done: tries so far. */
+static bool move_ops(Sched *s, Expanded *e, Tries *done, bool first, int64_t *value) {
+  const Clause *c = s->tuning->clause;
+  int64_t tries = 0;
+  if (!eval(s, c->tries, &tries))
+    return false;
+  if (tries < 0 || tries > MAX_TRIES) {
+    diag_error(s->diag, DIAG_RANGE, c->tries->at, "%lld tries; 0 to %d are possible",
+               (long long)tries, MAX_TRIES);
+    return false;
+  }
+  if (tries == 0)
+    return true;
+  return !cannot_move(s, c) &&
+         justify(s, &e->orders, done,
+                 (uint32_t)(first && tries > FIRST_TRIES ? FIRST_TRIES : tries), worth, value);
+}
+
+/* Expands the schedule for value number `at`. *whole: it is complete and can run in time t;
+ * otherwise later passes report it. */
+static bool expand_value(Sched *s, Expanded *e, uint32_t at, bool *whole, Timing *t) {
   e->tuning.at = at;
   e->tuning.n = 1;
-  *done = (Tries){0};
   *whole = false;
   if (!expand(s, e))
     return false;
@@ -123,42 +118,89 @@ static bool try_value(Sched *s, Expanded *e, Tries *done, uint32_t at, int64_t *
   run.head = ok ? NEW_ARRAY(s->arena, uint32_t, s->model->nrank) : NULL;
   *whole = ok && order_run(s, &run) && (s->orders->ncopy > 0 || limits_kept(s));
   *s->diag = said;
-  if (!*whole)
-    return true;
-  return improve(s, e, done, true, value);
+  *t = run.t;
+  return true;
 }
 
-/* The schedule for one value, with all of its tries. */
-static bool take_value(Sched *s, Expanded *e, uint32_t at) {
-  Tries done;
+/* Expands the schedule for c. What is wrong with an order, or with `by`, is reported. */
+static bool take(Sched *s, Expanded *e, TuneChoice c) {
+  Timing t;
   int64_t value;
   bool whole;
-  return try_value(s, e, &done, at, &value, &whole) &&
-         (!whole || improve(s, e, &done, false, &value));
+  Tries done = {0};
+  e->tuning.moved = c.moved;
+  return expand_value(s, e, c.at, &whole, &t) &&
+         (!whole || (worth(s, t, &value) && (!c.moved || (move_ops(s, e, &done, true, &value) &&
+                                                          move_ops(s, e, &done, false, &value)))));
 }
 
-/* A value that was tried: what was expanded for it, and the variables. */
-typedef struct Tried {
-  Expanded made;
-  int64_t *env;
-  Tries done;
-} Tried;
+/* ---- the search ---- */
 
-static Tried keep(Sched *s, const Expanded *e, Tries done) {
-  size_t size = s->parsed->nslot * sizeof(int64_t);
-  int64_t *env = arena_alloc(s->arena, size + 1);
-  memcpy(env, s->eval.env, size);
-  return (Tried){*e, env, done};
+typedef struct Candidate {
+  TuneChoice choice;
+  int64_t idle; /* `by` on an idle network; if moved, by the first tries */
+} Candidate;
+
+typedef VEC(Candidate) Candidates;
+
+/* Of equals the moved order, then the first value. */
+static int by_idle(const void *a, const void *b) {
+  const Candidate *x = a, *y = b;
+  if (x->idle != y->idle)
+    return x->idle < y->idle ? -1 : 1;
+  return x->choice.moved != y->choice.moved ? y->choice.moved - x->choice.moved
+         : x->choice.at < y->choice.at      ? -1
+                                            : 1;
 }
 
-/* Places in the text that other values have met stay numbered. */
-static void restore(Sched *s, Expanded *e, const Tried *t) {
-  const Orders now = e->orders;
-  *e = t->made;
-  e->orders.site = now.site;
-  e->orders.nsite = now.nsite;
-  e->orders.capsite = now.capsite;
-  memcpy(s->eval.env, t->env, s->parsed->nslot * sizeof *t->env);
+/* Adds value number `at`, as written and moved, if its order is complete. Otherwise it is no error
+ * here. */
+static void add_value(Sched *s, Expanded *e, uint32_t at, Candidates *all) {
+  const bool moves = s->tuning->clause->tries;
+  Tries done = {0};
+  Timing t;
+  int64_t written, moved;
+  bool whole;
+  if (!expand_value(s, e, at, &whole, &t) || !whole || !worth(s, t, &written))
+    return;
+  moved = written;
+  if (moves && !move_ops(s, e, &done, true, &moved))
+    return;
+  *vec_push(s->arena, all) = (Candidate){{at, false}, written};
+  if (moves)
+    *vec_push(s->arena, all) = (Candidate){{at, true}, moved};
+}
+
+/* Sorts the candidates; the first value as written comes in second place, if not in first. */
+static void sort_candidates(Candidates *all) {
+  Candidate *c = all->at, first = *c; /* add_value begins with it */
+  uint32_t i = 0;
+  qsort(c, all->n, sizeof *c, by_idle);
+  while (c[i].choice.moved || c[i].choice.at != first.choice.at)
+    i++;
+  for (; i > 1; i--)
+    c[i] = c[i - 1];
+  if (i == 1)
+    c[1] = first;
+}
+
+/* Which candidate is best as emitted. If the best of an idle network is refused, it is taken, so
+ * that the reason is reported. */
+static uint32_t best_emitted(Sched *s, Tuning *own, const Candidates *all) {
+  const Candidate *c = all->at;
+  uint32_t best = 0;
+  int64_t value;
+  if (all->n == 1 || !worth_emitted(s, c[0].choice, &own->worth[1]))
+    return 0;
+  own->worth[0] = own->worth[1];
+  for (uint32_t i = 1; i < all->n && i < MOST_EMITTED; i++) {
+    if (i > 1 && c[i].idle >= own->worth[0])
+      break;
+    if (worth_emitted(s, c[i].choice, &value) && value < own->worth[0])
+      own->worth[0] = value, best = i;
+  }
+  own->other = best > 0;
+  return best;
 }
 
 static bool tune(Sched *s, Expanded *e, const Clause *c) {
@@ -166,32 +208,21 @@ static bool tune(Sched *s, Expanded *e, const Clause *c) {
     return false;
   Tuning *own = &e->tuning;
   own->clause = c;
-  const bool orders_only = s->opt->emit == EMIT_CSV && s->opt->ncompare == 0;
-  own->kept = s->opt->tune == TUNE_BETTER && !orders_only &&
-              worth_emitted(s, true, &own->worth[1]) && worth_emitted(s, false, &own->worth[0]) &&
-              own->worth[0] < own->worth[1];
-  if (own->kept || s->opt->tune == TUNE_NONE)
-    return expand(s, e);
-  if (!c->var)
-    return take_value(s, e, 0);
-  Tried best = {0};
-  Tries done;
-  int64_t value, least = 0;
-  bool found = false, warned = false, whole;
+  if (s->opt->tune)
+    return take(s, e, *s->opt->tune);
+  Candidates all = {0};
   for (uint32_t i = 0, n = 1; i < n; i++) {
     Diag said = *s->diag;
     s->diag->out = NULL;
-    bool ok = try_value(s, e, &done, i, &value, &whole) && whole;
-    bool warns = s->diag->warnings > said.warnings;
+    add_value(s, e, i, &all);
     *s->diag = said;
     n = own->n;
-    if (ok && (!found || value < least))
-      found = true, warned = warns, least = value, best = keep(s, e, done);
   }
-  if (!found || warned)
-    return take_value(s, e, found ? best.made.tuning.at : 0);
-  restore(s, e, &best);
-  return improve(s, e, &best.done, false, &value);
+  if (all.n == 0)
+    return take(s, e, (TuneChoice){.moved = c->tries});
+  sort_candidates(&all);
+  const bool orders_only = s->opt->emit == EMIT_CSV && s->opt->ncompare == 0;
+  return take(s, e, all.at[orders_only ? 0 : best_emitted(s, own, &all)].choice);
 }
 
 bool expand_best(Sched *s, Expanded *e) {
