@@ -405,15 +405,19 @@ bool shim_one_op(void) {
 
 /* ---- turns ---- */
 
+/* Signals without the lock, which who is woken takes at once: all hosts are on one processor. */
 static void give_turn(void) {
   uint32_t pick = shim.turn;
   uint64_t n = 0;
   for (uint32_t i = 0; i < shim.nhost; i++)
     if (shim.host[i].in && !shim.host[i].gone && shim_draw(++n) == 0)
       pick = i;
-  if (pick < shim.nhost && pick != shim.turn)
-    pthread_cond_signal(&shim.host[pick].cond);
+  if (pick == shim.turn)
+    return;
   shim.turn = pick;
+  pthread_mutex_unlock(&shim.lock);
+  pthread_cond_signal(&shim.host[pick].cond);
+  pthread_mutex_lock(&shim.lock);
 }
 
 static void take_turn(void) {
