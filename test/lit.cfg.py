@@ -5,6 +5,7 @@
 #   %bin    build/bin           %libdir  build/lib                %build   the build folder
 #   %cc     C compiler + flags  %runinc  the runtime's headers    %python  %cmake
 #   %includes -I of every folder of sources that has headers
+#   %library files of %stdlib to go through: all; where the code is instrumented, some that have each kind of op and order
 #   %cc_only the compiler alone, %generator CMake's generator
 #   %mpirun  starts so many processes: %mpirun 4 program (REQUIRES: mpi)
 #   %shared published schedules and profiles (REQUIRES: shared-data)
@@ -91,6 +92,14 @@ for name, value in [
 env["TSAN_OPTIONS"] = "halt_on_error=1:abort_on_error=1"
 
 instrumented = "sanitizer" in features
+library = config.build + "/share/pipe/stdlib"
+if instrumented:  # what these import is found in the library
+    SOME = "1f1b bpipe chimera dualpipe gems gpipe_recompute inference interleaved pipedream_2bw pipemare_t2 po_h seq1f1b v_half zb_2p zb_v"
+    library, whole = os.path.join(config.test_exec_root, "library"), library
+    shutil.rmtree(library, ignore_errors=True)
+    os.makedirs(library)
+    for name in SOME.split():
+        os.symlink(f"{whole}/{name}.pipe", f"{library}/{name}.pipe")
 much = 2 if instrumented else 3 if "PIPE_SOAK" in os.environ else 1
 config.substitutions.append((r"%much\{([^|}]*)\|([^|}]*)\|([^|}]*)\}", r"\%d" % much))
 config.substitutions.append((r"%much\{([^|}]*)\|([^|}]*)\}", r"\%d" % (2 if instrumented else 1)))
@@ -101,6 +110,7 @@ for name, value in [
     ("bin", config.build + "/bin"),
     ("libdir", config.build + "/lib"),
     ("stdlib", config.build + "/share/pipe/stdlib"),
+    ("library", library),
     ("runinc", config.source + "/runtime/include"),
     ("root", config.source),
     ("build", config.build),

@@ -5,7 +5,8 @@
  * which microbatch and what is shared as they are meant, and knows neither programs nor engines.
  *
  *   graph [--break]       one line per case; exit status 0 iff all agree
- *   graph --mutants SEED  damaged tables: each is refused, or stalls, or computes the right thing
+ *   graph --mutants SEED [N]  N damaged tables of each case: each is refused, or stalls, or
+ *                             computes the right thing
  *
  * --break gives the engine's model another learning rate, and every run must then differ. */
 #include <math.h>
@@ -557,7 +558,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--break") == 0)
     engine_rate = RATE * 1.0001f;
   if (argc > 2 && strcmp(argv[1], "--mutants") == 0)
-    mutants = 60, seed = strtoull(argv[2], NULL, 10);
+    seed = strtoull(argv[2], NULL, 10), mutants = argc > 3 ? (uint32_t)atoi(argv[3]) : 60;
   static const struct {
     const char *name;
     void (*run)(void);

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 pipec, text, folder = sys.argv[1:]
 
@@ -13,11 +14,11 @@ def default():  # a shell may have handed down signals that are ignored
 
 
 for sig in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
-    for mbs in 125, 500, 2000, 8000, 32000:  # a compiler that is done before we look is given more to write
-        p = subprocess.Popen([pipec, text, "-DP=64", f"-DM={mbs}", "-o", os.path.join(folder, "s.c")],
+    for mbs in 125, 500, 2000, 8000, 32000, 128000:  # a compiler that is done before we look is given more to write
+        p = subprocess.Popen([pipec, text, "-DP=16", f"-DM={mbs}", "-o", os.path.join(folder, "s.c")],
                              preexec_fn=default)
         while p.poll() is None and not os.listdir(folder):
-            pass
+            time.sleep(0.0005)
         if p.poll() is None:
             p.send_signal(sig)
         status = p.wait()

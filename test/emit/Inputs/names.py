@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# names.py PIPEC CC... : a program of the JSON form gets hostile names and parameters, in files of hostile paths.
+# names.py PIPEC N CC... : a program of the JSON form gets hostile names and parameters, N of them random, in files of hostile paths.
 # Whatever pipec writes of it stays what it is: C that compiles without a warning and holds the same bytes, XML and
 # JSON that parse, and reports of shown characters.
 import json
@@ -10,7 +10,7 @@ import sys
 import unicodedata
 import xml.etree.ElementTree
 
-pipec, cc = sys.argv[1], sys.argv[2:]
+pipec, soups, cc = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 EVIL = "__attribute__((constructor))static void evil(void){extern void exit(int);exit(9);}"
 PARTS = ['"', "\\", "\n", "\r", "\t", "*/", "/*", "//", "*", "/", "?", "??/", "??=", "%s%n", "\x1b]0;title\x07",
          "\x1b[31m", "\x7f", "\x01", "\u009b31m", "\u061c", "\u202e", "\u2028", "\ufeff", "é", "\u2713", "\U0001f600", "0", "a", " ",
@@ -33,7 +33,7 @@ def all_shown(what, text):
 
 rand = random.Random(16)
 soup = lambda: "".join(rand.choice(PARTS) for _ in range(rand.randrange(1, 60)))[:999].encode()[:999].decode(errors="ignore")
-names = [(n, n) for n in FIXED] + [(soup(), soup()) for _ in range(100)]
+names = [(n, n) for n in FIXED] + [(soup(), soup()) for _ in range(soups)]
 with open("base.json") as f:
     base = json.load(f)
 
