@@ -46,9 +46,12 @@
  * Stashes on other ranks, and COPY streams of several ranks that take turns, take processes on one
  * host, with devices that reach each other: they open each other's memory (CUDA IPC).
  *
- * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless they
- * are set, it sets CUDA_MODULE_LOADING=EAGER, which needs that the process has not used the device
- * before, and NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL reads when it is first used. Steps do not
+ * Any thread may call pr_steps and what else takes a run, one at a time: each sets the device of
+ * the thread that calls it. PrOptions.on_step is called one step late within a call of pr_steps,
+ * while the device has the next step already; free-running or not.
+ *
+ * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless it is
+ * set, it sets NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL reads when it is first used. Steps do not
  * depend on CUDA_DEVICE_MAX_CONNECTIONS; with turns of COPY streams and a group less than 8 is
  * refused. */
 #ifndef PIPE_CUDA_H

@@ -195,7 +195,7 @@ typedef struct PrOptions {
   /* After each step, counted from 0, on one thread while all ranks wait; free-running: on the
    * thread of the rank that has the last stage, once that rank is done. Or NULL. An engine of
    * processes calls it in each of them, with the same loss; free-running only in that of the last
-   * stage. */
+   * stage. An engine of devices calls it while the next step runs. */
   void (*on_step)(void *arg, uint64_t step, double loss);
   /* As soon as the loss of a microbatch is final, while the step goes on: on the thread of the rank
    * that has run its last forward. Several ranks may call at once if several stages have no output;

@@ -219,6 +219,7 @@ void shim_deaf(void) { shim.deaf = true; }
 void shim_apart(void) { shim.apart = true; }
 void shim_alone(void) { shim.alone = true; }
 void shim_one_queue(void) { shim.one_queue = true; }
+void shim_hasty(void) { shim.hasty = true; }
 void shim_break(uint32_t host, uint32_t n) { shim.host[host].broken = n + 1; }
 void shim_version(int nccl) { shim.version = nccl; }
 void shim_unordered(void) {
@@ -290,6 +291,9 @@ void stream_queue(cudaStream_t s, Op *op) {
 
 void stream_put(cudaStream_t s, Op *op) {
   Capture *c = s->capture;
+  if (shim_device() != s->device)
+    shim_error("%s goes into a stream of device %d from a thread whose device is %d", op->name,
+               s->device, shim_device());
   if (!c) {
     if (s->host->capturing)
       shim_error("%s goes into a stream outside of the capture at hand", op->name);
@@ -526,7 +530,7 @@ void shim_leave(void) {
 void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.on = true, shim.log = log;
   shim.unwatched = shim.steady = shim.stalled = shim.killed = shim.apart = shim.deaf = shim.lazy =
-      shim.late = shim.alone = shim.one_queue = false;
+      shim.late = shim.alone = shim.one_queue = shim.hasty = false;
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
   shim.version = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = shim.stuck = 0, shim.text[0] = 0;

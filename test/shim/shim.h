@@ -108,6 +108,9 @@ void shim_alone(void);
 /* From here on the streams of a host have one hardware queue, and nothing starts before all that
  * was issued there before it is over: as CUDA_DEVICE_MAX_CONNECTIONS=1 may do, and more. */
 void shim_one_queue(void);
+/* From here on a transfer alone, outside of a group, that is in progress says that it is through,
+ * as NCCL before 2.24 did. */
+void shim_hasty(void);
 
 /* The next kernel that the host launches does not end, and with all nothing goes on behind it on
  * the device: memory of it cannot be given back then, nor that of others closed, and a stream takes

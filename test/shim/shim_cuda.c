@@ -23,10 +23,19 @@ const char *cudaGetErrorString(cudaError_t e) {
 }
 
 cudaError_t cudaGetDeviceCount(int *n) {
-  *n = 1;
+  *n = 2;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+
+static _Thread_local int set_device;
+
+cudaError_t cudaSetDevice(int to) {
+  if (to < 0 || to > 1)
+    return cudaErrorInvalidDevice;
+  set_device = to;
+  return cudaSuccess;
+}
+int shim_device(void) { return set_device; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
   *least = 0, *greatest = -5;
   return cudaSuccess;
@@ -277,6 +286,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int pr
     shim_error("a stream that synchronizes with the legacy default stream");
   *s = stream_new(shim_me(), shim_clock(shim_me()));
   (*s)->number = shim_me()->nstream++;
+  (*s)->device = shim_device();
   END(cudaSuccess);
 }
 

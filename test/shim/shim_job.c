@@ -218,6 +218,7 @@ static void *host_thread(void *arg) {
   h->group = (PrGroup){h->id, j->nhost, share, tell, heard, &h->seat, watch_place, late, place};
   cuda.group = j->processes ? &h->group : NULL;
   cuda.nvtx = 1;
+  cuda.device = j->wanders ? 1 : cuda.device;
   cuda.device = absent && j->absent == ABSENT_DEVICE ? 3 : cuda.device;
   cuda.grad = j->floats ? PR_FLOAT32 : PR_INT64;
   shim_enter(h->id);
@@ -257,6 +258,8 @@ static void *host_thread(void *arg) {
   if (!st && j->from)
     st = pr_resume(run, j->from, &first);
   for (uint32_t s = (uint32_t)first; s < (j->save ? STEPS / 2 : STEPS) && !st; s += each) {
+    if (j->wanders)
+      cudaSetDevice(0);
     st = pr_steps(run, each);
     if (!st && h->id == 0)
       take_result(j, run, s + each - 1);
@@ -318,6 +321,8 @@ void job_run(Job *j) {
     shim_deaf();
   if (j->one_queue)
     shim_one_queue();
+  if (j->hasty)
+    shim_hasty();
   shim_version(j->nccl);
   if (j->apart)
     shim_apart();

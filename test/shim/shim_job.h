@@ -54,6 +54,8 @@ typedef struct Job {
   /* host 1 does not come to pr_open, or has no device; not to pr_copy_weight; dies in pr_open */
   enum { ABSENT_NOT, ABSENT_OPEN, ABSENT_DEVICE, ABSENT_COPY, ABSENT_DEAD } absent;
   bool one_queue;         /* shim_one_queue */
+  bool hasty;             /* shim_hasty */
+  bool wanders;           /* the run is on device 1, and its host on device 0 between its calls */
   uint32_t odd;           /* of WordModel */
   uint32_t idle_ms;       /* between the last step and the end of the run */
   uint32_t kill, kill_at; /* host to kill at which call after pr_open; kill_at 0: none */

@@ -95,6 +95,7 @@ struct CUstream_st {
   struct CUstream_st *all; /* the next of all streams */
   Host *host;
   uint32_t number, clock;
+  int device;
   bool held, gone; /* held: of a graph that has not started */
   Op *head, *tail;
   uint64_t queued;
@@ -130,6 +131,7 @@ typedef struct Group Group;
 extern struct Shim {
   pthread_mutex_t lock;
   bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy, late, alone, one_queue;
+  bool hasty;
   uint64_t random, progress, ticks, most_queued;
   uint32_t nhost, turn, nclock, errors, stuck, hung, aborts;
   int version;
@@ -181,6 +183,7 @@ Group *group_again(const Group *g);                /* for another launch of a gr
 void group_captured(Group *g, bool is); /* a graph holds its communicator, or no longer */
 void nccl_reset(void);
 /* shim_cuda.c */
+int shim_device(void); /* of this thread */
 bool graph_ready(GraphRun *r, struct CUstream_st *s);
 void graph_over(GraphRun *r); /* a launch is */
 cudaError_t memory_of_nccl(void **p, size_t bytes);

@@ -89,6 +89,8 @@ static void parity(const char *stdlib) {
       Job j = {.p = p,
                .processes = k < 5,
                .joins = k % 5 == 1 || k % 5 == 4,
+               .hasty = k % 2,
+               .wanders = k % 3 == 1,
                .at_once = k % 5 == 1   ? STEPS
                           : k % 5 == 4 ? 2
                                        : 1,

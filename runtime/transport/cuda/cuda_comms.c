@@ -21,12 +21,17 @@
  * the device, and it starts and ends. That takes no room for two.
  *
  * note [prologue]: NCCL connects two ranks when they first meet in a call, and that blocks their
- * hosts until both are there. So before the first step, all ranks meet in one order of all pairs
- * that the program connects, a byte in each direction; with channels, of all channels, a byte in
- * the one direction that each has. After that each sum is made once, of all that it adds up in a
- * step, and that of losses: NCCL picks an algorithm by the size, and connects what that takes, and
- * takes its buffers, when it is first picked. All is zero yet, and stays so. At the last one all
- * ranks meet. All of it is on one stream. */
+ * hosts until both are there; what it connects depends on the size of the message, and on whether
+ * its memory is registered. So before the first step each two ranks that the program connects send
+ * each other the largest tensor that goes each way, from and to slots of the step; with channels
+ * the two of each channel do. All ranks meet in one order: pairs by their distance d, of these
+ * first those whose lower rank is even when divided by d, then the others. Two pairs of one kind
+ * have no rank in common, so all of a kind meet at once, and a chain of ranks in two rounds. After
+ * that each sum is made once, of all that it adds up in a step, and that of losses: NCCL picks an
+ * algorithm by the size, and connects what that takes, and takes its buffers, when it is first
+ * picked. All is zero yet, and stays so. At the last one all ranks meet. All of it is on one
+ * stream. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,48 +195,71 @@ static PrStatus split_all(PrRun *run) {
 
 /* ---- first contacts ---- */
 
-static PrStatus touch(PrRun *run, uint32_t peer) {
+/* The largest tensor each way; NULL: there is none. */
+typedef struct Edge {
+  const PipeInstr *send, *recv;
+} Edge;
+
+/* By the other rank, or with channels by their number: [n]. NULL: no memory. */
+static Edge *find_edges(const PrRun *run, uint32_t n) {
+  const PipeRank *t = run->rank[run->here].t;
+  Edge *edge = calloc(n, sizeof *edge);
+  for (uint32_t i = 0; edge && i < t->ninstr; i++) {
+    const PipeInstr *in = &t->instr[i];
+    if (in->op < PIPE_SEND_F || in->op > PIPE_RECV_B)
+      continue;
+    Edge *e = &edge[run->p->nchannel ? in->channel : in->peer];
+    const PipeInstr **at = is_send(in) ? &e->send : &e->recv;
+    if (!*at || pr_moved_bytes(run, in) > pr_moved_bytes(run, *at))
+      *at = in;
+  }
+  return edge;
+}
+
+static PrStatus touch(PrRun *run, const Edge *e) {
   PrCuda *c = cuda_of(run);
   cudaStream_t s = c->rank[0].stream[PIPE_COMM];
+  const PipeInstr *both[2] = {e->send, e->recv};
+  ncclComm_t x = NULL;
+  ncclResult_t bad = ncclSuccess;
+  int peer = 0;
+  if (!e->send && !e->recv)
+    return PR_OK;
   if (ncclGroupStart() != ncclSuccess)
     return pr_fail(run, PR_E_DEVICE, "ncclGroupStart fails");
-  ncclResult_t a = ncclSend(c->contact, 1, ncclChar, (int)peer, c->comm, s),
-               b = ncclRecv(c->contact + PR_LINE, 1, ncclChar, (int)peer, c->comm, s);
-  NCCL_TRY(run, c->comm, ncclGroupEnd());
-  if ((a != ncclSuccess && a != ncclInProgress) || (b != ncclSuccess && b != ncclInProgress))
-    return pr_fail(run, PR_E_DEVICE, "rank %u: the first contact with rank %u: %s", run->here, peer,
-                   ncclGetErrorString(a != ncclSuccess ? a : b));
-  return PR_OK;
-}
-
-static PrStatus touch_pairs(PrRun *run) {
-  const PipeRank *t = run->rank[run->here].t;
-  bool *meets = calloc(run->p->nrank, sizeof *meets);
-  PrStatus st = meets ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", run->p->nrank);
-  for (uint32_t i = 0; i < t->ninstr && !st; i++)
-    if (pipe_op_info[t->instr[i].op].comm && t->instr[i].peer != PIPE_NONE)
-      meets[t->instr[i].peer] = true;
-  for (uint32_t r = 0; r < run->p->nrank && !st; r++)
-    if (meets[r])
-      st = touch(run, r);
-  free(meets);
-  return st;
-}
-
-static PrStatus touch_channels(PrRun *run) {
-  PrCuda *c = cuda_of(run);
-  cudaStream_t s = c->rank[0].stream[PIPE_COMM];
-  for (uint32_t i = 0; i < run->p->nchannel; i++) {
-    const PipeChannel *ch = &run->p->channel[i];
-    ncclComm_t x = c->channel_comm[i];
-    if (!of_transfers(ch) || !x)
+  for (int i = 0; i < 2; i++) {
+    const PipeInstr *in = both[i];
+    if (!in)
       continue;
-    if (ch->from == run->here)
-      NCCL_TRY(run, x, ncclSend(c->contact, 1, ncclChar, 1, x, s));
-    else
-      NCCL_TRY(run, x, ncclRecv(c->contact + PR_LINE, 1, ncclChar, 0, x, s));
+    void *slot = c->rank[0].k->slot[i ? in->out : in->in];
+    const uint64_t bytes = pr_moved_bytes(run, in);
+    x = cuda_comm_of(c, in, &peer);
+    ncclResult_t r = i ? ncclRecv(slot, bytes, ncclChar, peer, x, s)
+                       : ncclSend(slot, bytes, ncclChar, peer, x, s);
+    bad = r == ncclSuccess || r == ncclInProgress ? bad : r;
   }
-  return PR_OK;
+  NCCL_TRY(run, x, ncclGroupEnd());
+  return bad == ncclSuccess
+             ? PR_OK
+             : pr_fail(run, PR_E_DEVICE, "rank %u: the first contact with rank %u: %s", run->here,
+                       (e->send ? e->send : e->recv)->peer, ncclGetErrorString(bad));
+}
+
+/* note [prologue] */
+static PrStatus touch_edges(PrRun *run) {
+  const uint32_t here = run->here, nrank = run->p->nrank, nchannel = run->p->nchannel;
+  Edge *edge = find_edges(run, nchannel ? nchannel : nrank);
+  PrStatus st = edge ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", nrank);
+  for (uint32_t i = 0; i < nchannel && !st; i++)
+    st = touch(run, &edge[i]);
+  for (uint32_t d = 1; d < nrank && !nchannel && !st; d++)
+    for (uint32_t odd = 0; odd < 2 && !st; odd++) {
+      const bool lower = here / d % 2 == odd; /* of its pair of this kind */
+      if (lower ? here + d < nrank : here >= d)
+        st = touch(run, &edge[lower ? here + d : here - d]);
+    }
+  free(edge);
+  return st;
 }
 
 void *cuda_sum_at(const PrRun *run, const Coll *l, uint64_t *bytes) {
@@ -268,7 +296,7 @@ static PrStatus touch_sums(PrRun *run) {
 static PrStatus prologue(PrRun *run) {
   PrCuda *c = cuda_of(run);
   cudaStream_t s = c->rank[0].stream[PIPE_COMM];
-  PrStatus st = run->p->nchannel ? touch_channels(run) : touch_pairs(run);
+  PrStatus st = touch_edges(run);
   if (st || (st = touch_sums(run)))
     return st;
   CUDA_TRY(run, cudaEventRecord(c->rank[0].ready, s));
@@ -288,6 +316,11 @@ PrStatus cuda_check_nccl(PrRun *run) {
     return pr_fail(run, PR_E_DEVICE,
                    "a run with a process per rank takes NCCL 2.26 or later; this is NCCL %d.%d.%d",
                    v / 10000, v / 100 % 100, v % 100);
+#ifdef __aarch64__
+  if (v < 22903 && g->rank == 0)
+    fprintf(stderr, "warning: NCCL before 2.29.3 may hang on Arm hosts; this is NCCL %d.%d.%d\n",
+            v / 10000, v / 100 % 100, v % 100);
+#endif
   if (!run->p->nchannel || g->size == 1)
     return PR_OK;
   if (!order || strtol(order, NULL, 0) != 1)
@@ -329,10 +362,11 @@ PrStatus cuda_open_nccl(PrRun *run) {
   if (st)
     return st;
   ncclResult_t r = ncclCommInitRankConfig(&c->comm, (int)g->size, id, (int)g->rank, &config);
-  if ((st = cuda_nccl(run, c->comm, "ncclCommInitRankConfig", r)) || (st = split_all(run)) ||
-      (st = prologue(run)))
+  if ((st = cuda_nccl(run, c->comm, "ncclCommInitRankConfig", r)) || (st = split_all(run)))
     return st;
-  return cuda_any_lends(run) ? PR_OK : register_slots(run); /* on all ranks, or on none */
+  if (!cuda_any_lends(run)) /* on all ranks, or on none */
+    st = register_slots(run);
+  return st ? st : prologue(run);
 }
 
 ncclComm_t cuda_split(const PrCuda *c, uint32_t i) {

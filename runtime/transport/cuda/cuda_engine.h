@@ -111,7 +111,6 @@ typedef struct PrCuda {
   uint64_t *step_from;  /* host memory that the device reads, [2] */
   CudaFormulas *formulas; /* NULL: there are none */
   double *loss_to;      /* the same, [2][nsink * nmb] */
-  char *contact;        /* device: two lines for first contacts */
   uint64_t issued_steps, done_steps;
   bool capturing, grouping; /* in a group of calls of NCCL */
   cudaGraphExec_t graph[2];
@@ -187,6 +186,8 @@ PrStatus cuda_wait_event(PrRun *run, cudaEvent_t e);
 PrStatus cuda_issue_step(PrRun *run, uint64_t step);
 void cuda_set_stream(cudaStream_t s);
 
+/* The device of this run becomes that of the calling thread. */
+PrStatus cuda_use_device(PrRun *run);
 PrStatus cuda_open(PrRun *run);
 /* How many streams a rank has, here or not; which each row of its list is of. */
 uint32_t cuda_nstream(const RankRun *k);

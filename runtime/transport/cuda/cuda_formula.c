@@ -187,6 +187,8 @@ PrStatus cuda_formulas_open(PrRun *run) {
       run, PR_E_ARG,
       "program: the schedule has formulas of weights, and this engine was built without nvcc, which "
       "their kernel takes");
+#else
+  CUDA_TRY(run, cuda_formula_load());
 #endif
   for (uint32_t i = 0; i < p->nrule && cuda_of(run)->o.graph; i++)
     if (p->rule[i].rate != PIPE_NONE && changes(&p->formula[p->rule[i].rate]))

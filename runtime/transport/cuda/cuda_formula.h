@@ -31,9 +31,13 @@ typedef struct CudaFormula {
 
 /* cuda_formula.cu; under the shim shim_formula.c: puts out = f for all elements on stream s. */
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
+cudaError_t cuda_formula_load(void); /* the kernel, before it is first launched in a step */
 cudaError_t cuda_formula_launch(const CudaFormula *f, cudaStream_t s);
+#ifdef __cplusplus
+}
+#endif
 
 #ifdef __CUDACC__
 #define CUDA_ON __device__ static inline

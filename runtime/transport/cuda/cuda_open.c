@@ -56,12 +56,23 @@ static void give_block(PrRun *run, void *p, bool host) {
     ncclMemFree(p);
 }
 
+PrStatus cuda_use_device(PrRun *run) {
+  CUDA_TRY(run, cudaSetDevice(cuda_of(run)->o.device));
+  return PR_OK;
+}
+
 static PrStatus fetch(PrRun *run, void *to, const void *from, uint64_t bytes) {
+  PrStatus st = cuda_use_device(run);
+  if (st)
+    return st;
   CUDA_TRY(run, cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
   return PR_OK;
 }
 
 static PrStatus store(PrRun *run, void *to, const void *from, uint64_t bytes) {
+  PrStatus st = cuda_use_device(run);
+  if (st)
+    return st;
   CUDA_TRY(run, cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
   CUDA_TRY(run, cudaDeviceSynchronize());
   return PR_OK;
@@ -126,15 +137,13 @@ static PrStatus join(PrRun *run) {
                    blocking);
   if ((unsigned)c->o.grad > PR_INT64)
     return pr_fail(run, PR_E_ARG, "options: grad is %d", (int)c->o.grad);
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   int n = 0;
   cudaError_t e = cudaGetDeviceCount(&n);
   if (e != cudaSuccess || c->o.device < 0 || c->o.device >= n)
     return pr_fail(run, PR_E_DEVICE, "device %d: %s", c->o.device,
                    e ? cudaGetErrorString(e) : "there are not so many");
-  CUDA_TRY(run, cudaSetDevice(c->o.device));
-  return PR_OK;
+  return cuda_use_device(run);
 }
 
 PrStatus cuda_join(PrRun *run) {
@@ -230,10 +239,9 @@ static PrStatus open_device(PrRun *run) {
     CUDA_TRY(run, cudaEventCreateWithFlags(&c->turn[i], cudaEventDisableTiming));
   c->loss = cuda_take((2 * n + c->nhere) * sizeof *c->loss, false);
   c->step_at = cuda_take(sizeof *c->step_at, false);
-  c->contact = cuda_take(2 * PR_LINE, false);
   c->loss_to = cuda_take(2 * n * sizeof *c->loss_to, true);
   c->step_from = cuda_take(2 * sizeof *c->step_from, true);
-  return c->loss && c->step_at && c->contact && c->loss_to && c->step_from
+  return c->loss && c->step_at && c->loss_to && c->step_from
              ? PR_OK
              : pr_fail(run, PR_E_MEMORY, "the device has no memory left");
 }
@@ -370,6 +378,8 @@ void cuda_close(PrRun *run) {
   PrCuda *c = cuda_of(run);
   if (!c)
     return;
+  if (c->rank)
+    cuda_use_device(run);
   cuda_watch(run, false);
   c->since = 0; /* what is left is no step's */
   c->opened = pr_now();
@@ -397,8 +407,8 @@ void cuda_close(PrRun *run) {
   for (uint32_t r = 0; c->rank && r < c->nhere; r++)
     if (c->rank[r].k)
       close_rank(&c->rank[r]);
-  void *mine[] = {c->loss, c->step_at, c->contact};
-  for (int i = 0; i < 3; i++)
+  void *mine[] = {c->loss, c->step_at};
+  for (int i = 0; i < 2; i++)
     if (mine[i])
       cuda_give(run, mine[i], false);
   if (c->loss_to)

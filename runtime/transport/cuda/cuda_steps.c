@@ -49,11 +49,11 @@ static uint64_t patience_of(const PrCuda *c) {
 }
 
 static bool is_busy(const PrCuda *c) {
-  bool busy = false;
   for (uint32_t r = 0; r < c->nhere; r++)
     for (uint32_t x = 0; c->rank[r].stream && x < c->rank[r].nstream; x++)
-      busy |= c->rank[r].stream[x] && cudaStreamQuery(c->rank[r].stream[x]) == cudaErrorNotReady;
-  return busy;
+      if (c->rank[r].stream[x] && cudaStreamQuery(c->rank[r].stream[x]) == cudaErrorNotReady)
+        return true;
+  return false;
 }
 
 bool cuda_run_out(PrRun *run) {
@@ -176,6 +176,8 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
 
 PrStatus cuda_nccl(PrRun *run, ncclComm_t c, const char *call, ncclResult_t r) {
   PrStatus st = PR_OK;
+  if (r == ncclSuccess && c) /* a call alone may say so before it is through */
+    r = ncclInProgress;
   for (uint64_t looks = 0; r == ncclInProgress && !st; looks++) {
     if (ncclCommGetAsyncError(c, &r) != ncclSuccess)
       r = ncclSystemError;
@@ -286,13 +288,11 @@ static PrStatus finish_step(PrRun *run) {
 
 PrStatus cuda_steps(PrRun *run, uint64_t n) {
   PrCuda *c = cuda_of(run);
-  PrStatus st = PR_OK;
+  PrStatus st = cuda_use_device(run);
   c->since = pr_now();
-  uint64_t ahead = run->o.on_step && !run->free_running ? 0
-                                                        : 1; /* steps issued and not waited for */
   for (uint64_t i = 0; i < n && !st; i++) {
     st = issue_step(run);
-    while (!st && c->issued_steps - c->done_steps > ahead)
+    if (!st && c->issued_steps - c->done_steps > 1) /* the device has the next one meanwhile */
       st = finish_step(run);
   }
   while (!st && c->done_steps < c->issued_steps)
