@@ -3,10 +3,11 @@
  * PIPE_CHECK_MODEL=1:
  *
  *   - an op writes nothing behind its buffers: a line of known bytes stands behind each of them;
+ *   - it leaves what it only reads as it is: its inputs, or the gradients of its outputs, and the
+ *     weights; but where side ops may write weights meanwhile, these are not looked at;
  *   - U leaves grad zero;
  *   - R makes the stash that F has made. Both find known bytes there, so what they leave out is
- *   equal;
- *     with versions of the weights, where R may read another one than F, this is not checked.
+ *     equal. Where R reads another version of the weights than F, or an estimate, they may differ.
  *
  * The first op that breaks one fails the run and is named. Everything is looked at after every op,
  * so ops take longer, and a rank has a line more for each buffer, which pr_bytes does not count.
@@ -29,30 +30,45 @@ typedef struct Fence {
   uint32_t stage;   /* PIPE_NONE: of the rank */
 } Fence;
 
+/* A stash: its checksum, and the version of the weights that made it; PIPE_NONE: an estimate. */
+typedef struct Made {
+  uint64_t sum;
+  uint32_t version;
+} Made;
+
+/* Checksums of what an op reads. */
+typedef struct Read {
+  uint64_t in, weight;
+} Read;
+
 struct PrContract {
   Fence *fence; /* [nfence] */
   uint32_t nfence;
-  /* [stages of the rank * nmb] checksums of what F made; NULL: nothing recomputed, or versions */
-  uint64_t *stash;
+  Made *stash; /* [stages of the rank * nmb] what F made; NULL: nothing is recomputed */
+  Read *read;  /* [ops of the largest action] before they began */
 };
 
 PrStatus pr_take_contract(PrRun *run, RankRun *k) {
   const char *on = getenv("PIPE_CHECK_MODEL");
   bool again = false;
+  uint32_t most = 1;
   if (!on || !*on || strcmp(on, "0") == 0)
     return PR_OK;
   if (strcmp(on, "1") != 0)
     return pr_fail(run, PR_E_ARG, "PIPE_CHECK_MODEL is '%s', not 0 or 1", on);
   if (run->engine->take)
     return pr_fail(run, PR_E_ARG, "PIPE_CHECK_MODEL=1: this engine's tensors are not the host's");
-  for (uint32_t i = 0; i < k->t->ninstr; i++)
+  for (uint32_t i = 0; i < k->t->ninstr; i++) {
     again = again || k->t->instr[i].op == PIPE_R;
+    most = k->t->instr[i].group + 1u > most ? k->t->instr[i].group + 1u : most;
+  }
   struct PrContract *c = k->contract = calloc(1, sizeof *c);
-  if (c)
+  if (c) {
     c->fence = calloc(4 * (size_t)k->nstage + 1 + k->t->nslot, sizeof *c->fence);
-  if (c && again && !k->t->weights)
-    c->stash = calloc((size_t)k->nstage * run->p->nmb, sizeof *c->stash);
-  return c && c->fence && (c->stash || !again || k->t->weights)
+    c->read = calloc(most, sizeof *c->read);
+    c->stash = again ? calloc((size_t)k->nstage * run->p->nmb, sizeof *c->stash) : NULL;
+  }
+  return c && c->fence && c->read && (c->stash || !again)
              ? PR_OK
              : pr_fail(run, PR_E_MEMORY, "no memory for PIPE_CHECK_MODEL=1");
 }
@@ -61,6 +77,7 @@ void pr_give_contract(RankRun *k) {
   if (k->contract) {
     free(k->contract->fence);
     free(k->contract->stash);
+    free(k->contract->read);
   }
   free(k->contract);
 }
@@ -94,18 +111,65 @@ PrStatus pr_check_fences(PrRun *run, const RankRun *k, const char *where) {
   return PR_OK;
 }
 
-/* The checksum of the stash of an F or R; NULL: there is none. */
-static uint64_t *stash_of(const PrRun *run, const RankRun *k, const PipeInstr *c) {
+/* The stash of an F or R; NULL: there is none. */
+static Made *stash_of(const PrRun *run, const RankRun *k, const PipeInstr *c) {
   bool makes = c->op == PIPE_F || c->op == PIPE_R;
   return makes && k->contract->stash && c->act != PIPE_NONE
              ? &k->contract->stash[(size_t)run->p->stage[c->stage].chunk * run->p->nmb + c->mb]
              : NULL;
 }
 
+/* The version of the weights that c reads; PIPE_NONE: an estimate. */
+static uint32_t version_of(const RankRun *k, const PipeInstr *c) {
+  const PipeWeights *w = k->t->weights ? &k->t->weights[c - k->t->instr] : NULL;
+  return !w ? 0 : w->formula == PIPE_NONE ? w->version : PIPE_NONE;
+}
+
+/* Bytes of output j of a row, and of its gradient. */
+static uint64_t output_bytes(const PrRun *run, uint32_t row, uint32_t j) {
+  const PipeProgram *p = run->p;
+  const PrSizes *z = &run->stage[row].size;
+  for (uint32_t e = 0; e < p->nedge; e++)
+    if (p->edge[e].from == p->stage[row].model && p->edge[e].out == j && p->edge[e].skip)
+      return z->edge;
+  return z->boundary;
+}
+
+/* What an op may read and not write. */
+static Read what_is_read(const PrRun *run, const PipeInstr *c, const PrCall *a) {
+  const StageRun *s = &run->stage[c->stage];
+  const bool forward = c->op == PIPE_F || c->op == PIPE_R;
+  const void *const *in = forward ? a->xs : a->dys;
+  Read r = {0, 0};
+  for (uint32_t j = 0, n = forward ? a->nx : a->ny; in && j < n; j++)
+    r.in = pr_checksum_after(r.in, in[j],
+                             forward ? s->kept[j].bytes : output_bytes(run, c->stage, j));
+  const void *weight = c->op != PIPE_U ? a->weight : a->newest != a->weight ? a->newest : NULL;
+  if (weight && run->p->nside == 0)
+    r.weight = pr_checksum(weight, s->size.weight);
+  return r;
+}
+
 void pr_before_ops(const PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t n) {
-  for (uint32_t i = 0; k->contract && i < n; i++)
+  for (uint32_t i = 0; k->contract && i < n; i++) {
     if (stash_of(run, k, &c[i]))
       memset(k->slot[c[i].act], KNOWN, run->stage[c[i].stage].size.act);
+    k->contract->read[i] = what_is_read(run, &c[i], &k->call[i]);
+  }
+}
+
+/* Of the n ops c, which have been called: what they read is as it was. */
+static PrStatus check_read(PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t i,
+                           const char *at) {
+  const Read was = k->contract->read[i], is = what_is_read(run, &c[i], &k->call[i]);
+  const bool forward = c[i].op == PIPE_F || c[i].op == PIPE_R;
+  if (was.in == is.in && was.weight == is.weight)
+    return PR_OK;
+  return pr_fail(run, PR_E_MODEL, "model: rank %u, %s: wrote to %s, which it may only read", k->id,
+                 at,
+                 was.in == is.in ? "its weights"
+                 : forward       ? "its input"
+                                 : "dy");
 }
 
 PrStatus pr_after_ops(PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t n, uint64_t step) {
@@ -115,15 +179,18 @@ PrStatus pr_after_ops(PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t
     const StageRun *s = &run->stage[c[i].stage];
     snprintf(at, sizeof at, "step %llu, %s", (unsigned long long)step, pr_where(run, &c[i], where));
     st = i == 0 ? pr_check_fences(run, k, at) : PR_OK;
+    if (!st && !pipe_is_side(c[i].op)) /* these run beside others, and are not looked at before */
+      st = check_read(run, k, c, i, at);
     for (uint64_t j = 0; c[i].op == PIPE_U && !st && j < s->size.grad; j++)
       if (((const unsigned char *)s->grad)[j])
         st = pr_fail(run, PR_E_MODEL, "model: rank %u, %s: left byte %llu of grad not zero", k->id,
                      at, (unsigned long long)j);
-    uint64_t *stash = stash_of(run, k, &c[i]), made;
+    Made *stash = stash_of(run, k, &c[i]);
     if (st || !stash)
       continue;
-    made = pr_checksum(k->slot[c[i].act], s->size.act);
-    if (c[i].op == PIPE_R && made != *stash)
+    const Made made = {pr_checksum(k->slot[c[i].act], s->size.act), version_of(k, &c[i])};
+    const bool same = made.version == stash->version && made.version != PIPE_NONE;
+    if (c[i].op == PIPE_R && same && made.sum != stash->sum)
       st = pr_fail(run, PR_E_MODEL, "model: rank %u, %s: made another 'act' than F did", k->id, at);
     *stash = made;
   }

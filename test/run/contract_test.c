@@ -38,6 +38,10 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
 
 static int forward(void *self, const PrCall *c) {
   const Training *m = self;
+  if (c->stage == 1 && c->mb == 3 && c->op == PIPE_R && makes(m, "input"))
+    ((float *)c->x)[1] = 1;
+  if (c->stage == 0 && c->mb == 1 && makes(m, "weight"))
+    ((float *)c->weight)[N - 1] += 1;
   memset(c->act, c->op == PIPE_R && c->stage == 1 && c->mb == 2 && makes(m, "act"), 4 * N - 8);
   if (c->stage == 2 && c->mb == 1 && makes(m, "work"))
     ((char *)c->work)[70] = 1;
@@ -49,9 +53,10 @@ static int forward(void *self, const PrCall *c) {
 }
 
 static int backward(void *self, const PrCall *c) {
-  (void)self;
   if (c->dx)
     memset(c->dx, 0, 4 * N);
+  if (c->dy)
+    ((float *)c->dy)[0] = c->stage == 1 && c->mb == 2 && makes(self, "dy");
   for (int i = 0; i < N; i++)
     ((float *)c->grad)[i] += 1;
   return 0;
