@@ -51,24 +51,31 @@ enum { ROUNDED = 0, OWN = 4 };
 static const Choice choices[] = {{3, OWN}, {1, OWN}, {4, ROUNDED}, {1, 5}, {14, 5}};
 enum { NCHOICES = sizeof choices / sizeof *choices };
 
+/* An action of a rank, by its first op; after all ops, a transfer. One cache line holds what a play
+ * looks at. */
+typedef struct Node {
+  uint64_t time;  /* what it takes */
+  uint64_t tail;  /* the longest path from its start to the end of the step */
+  uint64_t at;    /* of a play: it does not start before */
+  uint32_t left;  /* of a play: arcs to it that have not been followed yet */
+  uint32_t needs; /* arcs to it */
+  uint32_t arc0;  /* its row of Net.arc; that of the next node is the end */
+} Node;
+
 typedef struct Net {
   const Sched *s;
   Arena *a;
-  uint32_t n, nx;       /* nodes; the last nx are the transfers */
-  VEC(NetArc) arcs;     /* while the net is made */
-  uint32_t *arc0, *arc; /* [n + 1]; who waits for each node */
-  uint32_t *needs;      /* [n] arcs that reach each node */
+  uint32_t n, nx;   /* nodes; the last nx are the transfers */
+  Node *node;       /* [n + 1] */
+  VEC(NetArc) arcs; /* while the net is made */
+  uint32_t *arc;    /* who waits for each node */
   VEC(uint32_t)
   took;            /* what each transfer takes, transfer after transfer: ranks, then nrank + link */
   uint32_t *took0; /* [nx + 1] */
-  uint64_t *time;  /* [n] what each node takes */
   uint64_t *own;   /* [nx] what each transfer takes */
-  uint64_t *tail;  /* [n] the longest path from its start to the end of the step */
   /* a play */
-  uint64_t *at;            /* [n] it does not start before */
   uint64_t *now;           /* [nrank] end of the actions so far */
   uint64_t *free;          /* of each thing that transfers take */
-  uint32_t *left;          /* [n] arcs that have not been followed yet */
   uint32_t *head;          /* [nrank] next action */
   uint32_t *stack, nstack; /* actions that can run */
   uint32_t *topo, ntopo;   /* [n] the nodes in the order in which they ended */
@@ -181,31 +188,30 @@ static uint32_t *by_channel(Net *net, uint32_t *first) {
 
 /* The arcs by the node that they leave. */
 static void sort_arcs(Net *net) {
-  net->arc0 = NEW_ARRAY(net->a, uint32_t, net->n + (size_t)2);
   net->arc = arena_alloc(net->a, net->arcs.n * sizeof *net->arc + 1);
-  net->needs = NEW_ARRAY(net->a, uint32_t, net->n);
   for (uint32_t i = 0; i < net->arcs.n; i++) {
-    net->arc0[net->arcs.at[i].from + 2]++;
-    net->needs[net->arcs.at[i].to]++;
+    net->node[net->arcs.at[i].from].arc0++;
+    net->node[net->arcs.at[i].to].needs++;
   }
-  for (uint32_t i = 1; i <= net->n; i++)
-    net->arc0[i + 1] += net->arc0[i];
-  for (uint32_t i = 0; i < net->arcs.n; i++)
-    net->arc[net->arc0[net->arcs.at[i].from + 1]++] = net->arcs.at[i].to;
+  for (uint32_t v = 1; v <= net->n; v++)
+    net->node[v].arc0 += net->node[v - 1].arc0;
+  for (uint32_t i = net->arcs.n; i-- > 0;)
+    net->arc[--net->node[net->arcs.at[i].from].arc0] = net->arcs.at[i].to;
 }
 
 /* ---- a play ---- */
 
 static void begin_play(Net *net) {
   const Sched *s = net->s;
-  memset(net->at, 0, net->n * sizeof *net->at);
-  memcpy(net->left, net->needs, net->n * sizeof *net->left);
+  for (uint32_t v = 0; v < net->n; v++)
+    net->node[v].at = 0, net->node[v].left = net->node[v].needs;
   memset(net->now, 0, s->model->nrank * sizeof *net->now);
   memset(net->free, 0, ((size_t)s->model->nrank + s->model->nlink) * sizeof *net->free);
   memcpy(net->head, s->orders->rank_op0, s->model->nrank * sizeof *net->head);
   net->nstack = net->nheap = net->ntopo = 0;
   for (uint32_t r = s->model->nrank; r-- > 0;)
-    if (s->orders->rank_op0[r] < s->orders->rank_op0[r + 1] && !net->left[s->orders->rank_op0[r]])
+    if (s->orders->rank_op0[r] < s->orders->rank_op0[r + 1] &&
+        !net->node[s->orders->rank_op0[r]].left)
       net->stack[net->nstack++] = s->orders->rank_op0[r];
 }
 
@@ -215,7 +221,7 @@ static bool goes_first(const Ready *a, const Ready *b) {
 
 /* Transfer x, which can start at `at`. */
 static Ready ready_at(const Net *net, uint32_t x, uint64_t at) {
-  uint64_t path = net->tail[net->s->orders->nop + x];
+  uint64_t path = net->node[net->s->orders->nop + x].tail;
   return (Ready){(int64_t)at - (int64_t)(path / 8 * net->ahead), at, x};
 }
 
@@ -241,7 +247,7 @@ static Ready get(Net *net) {
 
 /* When transfer x can start, by what it waits for and what it takes. */
 static uint64_t can_start(const Net *net, uint32_t x) {
-  uint64_t at = net->at[net->s->orders->nop + x];
+  uint64_t at = net->node[net->s->orders->nop + x].at;
   for (uint32_t k = net->took0[x]; k < net->took0[x + 1]; k++) {
     uint64_t free = net->free[net->took.at[k]];
     at = free > at ? free : at;
@@ -251,16 +257,17 @@ static uint64_t can_start(const Net *net, uint32_t x) {
 
 /* Node v ends: what waits for it may be able to start. */
 static void end_node(Net *net, uint32_t v, uint64_t end) {
-  const Sched *s = net->s;
+  const uint32_t nop = net->s->orders->nop;
   net->topo[net->ntopo++] = v;
-  for (uint32_t k = net->arc0[v]; k < net->arc0[v + 1]; k++) {
-    uint32_t w = net->arc[k];
-    net->at[w] = end > net->at[w] ? end : net->at[w];
-    if (--net->left[w] > 0)
+  for (uint32_t k = net->node[v].arc0; k < net->node[v + 1].arc0; k++) {
+    const uint32_t w = net->arc[k];
+    Node *node = &net->node[w];
+    node->at = end > node->at ? end : node->at;
+    if (--node->left > 0)
       continue;
-    if (w >= s->orders->nop)
-      put(net, ready_at(net, w - s->orders->nop, can_start(net, w - s->orders->nop)));
-    else if (net->head[op_rank(s, w)] == w)
+    if (w >= nop)
+      put(net, ready_at(net, w - nop, can_start(net, w - nop)));
+    else if (net->head[op_rank(net->s, w)] == w)
       net->stack[net->nstack++] = w;
   }
 }
@@ -270,17 +277,17 @@ static void run_actions(Net *net) {
   while (net->nstack > 0) {
     uint32_t v = net->stack[--net->nstack], r = op_rank(s, v),
              next = v + s->orders->op[v].group + 1;
-    uint64_t start = net->now[r] > net->at[v] ? net->now[r] : net->at[v];
-    net->now[r] = start + net->time[v];
+    uint64_t start = net->now[r] > net->node[v].at ? net->now[r] : net->node[v].at;
+    net->now[r] = start + net->node[v].time;
     net->head[r] = next;
     end_node(net, v, net->now[r]);
-    if (next < s->orders->rank_op0[r + 1] && net->left[next] == 0)
+    if (next < s->orders->rank_op0[r + 1] && net->node[next].left == 0)
       net->stack[net->nstack++] = next;
   }
 }
 
 static void run_transfer(Net *net, uint32_t x, uint64_t start) {
-  uint64_t end = start + net->time[net->s->orders->nop + x];
+  uint64_t end = start + net->node[net->s->orders->nop + x].time;
   for (uint32_t k = net->took0[x]; k < net->took0[x + 1]; k++)
     net->free[net->took.at[k]] = end;
   end_node(net, net->s->orders->nop + x, end);
@@ -317,7 +324,7 @@ static uint64_t play_order(Net *net, const uint32_t *order) {
   run_actions(net);
   for (uint32_t i = 0; i < net->nx; i++) {
     net->nheap = 0; /* the order says what is next */
-    if (net->left[net->s->orders->nop + order[i]] > 0)
+    if (net->node[net->s->orders->nop + order[i]].left > 0)
       return UINT64_MAX;
     run_transfer(net, order[i], can_start(net, order[i]));
     run_actions(net);
@@ -332,10 +339,12 @@ static void fill_tails(Net *net) {
     uint32_t v = net->topo[i], next = v < s->orders->nop ? v + s->orders->op[v].group + 1 : 0;
     uint64_t most = 0;
     if (v < s->orders->nop && next < s->orders->rank_op0[op_rank(s, v) + 1])
-      most = net->tail[next];
-    for (uint32_t k = net->arc0[v]; k < net->arc0[v + 1]; k++)
-      most = net->tail[net->arc[k]] > most ? net->tail[net->arc[k]] : most;
-    net->tail[v] = most + net->time[v];
+      most = net->node[next].tail;
+    for (uint32_t k = net->node[v].arc0; k < net->node[v + 1].arc0; k++) {
+      const uint64_t tail = net->node[net->arc[k]].tail;
+      most = tail > most ? tail : most;
+    }
+    net->node[v].tail = most + net->node[v].time;
   }
 }
 
@@ -347,6 +356,7 @@ static Net *net_of(Sched *s, Arena *a) {
            *next = NEW_ARRAY(a, uint32_t, nchannel);
   *net = (Net){.s = s, .a = a, .n = s->orders->nop + s->ideal->nxfer, .nx = s->ideal->nxfer};
   const size_t n = net->n + (size_t)1, nx = net->nx + (size_t)1;
+  net->node = NEW_ARRAY(a, Node, n);
   net->took0 = arena_alloc(a, nx * sizeof *net->took0);
   net->own = arena_alloc(a, nx * sizeof *net->own);
   const uint32_t *list = by_channel(net, first);
@@ -363,14 +373,10 @@ static Net *net_of(Sched *s, Arena *a) {
   }
   net->took0[net->nx] = net->took.n;
   sort_arcs(net);
-  net->time = arena_alloc(a, n * sizeof *net->time);
   for (uint32_t i = 0; i < s->orders->nop; i += s->orders->op[i].group + 1u)
-    net->time[i] = action_time(s, s->model->stage, false, i);
-  net->tail = NEW_ARRAY(a, uint64_t, n);
-  net->at = arena_alloc(a, n * sizeof *net->at);
+    net->node[i].time = action_time(s, s->model->stage, false, i);
   net->now = arena_alloc(a, s->model->nrank * sizeof *net->now);
   net->free = arena_alloc(a, ((size_t)s->model->nrank + s->model->nlink) * sizeof *net->free);
-  net->left = arena_alloc(a, n * sizeof *net->left);
   net->head = arena_alloc(a, s->model->nrank * sizeof *net->head);
   net->stack = arena_alloc(a, n * sizeof *net->stack);
   net->topo = arena_alloc(a, n * sizeof *net->topo);
@@ -383,17 +389,17 @@ static uint64_t half_action(const Net *net) {
   const Sched *s = net->s;
   uint64_t least = UINT64_MAX;
   for (uint32_t i = 0; i < s->orders->nop; i += s->orders->op[i].group + 1u)
-    least = net->time[i] > 0 && net->time[i] < least ? net->time[i] : least;
+    least = net->node[i].time > 0 && net->node[i].time < least ? net->node[i].time : least;
   return least == UINT64_MAX || least < 2 ? 1 : least / 2;
 }
 
 /* What the transfers take for a choice. unit: half_action. */
 static void set_times(Net *net, uint32_t slow, uint64_t unit) {
-  uint64_t *time = &net->time[net->s->orders->nop];
+  Node *node = &net->node[net->s->orders->nop];
   for (uint32_t x = 0; x < net->nx; x++) {
     const uint64_t own = net->own[x], over = own % unit;
-    time[x] = slow == ROUNDED ? own + (over ? unit - over : 0)
-                              : own / OWN * slow + own % OWN * slow / OWN;
+    node[x].time = slow == ROUNDED ? own + (over ? unit - over : 0)
+                                   : own / OWN * slow + own % OWN * slow / OWN;
   }
 }
 
