@@ -189,6 +189,8 @@ def library(folder, wanted):
 
 
 def main():
+    if len(sys.argv) in (1, 2, 4):
+        sys.exit(__doc__)
     pipec, folder = sys.argv[1:3]
     P, M = [int(a) for a in sys.argv[3:5]] or [8, 24]
     points, above = dict.fromkeys(LIMIT, 0), dict.fromkeys(LIMIT, 0)
@@ -200,6 +202,7 @@ def main():
                 if program is None:
                     continue
                 least, which = bound(program, send, lowering)
+                assert least <= program["makespan"], "%s send %d %s: a bound of %d" % (name, send, lowering, least)
                 points[lowering] += 1
                 if program["makespan"] > limit * least:
                     above[lowering] += 1
