@@ -273,7 +273,7 @@ bool compile(Sched *s) { return run(s, true); }
 bool compile_orders(Sched *s, bool prove) {
   Products *p = begin(s);
   return pass_parse(s, &p->parsed) && resolve(s, &p->parsed) && expand_best(s, &p->expanded) &&
-         work_take(s->work, (prove ? 2 : 1) * WORK_ORDER * (uint64_t)s->orders->nop,
+         work_take(s->work, (uint64_t)s->orders->nop * WORK_ORDER * (prove ? 2 : 1),
                    s->parsed->def->name_at) &&
          (!prove ||
           (check_deps(s, &p->expanded.orders) && versions(s, &p->versions) &&

@@ -340,7 +340,7 @@ static void limits_json(Sched *s, Text *t, uint32_t r) {
     const Limit *l = &s->claims->row[i];
     text_lit(t, i > first ? ",\n{" : "{");
     for (int k = 0; k < NCOUNTS; k++) {
-      const int64_t *weight = &l->weight[(uint32_t)k * nchunk];
+      const int64_t *weight = &l->weight[(size_t)k * nchunk];
       bool there = false;
       for (uint32_t c = 0; c < nchunk; c++)
         there |= weight[c] != 0;

@@ -77,7 +77,7 @@ bool resolve_args(Resolver *r, Arg *a);
 /* Resolves e, and returns the units of its numbers (Sym.units). */
 uint8_t resolve_units(Resolver *r, Expr *e);
 /* Warns of a division of two numbers in a cost that leaves a remainder. */
-void warn_rounded(Resolver *r, const Expr *cost, bool is_time);
+void warn_rounded(Resolver *r, const Expr *e, bool is_time);
 void resolve_range(Resolver *r, Range *g);
 void resolve_fn(Resolver *r, Fn *f);
 /* Resolves the arguments of a schedule that is instantiated; def: NULL if unknown. */

@@ -93,7 +93,7 @@ const char *limit_text(Sched *s, const Limit *l) {
   uint32_t nchunk = s->model->rank_stage0[l->rank + 1] - s->model->rank_stage0[l->rank];
   const char *text = "";
   for (int k = 0; k < NCOUNTS; k++) {
-    const int64_t *weight = &l->weight[(uint32_t)k * nchunk];
+    const int64_t *weight = &l->weight[(size_t)k * nchunk];
     bool all = true;
     for (uint32_t c = 1; c < nchunk; c++)
       all &= weight[c] == weight[0];

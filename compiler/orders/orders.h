@@ -86,7 +86,7 @@ uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
 void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]);
 /* The number of stashes that F adds: its own, less the stashes of its microbatch that nobody reads
  * once the last slice has gone forward. */
-int64_t order_makes(const Sched *s, const Op *f);
+int64_t order_makes(const Sched *s, const Op *o);
 /* Requires check_deps. Proves that the compute orders agree with the data, under any channel model.
  * Ensures Ideal: the one global order of transfers (by predicted start), and the times. */
 bool order(Sched *s, Ideal *ideal);

@@ -388,8 +388,8 @@ void sort_chunks(Sched *s) {
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t a = s->model->rank_stage0[r], n = s->model->rank_stage0[r + 1] - a;
     uint64_t *of = arena_alloc(s->arena,
-                               2 * n * sizeof *of + 1); /* key, row: keys differ on a rank */
-    for (uint32_t i = 0; i < n; i++)
+                               sizeof *of * 2 * n + 1); /* key, row: keys differ on a rank */
+    for (size_t i = 0; i < n; i++)
       of[2 * i] = key[s->model->rank_stage[a + i]], of[2 * i + 1] = s->model->rank_stage[a + i];
     qsort(of, n, 2 * sizeof *of, by_stage);
     for (uint32_t i = 0; i < n; i++) {

@@ -100,10 +100,11 @@ PrStatus pr_take_sums(PrRun *run) {
   }
   for (uint32_t i = 0; i < n; i++) { /* room for all rows of each */
     Coll *l = &run->coll[i];
-    l->grad = ptr, l->copy = ptr + l->n, l->row = num, l->index = num + l->n,
-    l->stage = num + 2 * l->n, l->grad_row = num + 3 * l->n, l->copy_row = num + 4 * l->n;
+    const size_t each = l->n;
+    l->grad = ptr, l->copy = ptr + each, l->row = num, l->index = num + each,
+    l->stage = num + 2 * each, l->grad_row = num + 3 * each, l->copy_row = num + 4 * each;
     l->at = at;
-    ptr += 2 * l->n, num += 5 * l->n, at += l->n;
+    ptr += 2 * each, num += 5 * each, at += each;
     l->n = 0;
     l->tie = i >= p->nmodel;
   }

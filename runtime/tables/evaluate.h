@@ -29,6 +29,6 @@ void pr_formula_array(const PipeFormula *f, const PrFormulaIn *in, float *out, u
  * folds constants with, too. */
 extern const uint8_t pr_term_operands[PIPE_NTERMS];
 extern const char *const pr_term_text[PIPE_NTERMS];
-double pr_term_number(PipeTermOp op, const double *operand);
+double pr_term_number(PipeTermOp op, const double *x);
 
 #endif

@@ -60,7 +60,7 @@ static uint64_t **predict(const PipeProgram *p, uint64_t ***end, uint64_t *makes
   uint64_t *times = malloc((2 * total + 1) * sizeof *times);
   uint32_t *index = malloc((total + 1) * sizeof *index);
   PipeStream *streams = calloc(NS * n + 1, sizeof *streams);
-  uint64_t **rows = calloc(2 * NS * n + 1, sizeof *rows);
+  uint64_t **rows = calloc((size_t)2 * NS * n + 1, sizeof *rows);
   uint32_t *done = calloc(3 * n + 1, sizeof *done), *group = NULL;
   uint64_t **start = NULL;
   PipeNeeds *need = NULL;

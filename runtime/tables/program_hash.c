@@ -46,7 +46,7 @@ uint64_t pipe_program_hash(const PipeProgram *p) {
   XXH3_64bits_update(h, p->edge, p->nedge * sizeof *p->edge);
   XXH3_64bits_update(h, p->share, p->nshare * sizeof *p->share);
   XXH3_64bits_update(h, p->channel, p->nchannel * sizeof *p->channel);
-  XXH3_64bits_update(h, p->unit_time, 8 * PIPE_UNIT_TIMES * (size_t)p->nstage * p->nunit_time);
+  XXH3_64bits_update(h, p->unit_time, (size_t)8 * PIPE_UNIT_TIMES * p->nstage * p->nunit_time);
   for (uint32_t i = 0; i < p->nside; i++) {
     const PipeSide *k = &p->side[i];
     const uint64_t of[] = {k->op, k->decl, k->stage, k->time, k->bytes};

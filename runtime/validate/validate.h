@@ -30,7 +30,7 @@ PrStatus pipe_validate_events(const PipeProgram *p, uint32_t rank, char *text, s
  * one pr_events_row before it, one pr_events_done after it. pr_events_end in any case. */
 typedef struct PrEvents PrEvents;
 PrStatus pr_events_begin(const PipeProgram *p, uint32_t rank, char *text, size_t room,
-                         PrEvents **e);
+                         PrEvents **out);
 PrStatus pr_events_row(PrEvents *e, uint32_t row);
 PrStatus pr_events_done(PrEvents *e, uint32_t row);
 void pr_events_end(PrEvents *e);

@@ -166,7 +166,7 @@ static PrStatus find_uses(PrRun *run, CudaFormulas *c) {
     }
   }
   c->number = cuda_take((c->nnumber + 1) * sizeof *c->number, false);
-  c->number_from = cuda_take(2 * (c->nnumber + 1) * sizeof *c->number, true);
+  c->number_from = cuda_take(sizeof *c->number * 2 * (c->nnumber + 1), true);
   return c->number && c->number_from ? PR_OK : no_memory(run);
 }
 

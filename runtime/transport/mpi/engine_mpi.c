@@ -81,10 +81,11 @@ static bool transfers(Mpi *m, uint32_t i, uint32_t n, const PrFaultKind *fault, 
   Moving *v = m->moving;
   bool done = true;
   for (uint32_t j = 0; j < n && done; j++) {
-    r[2 * j] = r[2 * j + 1] = MPI_REQUEST_NULL;
+    MPI_Request *both = &r[(size_t)2 * j];
+    both[0] = both[1] = MPI_REQUEST_NULL;
     v[j] = (Moving){.c = &k->t->instr[k->comm[i + j].index]};
     if (fault[j] != PR_DROP)
-      done = mpi_start(m, &v[j], m->number[i + j], fault[j], &r[2 * j]);
+      done = mpi_start(m, &v[j], m->number[i + j], fault[j], both);
   }
   done = done && mpi_finish_each(m, r, n, &k->stream->group_done);
   for (uint32_t j = 0; j < n && done; j++)

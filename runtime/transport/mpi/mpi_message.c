@@ -131,7 +131,7 @@ bool mpi_finish_each(Mpi *m, MPI_Request *r, uint32_t n, _Atomic uint64_t *done)
     if (some == MPI_UNDEFINED) /* there is none left */
       return true;
     uint64_t now = 0;
-    for (uint32_t j = 0; j < n && some > 0; j++)
+    for (size_t j = 0; j < n && some > 0; j++)
       if (r[2 * j] == MPI_REQUEST_NULL && r[2 * j + 1] == MPI_REQUEST_NULL)
         now |= UINT64_C(1) << j;
     if (some > 0)

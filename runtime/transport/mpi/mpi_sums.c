@@ -109,7 +109,7 @@ static void share_out(Mpi *m, const Coll *l, MpiSum *s, uint32_t *owner, bool *o
     elsewhere += i < l->ngrad && !l->grad[i];
     owned[rank_of(m, l, i)] = false;
   }
-  uint64_t most = ROOM / PR_LINE / l->ngrad * PR_LINE;
+  uint64_t most = (uint64_t)PR_LINE * (ROOM / PR_LINE / l->ngrad);
   s->each = pr_round((s->bytes + s->nowner - 1) / s->nowner);
   if (s->nowner > 1 && s->each > most)
     s->each = most ? most : PR_LINE;
