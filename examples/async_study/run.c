@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * One run of the study: compiles a schedule in this process, trains a model with it on the threads engine, and prints
- * what came of it as one JSON object on stdout. study.py makes the runs and draws them.
+ * One run of the study: compiles a schedule in this process, trains a model with it on the threads
+ * engine, and prints what came of it as one JSON object on stdout. study.py makes the runs and
+ * draws them.
  *
- * Every run trains on the same samples in the same order, whatever the schedule: sample number i of the run is row
- * i % rows of microbatch i / rows, counted over all steps. An update applies the mean gradient of --round microbatches.
+ * Every run trains on the same samples in the same order, whatever the schedule: sample number i of
+ * the run is row i % rows of microbatch i / rows, counted over all steps. An update applies the
+ * mean gradient of --round microbatches.
  *
  * With --times 1 nothing is trained: it prints when the loss of each point of the curve is there.
  *
- * Times are predictions of pipec for a device per rank, in units of what one device needs for the forward of one
- * sample through the whole model; a backward takes two of them, transfers none, and all stages take the same time.
- * Bytes are those that pipec proves and the engine takes.
+ * Times are predictions of pipec for a device per rank, in units of what one device needs for the
+ * forward of one sample through the whole model; a backward takes two of them, transfers none, and
+ * all stages take the same time. Bytes are those that pipec proves and the engine takes.
  *
- * Exit status 1: a run that failed; 2: usage. A loss that is no number is a result, not a failure. */
+ * Exit status 1: a run that failed; 2: usage. A loss that is no number is a result, not a failure.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The models of the study, each behind the same few functions, since both headers are called model.h. */
+ * The models of the study, each behind the same few functions, since both headers are called
+ * model.h. */
 #ifndef STUDY_H
 #define STUDY_H
 
 #include "pipe_run.h"
 
-/* So many units of time are what one device needs for the forward of one sample through the model. */
+/* So many units of time are what one device needs for the forward of one sample through the model.
+ */
 #define STUDY_UNIT 1000000
 
 typedef struct StudyConfig {
@@ -19,8 +21,8 @@ typedef struct Study {
   uint32_t nmb; /* microbatches of a step of the program */
   StudyConfig c;
   void *self;
-  /* Loss, and share of right answers (NaN: not of this model), on samples that are not trained on, with the weights of
-   * each stage. 0, or -1: out of memory. */
+  /* Loss, and share of right answers (NaN: not of this model), on samples that are not trained on,
+   * with the weights of each stage. 0, or -1: out of memory. */
   int (*held)(struct Study *s, const void *const *weights, double *loss, double *right);
   void (*close)(struct Study *s);
 } Study;

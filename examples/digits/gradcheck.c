@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Checks the hand-written backward of model.c, compiled with DIGITS_REAL=double, for 1, 2 and 3 stages with every
- * buffer poisoned and guarded:
+ * Checks the hand-written backward of model.c, compiled with DIGITS_REAL=double, for 1, 2 and 3
+ * stages with every buffer poisoned and guarded:
  *
- *   gradients   d loss / d w against central differences for every 7th weight: of the order of H^2 = 1e-10
- *               off, where a wrong term is off by far more than TOLERANCE. A relu that changes sign in
- *               between would be, too; with this seed none does
+ *   gradients   d loss / d w against central differences for every 7th weight: of the order of
+ *               H^2 = 1e-10 off, where a wrong term is off by far more than TOLERANCE. A relu that
+ *               changes sign in between would be, too; with this seed none does
  *   split       I, and at the end of the step all W, leave the gradients of B, to the bit
  *   cut         losses, gradients and updated weights have the same bits for every number of stages
  *   update      leaves the gradients zero

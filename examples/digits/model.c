@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * Forward, hand-written backward and update of the classifier in model.h.
  *
- * A block keeps its input x and a = relu(W1 x + b1). Its backward needs the gradients of its output and
- * of a before the relu: I finds them for all blocks and keeps them in `gout`, W makes the gradients of the
- * weights of them, and B is I and then W with `work` in the place of `gout`, to the bit.
+ * A block keeps its input x and a = relu(W1 x + b1). Its backward needs the gradients of its output
+ * and of a before the relu: I finds them for all blocks and keeps them in `gout`, W makes the
+ * gradients of the weights of them, and B is I and then W with `work` in the place of `gout`, to
+ * the bit.
  *
- * All sums have a fixed order, and loops are written for compilers to vectorize without reordering. */
+ * All sums have a fixed order, and loops are written for compilers to vectorize without reordering.
+ */
 #include "model.h"
 
 #include <math.h>
@@ -75,9 +77,9 @@ static Block block_at(const Shape *s, void *base, uint32_t l) {
 }
 static real *head_at(const Shape *s, void *base) { return block_at(s, base, s->nblock).w1; }
 
-/* What a microbatch leaves behind: x and a of each block; of the last stage the input of the head and the
- * gradient of the loss by its output. The same room in `gout`: gradients of a block's output and of a; of
- * the first stage that of its first block's input. */
+/* What a microbatch leaves behind: x and a of each block; of the last stage the input of the head
+ * and the gradient of the loss by its output. The same room in `gout`: gradients of a block's
+ * output and of a; of the first stage that of its first block's input. */
 static uint64_t kept_elems(const Shape *s) { return s->nblock * s->n * (s->d + s->hidden); }
 static real *x_at(const Shape *s, void *kept, uint32_t l) {
   return (real *)kept + l * s->n * (s->d + s->hidden);
@@ -292,8 +294,8 @@ static int update(void *self, const PrCall *c) {
   return 0;
 }
 
-/* Uniform with the variance 1/in, 2/in before a relu; the residual branches end in layers that are smaller by
- * the root of their number. */
+/* Uniform with the variance 1/in, 2/in before a relu; the residual branches end in layers that are
+ * smaller by the root of their number. */
 static real *init_linear(real *w, uint64_t key, uint64_t in, uint64_t out, double variance) {
   double width = sqrt(3 * variance / (double)in);
   for (uint64_t j = 0; j < in * out; j++) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * What the CUDA engine costs, with a program of one rank: the time of a step by the engine, as it is and replayed
- * from a graph, against the same callbacks in the same order by hand, on one stream, the best of a few rounds that
- * take turns; what the device does nothing for between two instructions, by events around each, in either; and the
- * products of a layer alone, as cuBLAS makes them, against the arithmetic of a step.
+ * What the CUDA engine costs, with a program of one rank: the time of a step by the engine, as it
+ * is and replayed from a graph, against the same callbacks in the same order by hand, on one
+ * stream, the best of a few rounds that take turns; what the device does nothing for between two
+ * instructions, by events around each, in either; and the products of a layer alone, as cuBLAS
+ * makes them, against the arithmetic of a step.
  *
  *   gpt_bench_cuda_P [--bf16] [--rounds N] [--times N] [options of the model]    on device 0
  *
- * A model so small that the host is what is waited for tells what an instruction costs there. The last line, behind
- * "= ", is for a table. Numbers only, for a person to judge. */
+ * A model so small that the host is what is waited for tells what an instruction costs there. The
+ * last line, behind "= ", is for a table. Numbers only, for a person to judge. */
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -170,7 +171,8 @@ static void copy_once(const Calls *c) {
       cudaSuccess)
     die("a copy fails");
 }
-/* A SEND and a RECV in one group, of a communicator of this rank alone: no other process, no network. */
+/* A SEND and a RECV in one group, of a communicator of this rank alone: no other process, no
+ * network. */
 static void transfer_once(const Calls *c) {
   if (ncclGroupStart() != ncclSuccess)
     die("NCCL fails");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Which kernels OpenBLAS computes with. It chooses them by the model of the processor when it is loaded, and takes those
- * for SSE3 where it does not know the model: Debian 12's OpenBLAS 0.3.21 then trains at a third of the speed. The
- * environment says otherwise only before the library is loaded, so the program starts itself again. */
+ * Which kernels OpenBLAS computes with. It chooses them by the model of the processor when it is
+ * loaded, and takes those for SSE3 where it does not know the model: Debian 12's OpenBLAS 0.3.21
+ * then trains at a third of the speed. The environment says otherwise only before the library is
+ * loaded, so the program starts itself again. */
 #define _DEFAULT_SOURCE /* setenv */
 #include "model.h"
 

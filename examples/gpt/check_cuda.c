@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The model of model.cu against that of model.c, op by op and tensor by tensor, on the same weights and text:
- * outputs, loss, gradients of inputs, gradients of weights by B and by I and W, weights after the update. The
- * difference of a tensor is the largest of its numbers, relative to the largest number of the tensor.
+ * The model of model.cu against that of model.c, op by op and tensor by tensor, on the same weights
+ * and text: outputs, loss, gradients of inputs, gradients of weights by B and by I and W, weights
+ * after the update. The difference of a tensor is the largest of its numbers, relative to the
+ * largest number of the tensor.
  *
  *   gpt_check_cuda [--layers N ...]     one line per kind of tensor, for float and for bf16
  *
- * Exit status 0 iff all are within the limits that it prints, and a second run gives the same bits. */
+ * Exit status 0 iff all are within the limits that it prints, and a second run gives the same bits.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

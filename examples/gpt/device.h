@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * What the kernels of the GPT on CUDA are written with, so that they are the same text on a device and in tests
- * without one: there a C++ compiler makes functions of them that one lane runs, on the device and the cuBLAS of
- * test/shim.
+ * What the kernels of the GPT on CUDA are written with, so that they are the same text on a device
+ * and in tests without one: there a C++ compiler makes functions of them that one lane runs, on the
+ * device and the cuBLAS of test/shim.
  *
  *   KERNEL void k(uint64_t n, ...) { EACH(i, n) ... }      a thread for each i
- *   KERNEL void k(uint64_t n, ...) { EACH_ROW(r, n) ... }  a warp for each r; LANE_OF(j, d) deals j = 0 .. d - 1 out
- *                                                          to its lanes, lane_sum and lane_max put them together
+ *   KERNEL void k(uint64_t n, ...) { EACH_ROW(r, n) ... }  a warp for each r; LANE_OF(j, d) deals
+ *                                                          j = 0 .. d - 1 out to its lanes;
+ *                                                          lane_sum and lane_max put them together
  *   LAUNCH(k, threads, stream, ...)
  *
- * No shared memory, no barriers, and sums whose order depends on sizes only: a run repeats to the bit. */
+ * No shared memory, no barriers, and sums whose order depends on sizes only: a run repeats to the
+ * bit. */
 #ifndef GPT_DEVICE_H
 #define GPT_DEVICE_H
 
@@ -25,7 +27,8 @@
 #define DEVICE_AND_HOST static __host__ __device__ __forceinline__
 enum { GPT_BLOCK = 256, GPT_LANES = 32 };
 #define EACH(i, n) \
-  for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < (n); i += (uint64_t)gridDim.x * blockDim.x)
+  for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < (n); \
+       i += (uint64_t)gridDim.x * blockDim.x)
 #define EACH_ROW(r, n) \
   for (uint64_t r = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / GPT_LANES; r < (n); \
        r += (uint64_t)gridDim.x * blockDim.x / GPT_LANES)
@@ -66,10 +69,12 @@ template <class F> static cudaError_t gpt_put(cudaStream_t s, F f) { /* f is cop
   return shim_launch(s, [](void *p) { (*(F *)p)(); }, &f, sizeof f, NULL, 0);
 }
 /* Arguments have their values at the launch. */
-template <class... P, class... A> static cudaError_t gpt_launch(cudaStream_t s, void (*kernel)(P...), A... a) {
+template <class... P, class... A>
+static cudaError_t gpt_launch(cudaStream_t s, void (*kernel)(P...), A... a) {
   return gpt_put(s, [kernel, a...] { kernel(a...); });
 }
-#define LAUNCH(kernel, threads, stream, ...) ((void)(threads), gpt_launch(stream, kernel, __VA_ARGS__))
+#define LAUNCH(kernel, threads, stream, ...) \
+  ((void)(threads), gpt_launch(stream, kernel, __VA_ARGS__))
 
 #endif
 

@@ -12,8 +12,9 @@
  *   order       several W after all I of the step (as zero-bubble schedules do) equal B by B
  *   cut         loss, gradients and updated weights are the same bits for every number of stages
  *   update      leaves the gradients zero
- *   slices      rows in 2, 5 and 7 slices: gradients agree with differences; B is I and W, and one stage
- *               several, to the bit; loss and gradients are those of whole rows but for rounding
+ *   slices      rows in 2, 5 and 7 slices: gradients agree with differences; B is I and W, and one
+ *               stage several, to the bit; loss and gradients are those of whole rows but for
+ *               rounding
  *
  * Prints one line per check and what it measured; exits 1 if any failed. */
 #include "data.h"

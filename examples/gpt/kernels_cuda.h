@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The kernels of model.cu, for numbers of type T (device.h); what they compute is in kernels.h and model.c. */
+ * The kernels of model.cu, for numbers of type T (device.h); what they compute is in kernels.h and
+ * model.c. */
 #ifndef GPT_KERNELS_CUDA_H
 #define GPT_KERNELS_CUDA_H
 
@@ -13,8 +14,8 @@ template <class A, class B> KERNEL void k_convert(uint64_t n, B *y, const A *x) 
 template <class T> KERNEL void k_fill(uint64_t n, uint64_t out, T *y, const T *res, const T *b) {
   EACH(i, n * out) put(&y[i], (res ? up(res[i]) : 0.0f) + up(b[i % out]));
 }
-/* Sums over the n rows of a matrix are made in two turns: of strips of rows, a thread for each column of a strip, and of
- * what comes of these. Their order depends on n alone. */
+/* Sums over the n rows of a matrix are made in two turns: of strips of rows, a thread for each
+ * column of a strip, and of what comes of these. Their order depends on n alone. */
 enum { GPT_STRIP = 64, GPT_STRIPS = 128 }; /* rows of a strip at least; strips at most */
 DEVICE_AND_HOST uint64_t strip_of(uint64_t n) { /* rows */
   uint64_t rows = (n + GPT_STRIPS - 1) / GPT_STRIPS;
@@ -46,9 +47,11 @@ KERNEL void k_add(uint64_t n, float *y, const float *x) {
   EACH(i, n) y[i] += x[i];
 }
 
-/* stat[n][2] = mean and 1/deviation of the rows of x; y = the layernorm (NULL: not). fresh: stat is made here. */
+/* stat[n][2] = mean and 1/deviation of the rows of x; y = the layernorm (NULL: not). fresh: stat is
+ * made here. */
 template <class T>
-KERNEL void k_norm(uint64_t n, uint64_t d, T *y, float *stat, const T *x, const T *g, const T *b, int fresh) {
+KERNEL void k_norm(uint64_t n, uint64_t d, T *y, float *stat, const T *x, const T *g, const T *b,
+                   int fresh) {
   EACH_ROW(r, n) {
     const T *row = x + r * d;
     float mean, rdev;
@@ -69,10 +72,12 @@ KERNEL void k_norm(uint64_t n, uint64_t d, T *y, float *stat, const T *x, const 
 }
 /* part[strips][2d] = what each strip of rows adds to the gradients of g and b. */
 template <class T>
-KERNEL void k_norm_strips(uint64_t n, uint64_t d, float *part, const T *dy, const T *x, const float *stat) {
+KERNEL void k_norm_strips(uint64_t n, uint64_t d, float *part, const T *dy, const T *x,
+                          const float *stat) {
   const uint64_t rows = strip_of(n);
   EACH(k, strips_of(n) * d) {
-    const uint64_t j = k % d, strip = k / d, from = strip * rows, to = from + rows < n ? from + rows : n;
+    const uint64_t j = k % d, strip = k / d, from = strip * rows,
+                   to = from + rows < n ? from + rows : n;
     float a = 0, b = 0;
     for (uint64_t i = from; i < to; i++) {
       float dn = up(dy[i * d + j]);
@@ -84,7 +89,8 @@ KERNEL void k_norm_strips(uint64_t n, uint64_t d, float *part, const T *dy, cons
 }
 /* sum[2d] = the gradients of g and b; kept[2d] = g and b. */
 template <class T>
-KERNEL void k_norm_sums(uint64_t n, uint64_t d, float *sum, T *kept, const float *part, const T *gb) {
+KERNEL void k_norm_sums(uint64_t n, uint64_t d, float *sum, T *kept, const float *part,
+                        const T *gb) {
   EACH(j, 2 * d) {
     float all = 0;
     for (uint64_t k = 0; k < strips_of(n); k++)
@@ -95,8 +101,8 @@ KERNEL void k_norm_sums(uint64_t n, uint64_t d, float *sum, T *kept, const float
 }
 /* dx = res + the gradient through the layernorm of dy (res NULL: 0). */
 template <class T>
-KERNEL void k_norm_input(uint64_t n, uint64_t d, T *dx, const T *res, const T *dy, const T *x, const float *stat,
-                         const T *g) {
+KERNEL void k_norm_input(uint64_t n, uint64_t d, T *dx, const T *res, const T *dy, const T *x,
+                         const float *stat, const T *g) {
   EACH_ROW(r, n) {
     float mean = stat[2 * r], rdev = stat[2 * r + 1], a = 0, b = 0;
     LANE_OF(j, d) {
@@ -130,9 +136,10 @@ template <class T> KERNEL void k_gelu_input(uint64_t n, T *dy, const T *u) {
   }
 }
 
-/* Rows p[head][i][0 .. seq) of scores become those of the causal softmax. lse[(i * heads) + head]: written if
- * fresh, else read. */
-template <class T> KERNEL void k_softmax(uint64_t seq, uint64_t heads, T *p, float *lse, int fresh) {
+/* Rows p[head][i][0 .. seq) of scores become those of the causal softmax. lse[(i * heads) + head]:
+ * written if fresh, else read. */
+template <class T>
+KERNEL void k_softmax(uint64_t seq, uint64_t heads, T *p, float *lse, int fresh) {
   EACH_ROW(r, seq * heads) {
     uint64_t i = r % seq;
     T *row = p + r * seq;
@@ -149,17 +156,18 @@ template <class T> KERNEL void k_softmax(uint64_t seq, uint64_t heads, T *p, flo
     LANE_OF(j, seq) put(&row[j], j <= i ? expf(up(row[j]) - l) : 0.0f);
   }
 }
-/* dp becomes the gradient of the scores (without their scale): p (dp - mean), mean = dout . out of the row. out and
- * dout: [seq][heads * width]. */
+/* dp becomes the gradient of the scores (without their scale): p (dp - mean), mean = dout . out of
+ * the row. out and dout: [seq][heads * width]. */
 template <class T>
-KERNEL void k_softmax_input(uint64_t seq, uint64_t heads, uint64_t width, T *dp, const T *p, const T *out,
-                            const T *dout) {
+KERNEL void k_softmax_input(uint64_t seq, uint64_t heads, uint64_t width, T *dp, const T *p,
+                            const T *out, const T *dout) {
   EACH_ROW(r, seq * heads) {
     uint64_t i = r % seq, at = (i * heads + r / seq) * width;
     float mean = 0;
     LANE_OF(j, width) mean += up(out[at + j]) * up(dout[at + j]);
     mean = lane_sum(mean);
-    LANE_OF(j, seq) put(&dp[r * seq + j], j <= i ? up(p[r * seq + j]) * (up(dp[r * seq + j]) - mean) : 0.0f);
+    LANE_OF(j, seq)
+      put(&dp[r * seq + j], j <= i ? up(p[r * seq + j]) * (up(dp[r * seq + j]) - mean) : 0.0f);
   }
 }
 
@@ -183,17 +191,19 @@ DEVICE const uint8_t *window_of(const DeviceText *t, uint64_t step, uint32_t mb,
 }
 
 template <class T>
-KERNEL void k_embed(uint64_t n, uint64_t d, T *x, const T *wte, const T *wpe, DeviceText text, const uint64_t *step,
-                    uint32_t mb) {
+KERNEL void k_embed(uint64_t n, uint64_t d, T *x, const T *wte, const T *wpe, DeviceText text,
+                    const uint64_t *step, uint32_t mb) {
   EACH(i, n * d) {
     uint64_t token = i / d, t = token % text.seq;
     const uint8_t *w = window_of(&text, *step, mb, token / text.seq);
     put(&x[i], up(wte[w[t] * d + i % d]) + up(wpe[t * d + i % d]));
   }
 }
-/* hot[n][vocab] = 1 at its token in each row, else 0: the gradient of the embedding of tokens is its product with dx. */
+/* hot[n][vocab] = 1 at its token in each row, else 0: the gradient of the embedding of tokens is
+ * its product with dx. */
 template <class T>
-KERNEL void k_one_hot(uint64_t n, uint64_t vocab, T *hot, DeviceText text, const uint64_t *step, uint32_t mb) {
+KERNEL void k_one_hot(uint64_t n, uint64_t vocab, T *hot, DeviceText text, const uint64_t *step,
+                      uint32_t mb) {
   EACH(i, n * vocab) {
     const uint64_t token = i / vocab;
     const uint8_t *w = window_of(&text, *step, mb, token / text.seq);
@@ -201,7 +211,8 @@ KERNEL void k_one_hot(uint64_t n, uint64_t vocab, T *hot, DeviceText text, const
   }
 }
 /* The gradient of the embedding of places, seq of them: a thread for each number. */
-template <class T> KERNEL void k_embed_places(uint64_t n, uint64_t d, uint64_t seq, float *wpe, const T *dx) {
+template <class T>
+KERNEL void k_embed_places(uint64_t n, uint64_t d, uint64_t seq, float *wpe, const T *dx) {
   EACH(i, seq * d) {
     float sum = 0;
     for (uint64_t row = 0; row < n / seq; row++)
@@ -212,8 +223,8 @@ template <class T> KERNEL void k_embed_places(uint64_t n, uint64_t d, uint64_t s
 
 /* Logits become the gradient of the mean loss of the step; each[n] = the losses of the tokens. */
 template <class T>
-KERNEL void k_head(uint64_t n, uint64_t vocab, T *logits, float *each, DeviceText text, const uint64_t *step, uint32_t mb,
-                   float share) {
+KERNEL void k_head(uint64_t n, uint64_t vocab, T *logits, float *each, DeviceText text,
+                   const uint64_t *step, uint32_t mb, float share) {
   EACH_ROW(r, n) {
     T *row = logits + r * vocab;
     uint64_t target = window_of(&text, *step, mb, r / text.seq)[r % text.seq + 1];
@@ -224,7 +235,8 @@ KERNEL void k_head(uint64_t n, uint64_t vocab, T *logits, float *each, DeviceTex
     sum = lane_sum(sum);
     if (FIRST_LANE)
       each[r] = logf(sum) + most - hit;
-    LANE_OF(j, vocab) put(&row[j], expf(up(row[j]) - most) * (share / sum) - (j == target ? share : 0.0f));
+    LANE_OF(j, vocab)
+      put(&row[j], expf(up(row[j]) - most) * (share / sum) - (j == target ? share : 0.0f));
   }
 }
 KERNEL void k_loss(uint64_t n, double *loss, const float *each) {
@@ -242,8 +254,8 @@ KERNEL void k_loss(uint64_t n, double *loss, const float *each) {
 typedef struct Rates {
   double lr, warmup, steps, rate; /* rate: a factor */
 } Rates;
-/* to[0] = lr / (1 - beta1^t), to[1] = 1 / (1 - beta2^t), to[2] = lr of update number t, from 1, which is one of
- * `each` in a step, `ahead` further on than its first (model.c, pr_optim). */
+/* to[0] = lr / (1 - beta1^t), to[1] = 1 / (1 - beta2^t), to[2] = lr of update number t, from 1,
+ * which is one of `each` in a step, `ahead` further on than its first (model.c, pr_optim). */
 KERNEL void k_rates(uint64_t, float *to, Rates r, const uint64_t *step, double each, double ahead) {
   EACH(i, 1) {
     double s = (double)*step, t = s * each + ahead + 1, lr = r.lr;
@@ -259,10 +271,11 @@ KERNEL void k_rates(uint64_t, float *to, Rates r, const uint64_t *step, double e
     to[2] = (float)lr;
   }
 }
-/* from, to: the weights as float, which may be one; w: the new ones as T, NULL if that is the same. Leaves the
- * gradient zero. */
+/* from, to: the weights as float, which may be one; w: the new ones as T, NULL if that is the same.
+ * Leaves the gradient zero. */
 template <class T>
-KERNEL void k_adamw(uint64_t n, T *w, const float *from, float *to, float *m, float *v, float *grad, const float *rate, float decay) {
+KERNEL void k_adamw(uint64_t n, T *w, const float *from, float *to, float *m, float *v, float *grad,
+                    const float *rate, float decay) {
   EACH(i, n) {
     float g = grad[i], x = from[i] * (1 - rate[2] * decay);
     m[i] = 0.9f * m[i] + (1 - 0.9f) * g;

@@ -9,8 +9,8 @@
  * of one layer only, in its scratch. Either way each tensor goes through the same arithmetic: B is
  * I then W to the bit. Gradients are always added to, so first_grad has no use here.
  *
- * Bytes per token and layer, of reals: act 10 d + heads + 4 (with slices 12 d and so on), gout 9 d. Outputs of layernorms and
- * GELU and the attention matrix are computed again in the backward. */
+ * Bytes per token and layer, of reals: act 10 d + heads + 4 (with slices 12 d and so on), gout 9 d.
+ * Outputs of layernorms and GELU and the attention matrix are computed again in the backward. */
 #include "model.h"
 #include "data.h"
 #include "kernels.h"
@@ -242,9 +242,9 @@ static Past past_at(const Shape *s, const PrCall *c, uint32_t l) {
   return past;
 }
 
-/* Keys, and columns of scores, that queries see: those of a slice before, or (block n) of their own up to
- * the last of them. The values lie d after the keys. Gradients go to dk, whose rows are ld_dk apart, and
- * those of values d behind. */
+/* Keys, and columns of scores, that queries see: those of a slice before, or (block n) of their own
+ * up to the last of them. The values lie d after the keys. Gradients go to dk, whose rows are ld_dk
+ * apart, and those of values d behind. */
 typedef struct Block {
   const real *k;
   real *dk;
@@ -432,8 +432,9 @@ static void embed_weight(const Shape *s, const First *dw, const PrCall *c, const
   }
 }
 
-/* Loss of the microbatch, mean over its tokens (of a slice: its part of that), and its gradient divided by
- * the number of microbatches: summed over them, gradients are those of the mean loss of the step. */
+/* Loss of the microbatch, mean over its tokens (of a slice: its part of that), and its gradient
+ * divided by the number of microbatches: summed over them, gradients are those of the mean loss of
+ * the step. */
 static double head_forward(const Shape *s, const Last *w, const PrCall *c, const ActTop *a,
                            real *normed) {
   uint64_t n = s->n, d = s->d;
@@ -668,7 +669,8 @@ const char *gpt_tensor(const GptModel *m, uint32_t stage, uint32_t i, uint64_t *
   return t.name;
 }
 
-/* For checkpoints: each tensor, and the two moments of each. They do not depend on how the model is cut. */
+/* For checkpoints: each tensor, and the two moments of each. They do not depend on how the model is
+ * cut. */
 static int tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
   Shape s = shape_of(self, stage);
   static const char *const part[] = {"", ".m", ".v"};

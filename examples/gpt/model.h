@@ -4,13 +4,14 @@
  * AdamW. Stage s of S holds the layers s*L/S .. (s+1)*L/S - 1; the first also the embeddings, the
  * last the final layernorm, the head and the loss.
  *
- * Every op is a pure function of the bytes that runtime/include/pipe_run.h lets it read, and initial values
- * belong to the tensor, not to the stage. So a model trains to the same bits however it is cut, on
- * any thread, and with B or with I and W.
+ * Every op is a pure function of the bytes that runtime/include/pipe_run.h lets it read, and
+ * initial values belong to the tensor, not to the stage. So a model trains to the same bits however
+ * it is cut, on any thread, and with B or with I and W.
  *
- * With slices a row of `seq` tokens goes through in so many equal parts, one after the other: attention of a
- * slice reads the keys and values that the slices before it have left in their stashes, and its backward adds
- * to the gradients of those there. The function is that without slices, the order of its sums another. */
+ * With slices a row of `seq` tokens goes through in so many equal parts, one after the other:
+ * attention of a slice reads the keys and values that the slices before it have left in their
+ * stashes, and its backward adds to the gradients of those there. The function is that without
+ * slices, the order of its sums another. */
 #ifndef GPT_MODEL_H
 #define GPT_MODEL_H
 
@@ -28,7 +29,7 @@ enum { GPT_MAX_SLICES = 64 };
 typedef struct GptConfig {
   uint32_t layers, d, heads; /* d: width of the residual stream, a multiple of heads */
   uint32_t seq, batch;       /* tokens of a row, rows of a microbatch */
-  uint32_t round;            /* microbatches of an update, over which gradients are a mean; 0: the step's */
+  uint32_t round; /* microbatches of an update, over which gradients are a mean; 0: the step's */
   uint64_t seed;             /* of the initial weights */
   double lr;                 /* peak learning rate */
   double decay;              /* AdamW weight decay, applied to matrices only */
@@ -71,8 +72,9 @@ const char *gpt_number_error(int result);
  * of it could not be written. 0, or 1 on failure. */
 int gpt_finish(const char *program);
 
-/* blas.c. The first call of main: where OpenBLAS has chosen kernels that do not use AVX2 and the processor has it, starts
- * the program again with OPENBLAS_CORETYPE set, unless the user has set it. The other: the kernels in use. */
+/* blas.c. The first call of main: where OpenBLAS has chosen kernels that do not use AVX2 and the
+ * processor has it, starts the program again with OPENBLAS_CORETYPE set, unless the user has set
+ * it. The other: the kernels in use. */
 void gpt_choose_kernels(char **argv);
 const char *gpt_kernels(void);
 
@@ -83,8 +85,8 @@ PrModel gpt_model(GptModel *m);
  * tensors of the whole model in one order, whatever the number of stages. */
 uint64_t gpt_weights(const GptModel *m, uint32_t stage);
 
-/* Tensor i of a stage, in that order: its name, how many reals, and whether it is a matrix, which decays.
- * NULL past the last. */
+/* Tensor i of a stage, in that order: its name, how many reals, and whether it is a matrix, which
+ * decays. NULL past the last. */
 const char *gpt_tensor(const GptModel *m, uint32_t stage, uint32_t i, uint64_t *elems, int *matrix);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * See model_cuda.h. The same functions as in model.c, one after the other on a stream; `norm` and so on are in
- * kernels_cuda.h. T is the type of activations.
+ * See model_cuda.h. The same functions as in model.c, one after the other on a stream; `norm` and
+ * so on are in kernels_cuda.h. T is the type of activations.
  *
- * Bytes per token and layer: act (10 d T + heads + 4 floats), gout 9 d T. Scores of attention are computed again
- * in the backward, for all heads of one row of the microbatch at a time, in the workspace.
+ * Bytes per token and layer: act (10 d T + heads + 4 floats), gout 9 d T. Scores of attention are
+ * computed again in the backward, for all heads of one row of the microbatch at a time, in the
+ * workspace.
  *
- * A rank has a cuBLAS handle of its own, with a workspace of its own: ranks in one process work side by side. */
+ * A rank has a cuBLAS handle of its own, with a workspace of its own: ranks in one process work
+ * side by side. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,24 +35,27 @@ typedef struct Op {
   cudaStream_t stream;
   int code; /* 0; 1: a kernel, 2: cuBLAS, 3: a copy */
 } Op;
-#define RUN(op, kernel, threads, ...) ((op)->code |= LAUNCH(kernel, threads, (op)->stream, __VA_ARGS__) ? 1 : 0)
+#define RUN(op, kernel, threads, ...) \
+  ((op)->code |= LAUNCH(kernel, threads, (op)->stream, __VA_ARGS__) ? 1 : 0)
 /* A warp a row. */
 #define RUN_ROWS(op, kernel, rows, ...) RUN(op, kernel, (rows) * GPT_LANES, __VA_ARGS__)
 
 static cudaDataType_t type_of(const float *) { return CUDA_R_32F; }
 static cudaDataType_t type_of(const __nv_bfloat16 *) { return CUDA_R_16BF; }
 
-/* c[batch][rows][cols] = alpha op(a) op(b) + beta c, row-major, `batch` times, each so many numbers further on. */
+/* c[batch][rows][cols] = alpha op(a) op(b) + beta c, row-major, `batch` times, each so many numbers
+ * further on. */
 template <class T, class C>
-static void products(Op *op, bool ta, bool tb, uint64_t rows, uint64_t cols, uint64_t inner, float alpha, const T *a,
-                     uint64_t lda, const T *b, uint64_t ldb, float beta, C *c, uint64_t ldc, int batch = 1,
-                     uint64_t step_a = 0, uint64_t step_b = 0, uint64_t step_c = 0) {
+static void products(Op *op, bool ta, bool tb, uint64_t rows, uint64_t cols, uint64_t inner,
+                     float alpha, const T *a, uint64_t lda, const T *b, uint64_t ldb, float beta,
+                     C *c, uint64_t ldc, int batch = 1, uint64_t step_a = 0, uint64_t step_b = 0,
+                     uint64_t step_c = 0) {
   /* cuBLAS is column-major: it computes the transpose, c^T = op(b)^T op(a)^T. */
-  if (cublasGemmStridedBatchedEx(op->blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N, (int)cols,
-                                 (int)rows, (int)inner, &alpha, b, type_of(b), (int)ldb, (long long)step_b, a,
-                                 type_of(a), (int)lda, (long long)step_a, &beta, c, type_of(c), (int)ldc,
-                                 (long long)step_c, batch, CUBLAS_COMPUTE_32F,
-                                 CUBLAS_GEMM_DEFAULT) != CUBLAS_STATUS_SUCCESS)
+  if (cublasGemmStridedBatchedEx(
+          op->blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N, (int)cols,
+          (int)rows, (int)inner, &alpha, b, type_of(b), (int)ldb, (long long)step_b, a, type_of(a),
+          (int)lda, (long long)step_a, &beta, c, type_of(c), (int)ldc, (long long)step_c, batch,
+          CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT) != CUBLAS_STATUS_SUCCESS)
     op->code |= 2;
 }
 
@@ -81,7 +86,8 @@ template <class T> struct Net {
     T *dx0, *gb;
     float *sum;
   };
-  /* wide [n][4d, GPT_VOCAB at least], narrow [n][d]; p, dp [heads][seq][seq]; each [n]; part [strips][4d]: kernels_cuda.h */
+  /* wide [n][4d, GPT_VOCAB at least], narrow [n][d]; p, dp [heads][seq][seq]; each [n]; part
+   * [strips][4d]: kernels_cuda.h */
   struct Work {
     T *wide, *narrow, *p, *dp;
     float *each, *rate, *part;
@@ -225,51 +231,56 @@ template <class T> struct Net {
   /* ---- layers ---- */
 
   /* y[n][out] = x w^T + b, or + b + res */
-  static void linear(Op *op, T *y, const T *x, const T *w, const T *res, const T *b, uint64_t n, uint64_t out,
-                     uint64_t in) {
+  static void linear(Op *op, T *y, const T *x, const T *w, const T *res, const T *b, uint64_t n,
+                     uint64_t out, uint64_t in) {
     RUN(op, k_fill<T>, n * out, n, out, y, res, b);
     products(op, false, true, n, out, in, 1, x, in, w, in, 1, y, out);
   }
-  static void linear_input(Op *op, T *dx, const T *dy, const T *w, uint64_t n, uint64_t out, uint64_t in) {
+  static void linear_input(Op *op, T *dx, const T *dy, const T *w, uint64_t n, uint64_t out,
+                           uint64_t in) {
     products(op, false, false, n, in, out, 1, dy, out, w, in, 0, dx, in);
   }
   /* dw += dy^T x, db += column sums of dy (NULL: not); part: Work.part */
-  static void linear_weight(Op *op, float *dw, float *db, float *part, const T *dy, const T *x, uint64_t n,
-                            uint64_t out, uint64_t in) {
+  static void linear_weight(Op *op, float *dw, float *db, float *part, const T *dy, const T *x,
+                            uint64_t n, uint64_t out, uint64_t in) {
     products(op, true, false, out, in, n, 1, dy, out, x, in, 1, dw, in);
     if (!db)
       return;
     RUN(op, k_column_strips<T>, strips_of(n) * out, n, out, part, dy);
     RUN(op, k_column_sums, out, n, out, db, part);
   }
-  static void norm(Op *op, T *y, float *stat, const T *x, const T *gb, uint64_t n, uint64_t d, bool fresh) {
+  static void norm(Op *op, T *y, float *stat, const T *x, const T *gb, uint64_t n, uint64_t d,
+                   bool fresh) {
     RUN_ROWS(op, k_norm<T>, n, n, d, y, stat, x, gb, gb + d, (int)fresh);
   }
-  static void norm_input(Op *op, T *dx, const T *res, const T *dy, const T *x, const float *stat, const T *gb,
-                         float *sum, T *kept, float *part, uint64_t n, uint64_t d) {
+  static void norm_input(Op *op, T *dx, const T *res, const T *dy, const T *x, const float *stat,
+                         const T *gb, float *sum, T *kept, float *part, uint64_t n, uint64_t d) {
     RUN(op, k_norm_strips<T>, strips_of(n) * d, n, d, part, dy, x, stat);
     RUN(op, k_norm_sums<T>, 2 * d, n, d, sum, kept, part, gb);
     RUN_ROWS(op, k_norm_input<T>, n, n, d, dx, res, dy, x, stat, gb);
   }
 
   /* The softmax of row `row` of the microbatch, all heads, in w.p. */
-  static void softmax(Op *op, const Shape &s, const Act &a, const Work &w, uint64_t row, bool fresh) {
+  static void softmax(Op *op, const Shape &s, const Act &a, const Work &w, uint64_t row,
+                      bool fresh) {
     uint64_t ld = 3 * s.d, width = s.d / s.heads, square = s.seq * s.seq;
     const T *q = a.qkv + row * s.seq * ld, *k = q + s.d;
-    products(op, false, true, s.seq, s.seq, width, 1 / sqrtf((float)width), q, ld, k, ld, 0, w.p, s.seq, (int)s.heads,
-             width, width, square);
-    RUN_ROWS(op, k_softmax<T>, s.seq * s.heads, s.seq, s.heads, w.p, a.lse + row * s.seq * s.heads, (int)fresh);
+    products(op, false, true, s.seq, s.seq, width, 1 / sqrtf((float)width), q, ld, k, ld, 0, w.p,
+             s.seq, (int)s.heads, width, width, square);
+    RUN_ROWS(op, k_softmax<T>, s.seq * s.heads, s.seq, s.heads, w.p, a.lse + row * s.seq * s.heads,
+             (int)fresh);
   }
   static void attention(Op *op, const Shape &s, const Act &a, const Work &w) {
     uint64_t ld = 3 * s.d, width = s.d / s.heads, square = s.seq * s.seq;
     for (uint64_t row = 0; row < s.n / s.seq; row++) {
       const T *v = a.qkv + row * s.seq * ld + 2 * s.d;
       softmax(op, s, a, w, row, true);
-      products(op, false, false, s.seq, width, s.seq, 1, w.p, s.seq, v, ld, 0, a.att + row * s.seq * s.d, s.d,
-               (int)s.heads, square, width, width);
+      products(op, false, false, s.seq, width, s.seq, 1, w.p, s.seq, v, ld, 0,
+               a.att + row * s.seq * s.d, s.d, (int)s.heads, square, width, width);
     }
   }
-  static void attention_input(Op *op, const Shape &s, const Act &a, const T *datt, T *dqkv, const Work &w) {
+  static void attention_input(Op *op, const Shape &s, const Act &a, const T *datt, T *dqkv,
+                              const Work &w) {
     uint64_t ld = 3 * s.d, width = s.d / s.heads, square = s.seq * s.seq;
     float scale = 1 / sqrtf((float)width);
     int heads = (int)s.heads;
@@ -278,17 +289,21 @@ template <class T> struct Net {
       const T *q = a.qkv + at, *k = q + s.d, *v = k + s.d, *dout = datt + to;
       T *dq = dqkv + at, *dk = dq + s.d, *dv = dk + s.d;
       softmax(op, s, a, w, row, false);
-      products(op, true, false, s.seq, width, s.seq, 1, w.p, s.seq, dout, s.d, 0, dv, ld, heads, square, width, width);
-      products(op, false, true, s.seq, s.seq, width, 1, dout, s.d, v, ld, 0, w.dp, s.seq, heads, width, width, square);
-      RUN_ROWS(op, k_softmax_input<T>, s.seq * s.heads, s.seq, s.heads, width, w.dp, w.p, a.att + to, dout);
-      products(op, false, false, s.seq, width, s.seq, scale, w.dp, s.seq, k, ld, 0, dq, ld, heads, square, width,
-               width);
-      products(op, true, false, s.seq, width, s.seq, scale, w.dp, s.seq, q, ld, 0, dk, ld, heads, square, width,
-               width);
+      products(op, true, false, s.seq, width, s.seq, 1, w.p, s.seq, dout, s.d, 0, dv, ld, heads,
+               square, width, width);
+      products(op, false, true, s.seq, s.seq, width, 1, dout, s.d, v, ld, 0, w.dp, s.seq, heads,
+               width, width, square);
+      RUN_ROWS(op, k_softmax_input<T>, s.seq * s.heads, s.seq, s.heads, width, w.dp, w.p,
+               a.att + to, dout);
+      products(op, false, false, s.seq, width, s.seq, scale, w.dp, s.seq, k, ld, 0, dq, ld, heads,
+               square, width, width);
+      products(op, true, false, s.seq, width, s.seq, scale, w.dp, s.seq, q, ld, 0, dk, ld, heads,
+               square, width, width);
     }
   }
 
-  static void layer_forward(Op *op, const Shape &s, const Layer &w, const Act &a, T *x2, const Work &k) {
+  static void layer_forward(Op *op, const Shape &s, const Layer &w, const Act &a, T *x2,
+                            const Work &k) {
     uint64_t n = s.n, d = s.d;
     norm(op, k.narrow, a.stat1, a.x, w.ln1_g, n, d, true);
     linear(op, a.qkv, k.narrow, w.qkv_w, NULL, w.qkv_b, n, 3 * d, d);
@@ -299,7 +314,8 @@ template <class T> struct Net {
     RUN(op, k_gelu<T>, n * 4 * d, n * 4 * d, k.wide, a.h);
     linear(op, x2, k.wide, w.out_w, a.x1, w.out_b, n, d, 4 * d);
   }
-  static void layer_input(Op *op, const Shape &s, const Layer &w, const Act &a, const Gout &g, T *dx, const Work &k) {
+  static void layer_input(Op *op, const Shape &s, const Layer &w, const Act &a, const Gout &g,
+                          T *dx, const Work &k) {
     uint64_t n = s.n, d = s.d;
     linear_input(op, g.dh, g.dx2, w.out_w, n, d, 4 * d);
     RUN(op, k_gelu_input<T>, n * 4 * d, n * 4 * d, g.dh, a.h);
@@ -310,7 +326,8 @@ template <class T> struct Net {
     linear_input(op, k.narrow, g.dqkv, w.qkv_w, n, 3 * d, d);
     norm_input(op, dx, g.dx1, k.narrow, a.x, a.stat1, w.ln1_g, g.sum1, g.gb1, k.part, n, d);
   }
-  static void layer_weight(Op *op, const Shape &s, const LayerGrad &dw, const Act &a, const Gout &g, const Work &k) {
+  static void layer_weight(Op *op, const Shape &s, const LayerGrad &dw, const Act &a, const Gout &g,
+                           const Work &k) {
     uint64_t n = s.n, d = s.d;
     RUN(op, k_gelu<T>, n * 4 * d, n * 4 * d, k.wide, a.h);
     linear_weight(op, dw.out_w, dw.out_b, k.part, g.dx2, k.wide, n, d, 4 * d);
@@ -357,13 +374,15 @@ template <class T> struct Net {
       return;
     LastOf<T> f = last_at<T>(s, c->weight);
     norm(op, w.narrow, top.stat, top.x, f.lnf_g, s.n, s.d, true);
-    products(op, false, true, s.n, GPT_VOCAB, s.d, 1, w.narrow, s.d, f.head_w, s.d, 0, top.dlogits, GPT_VOCAB);
-    RUN_ROWS(op, k_head<T>, s.n, s.n, (uint64_t)GPT_VOCAB, top.dlogits, w.each, g->text, c->step_at, c->mb,
-             (float)(1.0 / ((double)s.n * c->nmb)));
+    products(op, false, true, s.n, GPT_VOCAB, s.d, 1, w.narrow, s.d, f.head_w, s.d, 0, top.dlogits,
+             GPT_VOCAB);
+    RUN_ROWS(op, k_head<T>, s.n, s.n, (uint64_t)GPT_VOCAB, top.dlogits, w.each, g->text, c->step_at,
+             c->mb, (float)(1.0 / ((double)s.n * c->nmb)));
     RUN_ROWS(op, k_loss, 1, s.n, c->loss, w.each);
   }
 
-  static void top_input(Op *op, const Shape &s, const PrCall *c, const GoutTop &g, T *dx2, const Work &w) {
+  static void top_input(Op *op, const Shape &s, const PrCall *c, const GoutTop &g, T *dx2,
+                        const Work &w) {
     if (!s.last) {
       copy(op, dx2, c->dy, s.n * s.d * sizeof(T));
       return;
@@ -373,7 +392,8 @@ template <class T> struct Net {
     linear_input(op, w.narrow, top.dlogits, f.head_w, s.n, GPT_VOCAB, s.d);
     norm_input(op, dx2, NULL, w.narrow, top.x, top.stat, f.lnf_g, g.sum, g.gb, w.part, s.n, s.d);
   }
-  static void ends_weight(const GptCuda *m, Op *op, const Shape &s, const PrCall *c, const GoutTop &g, const Work &w) {
+  static void ends_weight(const GptCuda *m, Op *op, const Shape &s, const PrCall *c,
+                          const GoutTop &g, const Work &w) {
     if (s.last) {
       LastOf<float> dw = last_at<float>(s, c->grad);
       ActTop top = top_at(s, c->act);
@@ -383,8 +403,10 @@ template <class T> struct Net {
     }
     if (s.first) {
       FirstOf<float> dw = first_at<float>(s, c->grad);
-      RUN(op, k_one_hot<T>, s.n * GPT_VOCAB, s.n, (uint64_t)GPT_VOCAB, w.wide, m->text, c->step_at, c->mb);
-      products(op, true, false, GPT_VOCAB, s.d, s.n, 1, w.wide, GPT_VOCAB, g.dx0, s.d, 1, dw.wte, s.d);
+      RUN(op, k_one_hot<T>, s.n * GPT_VOCAB, s.n, (uint64_t)GPT_VOCAB, w.wide, m->text, c->step_at,
+          c->mb);
+      products(op, true, false, GPT_VOCAB, s.d, s.n, 1, w.wide, GPT_VOCAB, g.dx0, s.d, 1, dw.wte,
+               s.d);
       RUN(op, k_embed_places<T>, s.seq * s.d, s.n, s.d, s.seq, dw.wpe, g.dx0);
     }
   }
@@ -408,7 +430,8 @@ template <class T> struct Net {
     uint64_t used = 0;
     Work w = work(s, c->work, &used);
     for (uint32_t l = s.nlayer; l-- > 0;)
-      layer_weight(op, s, layer_at<float>(s, c->grad, l), act_at(s, c->act, l), gout_at(s, c->gout, l), w);
+      layer_weight(op, s, layer_at<float>(s, c->grad, l), act_at(s, c->act, l),
+                   gout_at(s, c->gout, l), w);
     ends_weight(m, op, s, c, gout_top_at(s, c->gout), w);
   }
   static void backward(const GptCuda *m, Op *op, const PrCall *c, const Shape &s) {
@@ -437,8 +460,9 @@ template <class T> struct Net {
         (double)c->updates - (double)c->step * c->nupdate);
     int matrix;
     for (uint32_t i = 0; gpt_tensor(g->m, c->stage, i, &n, &matrix); i++, at += n)
-      RUN(op, k_adamw<T>, n, n, g->bf16 ? (T *)c->weight + at : (T *)NULL, from + at, to + at, opt + at, opt + total + at,
-          (float *)c->grad + at, w.rate, matrix ? (float)o->decay : 0.0f);
+      RUN(op, k_adamw<T>, n, n, g->bf16 ? (T *)c->weight + at : (T *)NULL, from + at, to + at,
+          opt + at, opt + total + at, (float *)c->grad + at, w.rate,
+          matrix ? (float)o->decay : 0.0f);
   }
 
   static PrSizes sizes(const GptCuda *g, uint32_t stage) {
@@ -498,10 +522,12 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
   for (uint64_t i = 0; !code && g->bf16 && i < n; i++)
     low[i] = __float2bfloat16(w[i]);
   if (!code)
-    code = cudaMemcpy(weight, g->bf16 ? (const void *)low : w, n * (g->bf16 ? sizeof *low : sizeof *w),
+    code = cudaMemcpy(weight, g->bf16 ? (const void *)low : w,
+                      n * (g->bf16 ? sizeof *low : sizeof *w),
                       cudaMemcpyHostToDevice) != cudaSuccess;
   if (!code && g->bf16 && opt)
-    code = cudaMemcpy((float *)opt + 2 * n, w, n * sizeof *w, cudaMemcpyHostToDevice) != cudaSuccess;
+    code = cudaMemcpy((float *)opt + 2 * n, w, n * sizeof *w, cudaMemcpyHostToDevice) !=
+           cudaSuccess;
   free(w);
   free(low);
   return code;
@@ -521,12 +547,14 @@ static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uin
 
 void gpt_cuda_weights(const GptCuda *g, uint32_t stage, const void *weight, float *to) {
   for (uint64_t i = 0, n = gpt_weights(g->m, stage); i < n; i++)
-    to[i] = g->bf16 ? __bfloat162float(((const __nv_bfloat16 *)weight)[i]) : ((const float *)weight)[i];
+    to[i] = g->bf16 ? __bfloat162float(((const __nv_bfloat16 *)weight)[i])
+                    : ((const float *)weight)[i];
 }
 
 /* ---- opening ---- */
 
-/* Each op of each stage once, on memory that is given back: kernels are loaded, products have chosen theirs. */
+/* Each op of each stage once, on memory that is given back: kernels are loaded, products have
+ * chosen theirs. */
 static const char *warm_up(GptCuda *g) {
   const char *error = NULL;
   cudaStream_t stream = NULL;
@@ -538,14 +566,25 @@ static const char *warm_up(GptCuda *g) {
     for (size_t i = 0; i < sizeof z / sizeof *from; i++)
       ((uint64_t *)&most)[i] = from[i] > ((uint64_t *)&most)[i] ? from[i] : ((uint64_t *)&most)[i];
   }
-  const uint64_t bytes[] = {most.act, most.gout, most.boundary, most.boundary, most.boundary, most.boundary,
-                            most.weight, most.grad, most.opt, most.work, 64, 64};
+  const uint64_t bytes[] = {most.act,
+                            most.gout,
+                            most.boundary,
+                            most.boundary,
+                            most.boundary,
+                            most.boundary,
+                            most.weight,
+                            most.grad,
+                            most.opt,
+                            most.work,
+                            64,
+                            64};
   enum { N = sizeof bytes / sizeof *bytes };
   char *p[N] = {NULL};
   if (cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0) != cudaSuccess)
     return "no stream";
   for (int i = 0; i < N && !error; i++)
-    if (cudaMalloc((void **)&p[i], bytes[i] + 256) != cudaSuccess || cudaMemset(p[i], 0, bytes[i] + 256) != cudaSuccess)
+    if (cudaMalloc((void **)&p[i], bytes[i] + 256) != cudaSuccess ||
+        cudaMemset(p[i], 0, bytes[i] + 256) != cudaSuccess)
       error = "not enough memory on the device";
   if (!error && cudaDeviceSynchronize() != cudaSuccess)
     error = "the device fails";
@@ -591,7 +630,8 @@ GptCuda *gpt_cuda_open(GptModel *m, int bf16, uint32_t nrank, int device, const 
   else if (!g->blas || !g->blas_work || cudaMalloc(&byte, t->len) != cudaSuccess ||
            cudaMemcpy(byte, t->byte, t->len, cudaMemcpyHostToDevice) != cudaSuccess)
     *error = "no memory for the text on the device";
-  g->text.byte = (const uint8_t *)byte, g->text.len = t->len, g->text.seq = t->seq, g->text.seed = t->seed;
+  g->text.byte = (const uint8_t *)byte, g->text.len = t->len, g->text.seq = t->seq,
+  g->text.seed = t->seed;
   for (uint32_t r = 0; r < nrank && !*error; r++)
     if (cublasCreate(&g->blas[r]) != CUBLAS_STATUS_SUCCESS ||
         cudaMalloc(&g->blas_work[r], CUBLAS_WORK) != cudaSuccess)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Measures the model that train_cuda.c trains, on device 0, and prints the profile that pipec plans with: for each
- * stage the median time of each op in ns, between two events around it on its stream, and its bytes. A transfer is
- * measured as what the engine does with all ranks in one process, a copy on the device; between devices it is what
+ * Measures the model that train_cuda.c trains, on device 0, and prints the profile that pipec plans
+ * with: for each stage the median time of each op in ns, between two events around it on its
+ * stream, and its bytes. A transfer is measured as what the engine does with all ranks in one
+ * process, a copy on the device; between devices it is what
  * --gbps says: bytes over that many GB/s. */
 #include <signal.h>
 #include <stdio.h>
@@ -26,7 +27,8 @@ static void must(cudaError_t e) {
     stages_die(cudaGetErrorString(e));
 }
 
-/* One round of all ops of all stages, in the order of a step; in t[stage][op] the ns of each, last of a transfer. */
+/* One round of all ops of all stages, in the order of a step; in t[stage][op] the ns of each, last
+ * of a transfer. */
 static void round_of_ops(DeviceStages *s, cudaEvent_t *mark, uint64_t (*t)[NOPS + 1]) {
   uint32_t n = s->m->nstage, k = 0;
   for (uint32_t op = 0; op < NOPS; op++)

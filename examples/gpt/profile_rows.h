@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The profile that pipec plans with (lang/spec.md, section 6), as gpt_profile and gpt_profile_cuda print it. */
+ * The profile that pipec plans with (lang/spec.md, section 6), as gpt_profile and gpt_profile_cuda
+ * print it. */
 #ifndef GPT_PROFILE_ROWS_H
 #define GPT_PROFILE_ROWS_H
 
@@ -15,8 +16,8 @@ typedef struct ProfileRow {
 
 uint64_t profile_median(uint64_t *t, uint32_t n); /* sorts t */
 
-/* The last stage sends gradients back: its `send` is that of the one before. `note`: what follows the options of the
- * model in its name. */
+/* The last stage sends gradients back: its `send` is that of the one before. `note`: what follows
+ * the options of the model in its name. */
 void profile_print(const GptConfig *g, const char *note, const ProfileRow *row, uint32_t nstage);
 
 #endif

@@ -43,7 +43,8 @@ static uint64_t input_bytes(const Seq *s, uint32_t stage) {
 
 static bool forward_only(const Seq *s) { return !s->model.update; }
 
-/* A model that is only evaluated has one stash for all stages, that of stage 0, and it fits the largest. */
+/* A model that is only evaluated has one stash for all stages, that of stage 0, and it fits the
+ * largest. */
 static void take_sizes(Seq *s) {
   uint64_t act = 0;
   for (uint32_t i = 0; i < s->model.nstage; i++) {

@@ -3,10 +3,11 @@
  * The oracle that pipelined training is compared with, and the bench on which ops are timed and
  * checked.
  *
- * Every buffer of every stage exists once, but one stash for each slice, and one microbatch is in flight at a time. With `strict`
- * each buffer is filled with NaNs before an op that must not count on its contents, and the bytes
- * around it are checked after every op. A model without `update` is only evaluated, whole rows at a time: weights, one
- * stash, the stages' inputs and the workspace are all that it takes. */
+ * Every buffer of every stage exists once, but one stash for each slice, and one microbatch is in
+ * flight at a time. With `strict` each buffer is filled with NaNs before an op that must not count
+ * on its contents, and the bytes around it are checked after every op. A model without `update` is
+ * only evaluated, whole rows at a time: weights, one stash, the stages' inputs and the workspace
+ * are all that it takes. */
 #ifndef GPT_SEQUENTIAL_H
 #define GPT_SEQUENTIAL_H
 
@@ -45,7 +46,8 @@ int seq_op(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32
 int seq_slice(Seq *s, PipeOp op, uint32_t stage, uint64_t step, uint32_t mb, uint32_t slice,
               uint32_t nmb, double *loss);
 
-/* A whole microbatch: F of all stages, slice after slice; *loss is their sum. And its backward, by B or
+/* A whole microbatch: F of all stages, slice after slice; *loss is their sum. And its backward, by
+ * B or
  * (`split`) I and W, the last slice first. */
 int seq_forward(Seq *s, uint64_t step, uint32_t mb, uint32_t nmb, double *loss);
 int seq_backward(Seq *s, uint64_t step, uint32_t mb, uint32_t nmb, int split);
@@ -55,8 +57,8 @@ int seq_backward(Seq *s, uint64_t step, uint32_t mb, uint32_t nmb, int split);
 int seq_step(Seq *s, uint64_t step, uint32_t nmb, int split, double *loss);
 
 /* The same as replicas do it, and in another order: the gradients of the microbatches order[0] ..
- * order[end[0] - 1] (NULL: ascending), then those up to end[1] and so on to end[nreplica - 1] = nmb, are summed on their own,
- * one after the other, and their sums then added by `reduce`. */
+ * order[end[0] - 1] (NULL: ascending), then those up to end[1] and so on to end[nreplica - 1] =
+ * nmb, are summed on their own, one after the other, and their sums then added by `reduce`. */
 int seq_step_ordered(Seq *s, uint64_t step, const uint32_t *order, const uint32_t *end,
                      uint32_t nreplica, int split, double *loss);
 

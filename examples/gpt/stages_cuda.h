@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * All stages of the model on one device, one op after the other on one stream, without an engine: for what looks at
- * single ops. Failures end the program. */
+ * All stages of the model on one device, one op after the other on one stream, without an engine:
+ * for what looks at single ops. Failures end the program. */
 #ifndef GPT_STAGES_CUDA_H
 #define GPT_STAGES_CUDA_H
 

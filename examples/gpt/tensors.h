@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The tensors of the GPT in the order they lie in memory: X(name, kind, elements). A matrix of a linear layer is
- * [outputs][inputs]. The b of a layernorm follows its g. */
+ * The tensors of the GPT in the order they lie in memory: X(name, kind, elements). A matrix of a
+ * linear layer is [outputs][inputs]. The b of a layernorm follows its g. */
 #ifndef GPT_TENSORS_H
 #define GPT_TENSORS_H
 

@@ -119,7 +119,8 @@ static double held_loss(Seq *s, const Source *from, const GptConfig *g) {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Every loss and a hash (FNV-1a) of all weights, in the order of the whole model. 0, or 1 on failure. */
+/* Every loss and a hash (FNV-1a) of all weights, in the order of the whole model. 0, or 1 on
+ * failure. */
 static int print_hash(const Source *from, const GptModel *m, const Progress *p) {
   uint64_t h = 0xcbf29ce484222325u;
   for (uint32_t i = 0; i < m->nstage; i++) {
@@ -237,9 +238,9 @@ static int fail(const char *what, const char *why) {
   return 1;
 }
 
-/* Microbatches in the order in which the program adds their gradients up, replica after replica: order[nmb],
- * and where each replica ends: end[]. Returns how many there are; 0 if stages do it in different orders, or
- * slices of different microbatches take turns. */
+/* Microbatches in the order in which the program adds their gradients up, replica after replica:
+ * order[nmb], and where each replica ends: end[]. Returns how many there are; 0 if stages do it in
+ * different orders, or slices of different microbatches take turns. */
 static uint32_t gradient_order(const PipeProgram *p, uint32_t *order, uint32_t *end) {
   uint32_t n = 0, nreplica = 0, row = 0, Q = pipe_slices(p); /* n: units */
   do {

@@ -3,11 +3,13 @@
  *
  *   gpt_cuda --data FILE [options]     all ranks in this process, on one device
  *   gpt_cuda --data FILE --processes   a process per rank; rank r on device r, or all on --device N
- *   LAUNCHER gpt_cuda --data FILE      the same under pipe-run, torchrun, srun or mpirun, on several hosts, too
+ *   LAUNCHER gpt_cuda --data FILE      the same under pipe-run, torchrun, srun or mpirun, on
+ * several hosts, too
  *
- * With all processes on one device each is a host of its own for NCCL (NCCL_HOSTID), which then goes through
- * sockets on the loopback: a way to try NCCL out, not to measure it. Losses go to stdout as exact numbers, with a
- * hash of the final weights (--hash), so that runs can be compared; the rest goes to stderr. */
+ * With all processes on one device each is a host of its own for NCCL (NCCL_HOSTID), which then
+ * goes through sockets on the loopback: a way to try NCCL out, not to measure it. Losses go to
+ * stdout as exact numbers, with a hash of the final weights (--hash), so that runs can be compared;
+ * the rest goes to stderr. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +103,8 @@ static int train(GptModel *m, const Options *o) {
     bad = fail("run", pr_error(run));
   const int failed = run && *pr_error(run);
   pr_close(run);
-  if (!failed) /* its device may hang, and memory is given back once it does nothing: left to the end of the process */
+  if (!failed) /* its device may hang, and memory is given back once it does nothing: left to the
+                  end of the process */
     gpt_cuda_close(g);
   return bad;
 }
