@@ -37,6 +37,9 @@ typedef struct PrGroup {
   void (*late)(void *arg);
   /* Then: where rank r was, the same on all ranks; 1, 0: it did not answer, -1: it has gone. */
   int (*place)(void *arg, uint32_t r, char to[PR_GROUP_PLACE]);
+  /* `mine` of each rank to all[size * bytes] on rank 0, which waits for them as in `share`; all
+   * call it alike, and the others wait for nobody. Returns 0, or 1 + the rank that has not come. */
+  uint32_t (*gather)(void *arg, const void *mine, uint64_t bytes, void *all);
 } PrGroup;
 
 /* A group over a store at at->store (NULL `at`: what pr_launch says), which rank 0 serves unless

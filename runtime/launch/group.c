@@ -85,6 +85,31 @@ static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
   return !ok;
 }
 
+static uint32_t gather(void *arg, const void *mine, uint64_t bytes, void *all) {
+  Group *g = arg;
+  char name[STORE_NAME], *to = all;
+  const uint64_t n = g->next++;
+  if (g->g.rank > 0) {
+    snprintf(name, sizeof name, "gather/%llu/%u", (unsigned long long)n, g->g.rank);
+    return store_put(g->store, name, mine, (uint32_t)bytes) ? 0 : 1 + g->g.rank;
+  }
+  memcpy(to, mine, bytes);
+  for (uint32_t r = 1; r < g->g.size; r++) {
+    uint32_t got = 0;
+    snprintf(name, sizeof name, "gather/%llu/%u", (unsigned long long)n, r);
+    void *value = store_get(g->store, name, &got, PR_GROUP_PATIENCE_S);
+    const bool ok = value && got == bytes;
+    if (ok)
+      memcpy(to + r * bytes, value, bytes);
+    free(value);
+    if (!ok)
+      return 1 + r;
+    store_drop(g->store, name);
+    g->heard[r] = n + 1;
+  }
+  return 0;
+}
+
 static void tell(void *arg, const char *text) {
   store_failed(((Group *)arg)->store, PR_E_LOST, text);
 }
@@ -204,7 +229,7 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
     snprintf(why, 1024, "no memory");
     return PR_E_MEMORY;
   }
-  g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place};
+  g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place, gather};
   pthread_mutex_init(&g->lock, NULL);
   bool serves = at->size > 1 && at->rank == 0 && strcmp(at->family, "pipe-run") != 0;
   if (serves && !(g->server = serve(at, store, why)))

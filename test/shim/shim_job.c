@@ -30,7 +30,7 @@ typedef struct Board {
 } Board;
 typedef struct Seat {
   Board *board;
-  uint32_t rank, next, from; /* from: whose word is waited for */
+  uint32_t rank, size, next, from; /* from: whose word is waited for */
   struct Word *word;
 } Seat;
 
@@ -60,6 +60,29 @@ static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
   if (!w->there)
     return 1;
   memcpy(data, w->data, bytes);
+  return 0;
+}
+
+static uint32_t gather(void *arg, const void *mine, uint64_t bytes, void *all) {
+  Seat *s = arg;
+  struct Word *w = &s->board->word[s->next];
+  if ((s->next += s->size) > sizeof s->board->word / sizeof *s->board->word)
+    abort();
+  if (shim_was_killed())
+    return 1 + s->rank;
+  w[s->rank].data = malloc(bytes + 1);
+  if (!w[s->rank].data)
+    abort();
+  memcpy(w[s->rank].data, mine, bytes);
+  w[s->rank].there = true;
+  for (uint32_t r = 0; s->rank == 0 && r < s->size; r++) {
+    s->word = &w[r], s->from = r;
+    if (!shim_wait(is_there, s))
+      late(s);
+    if (!w[r].there)
+      return 1 + r;
+    memcpy((char *)all + r * bytes, w[r].data, bytes);
+  }
   return 0;
 }
 
@@ -214,8 +237,9 @@ static void *host_thread(void *arg) {
                  .deadline_s = j->deadline_s};
   PrRun *run;
   const bool absent = h->id == 1 && j->absent;
-  h->seat = (Seat){.board = j->board, .rank = h->id};
-  h->group = (PrGroup){h->id, j->nhost, share, tell, heard, &h->seat, watch_place, late, place};
+  h->seat = (Seat){.board = j->board, .rank = h->id, .size = j->nhost};
+  h->group = (PrGroup){h->id,    j->nhost,    share, tell,  heard,
+                       &h->seat, watch_place, late,  place, gather};
   cuda.group = j->processes ? &h->group : NULL;
   cuda.nvtx = 1;
   cuda.device = j->wanders ? 1 : cuda.device;
@@ -266,7 +290,7 @@ static void *host_thread(void *arg) {
   }
   if (!st && j->save)
     st = pr_checkpoint(run, j->save, 0);
-  if (absent)
+  if (absent && j->absent != ABSENT_DEAD)
     j->board->absent[1] = true;
   for (uint32_t row = 0; row < p->nstage && !st && !absent; row++) {
     uint64_t w[WORDS] = {0};

@@ -102,6 +102,7 @@ typedef struct PrCuda {
   struct CudaPeers *peers; /* with a group; NULL: no stash is on another rank, nobody takes turns */
   cudaEvent_t *turn;    /* without: [ngroup] the last turn of a group of COPY streams; */
   uint32_t *turns;      /* [ngroup] and how many there were in this step */
+  struct CudaCard *card; /* with a group, on rank 0 [size]: what cuda_agree, cuda_meet gather */
   uint32_t nhere;
   cudaEvent_t begin;    /* the leader, rank[0], has begun the step */
   /* by step & 1: all of it is over, and its losses are in the host's memory */
@@ -211,6 +212,7 @@ PrStatus cuda_join(PrRun *run);
 void cuda_close(PrRun *run);
 PrStatus cuda_agree(PrRun *run, PrStatus st);
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
+PrStatus cuda_meet(PrRun *run); /* rank 0 waits until all ranks have called it */
 void cuda_abort(PrRun *run);
 void cuda_end_graphs(PrRun *run);
 /* Of a run that has failed: until nothing is on the streams of this process. False, and

@@ -85,48 +85,76 @@ static void rewind_to(PrRun *run, uint64_t step) {
 
 /* ---- the group ---- */
 
-PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
-  const PrGroup *g = cuda_of(run)->o.group;
-  if (!g || !g->share(g->arg, rank, data, bytes))
-    return PR_OK;
+/* Rank r did not come to what all call alike. */
+static PrStatus vain(PrRun *run, uint32_t r) {
   PrStatus st = cuda_heard(run);
   if (st)
     return st;
-  return rank == g->rank
-             ? pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", rank)
+  return r == run->here
+             ? pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", r)
              : pr_fail(run, PR_E_LOST, "lost: rank %u has waited in vain for what rank %u has",
-                       g->rank, rank);
+                       run->here, r);
+}
+
+PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
+  const PrGroup *g = cuda_of(run)->o.group;
+  return !g || !g->share(g->arg, rank, data, bytes) ? PR_OK : vain(run, rank);
 }
 
 /* What must be the same everywhere, and what was the matter, if anything. */
-typedef struct Card {
+typedef struct CudaCard {
   uint64_t hash;
   uint32_t size;
   int32_t status;
   char text[PR_TEXT];
 } Card;
 
-PrStatus cuda_agree(PrRun *run, PrStatus st) {
+PrStatus cuda_meet(PrRun *run) {
   const PrGroup *g = cuda_of(run)->o.group;
-  Card mine = {.hash = run->p ? run->p->hash : 0, .size = g ? g->size : 1, .status = (int32_t)st},
-       first = {0};
-  PrStatus all = st;
-  snprintf(mine.text, sizeof mine.text, "%s", run->text);
-  for (uint32_t r = 0; g && r < g->size; r++) {
-    Card card = mine;
-    PrStatus lost = cuda_share(run, r, &card, sizeof card);
-    if (lost)
-      return st ? st : lost;
-    card.text[sizeof card.text - 1] = 0;
-    first = r == 0 ? card : first;
-    if (!all && card.status)
-      all = pr_fail(run, (PrStatus)card.status, "%s", card.text);
-    if (!all && (card.hash != first.hash || card.size != first.size))
-      all = pr_fail(
-          run, PR_E_ARG, "rank %u of %u runs program %016llx, rank 0 of %u program %016llx", r,
-          card.size, (unsigned long long)card.hash, first.size, (unsigned long long)first.hash);
+  char here = 0;
+  uint32_t missing = g ? g->gather(g->arg, &here, 1, cuda_of(run)->card) : 0;
+  return missing ? vain(run, missing - 1) : PR_OK;
+}
+
+/* Of the cards of all: the first that says what is the matter, or does not go with the first one,
+ * which it says then. */
+static const Card *judge(Card *card, uint32_t n) {
+  for (uint32_t r = 0; r < n; r++) {
+    Card *c = &card[r];
+    c->text[sizeof c->text - 1] = 0;
+    if (c->status)
+      return c;
+    if (c->hash == card->hash && c->size == card->size)
+      continue;
+    c->status = PR_E_ARG;
+    snprintf(c->text, sizeof c->text,
+             "rank %u of %u runs program %016llx, rank 0 of %u program %016llx", r, c->size,
+             (unsigned long long)c->hash, card->size, (unsigned long long)card->hash);
+    return c;
   }
-  return all;
+  return card;
+}
+
+PrStatus cuda_agree(PrRun *run, PrStatus st) {
+  PrCuda *c = cuda_of(run);
+  const PrGroup *g = c->o.group;
+  Card mine = {.hash = run->p ? run->p->hash : 0, .size = g ? g->size : 1, .status = (int32_t)st};
+  if (!g)
+    return st;
+  snprintf(mine.text, sizeof mine.text, "%s", run->text);
+  uint32_t missing = g->gather(g->arg, &mine, sizeof mine, c->card);
+  PrStatus lost = missing ? vain(run, missing - 1) : PR_OK;
+  if (lost) { /* the others wait for rank 0 */
+    mine.status = (int32_t)lost;
+    snprintf(mine.text, sizeof mine.text, "%s", run->text);
+  } else if (g->rank == 0) {
+    mine = *judge(c->card, g->size);
+  }
+  if (!lost || g->rank == 0)
+    lost = cuda_share(run, 0, &mine, sizeof mine);
+  if (st || lost)
+    return st ? st : lost;
+  return mine.status ? pr_fail(run, (PrStatus)mine.status, "%s", mine.text) : PR_OK;
 }
 
 static PrStatus join(PrRun *run) {
@@ -159,9 +187,11 @@ PrStatus cuda_join(PrRun *run) {
     run->here = g->rank;
     run->nprocess = g->size;
   }
-  if (g && (g->size == 0 || g->rank >= g->size || !g->share || !g->tell || !g->heard))
+  if (g && (g->size == 0 || g->rank >= g->size || !g->share || !g->tell || !g->heard || !g->gather))
     return pr_fail(run, PR_E_ARG, "options: rank %u of a group of %u", g->rank, g->size);
-  PrStatus st = join(run);
+  c->card = g ? calloc(g->rank ? 1 : g->size, sizeof *c->card) : NULL;
+  PrStatus st = g && !c->card ? pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", g->size)
+                              : join(run);
   if (st && g && !atomic_exchange(&c->told, true)) /* they wait for it */
     g->tell(g->arg, run->text);
   return st;
@@ -425,6 +455,7 @@ void cuda_close(PrRun *run) {
   }
   free(c->rank);
   free(c->partner);
+  free(c->card);
   free(c);
   run->of_engine = NULL;
 }

@@ -251,7 +251,7 @@ PrStatus cuda_peers_open(PrRun *run) {
 bool cuda_peers_close(PrRun *run) {
   PrCuda *c = cuda_of(run);
   struct CudaPeers *x = c->peers;
-  bool free_all = true;
+  bool free_all = false;
   char all = 0;
   if (!x)
     return true;
@@ -262,8 +262,10 @@ bool cuda_peers_close(PrRun *run) {
       cudaIpcCloseMemHandle(x->flag_of[r]);
     free(x->at ? x->at[r] : NULL);
   }
-  for (uint32_t r = 0; r < run->p->nrank && free_all; r++) /* all have closed what they had open */
-    free_all = !c->aborted && !cuda_share(run, r, &all, 1);
+  if (!c->aborted) { /* all have closed what they had open, and know it */
+    all = !cuda_meet(run);
+    free_all = !cuda_share(run, 0, &all, 1) && all;
+  }
   if (x->aside)
     cudaStreamDestroy(x->aside);
   if (x->flag && free_all)

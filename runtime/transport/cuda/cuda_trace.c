@@ -15,13 +15,10 @@
 
 static PrStatus hear_clock(PrRun *run, int64_t *ahead) {
   enum { TIMES = 16 };
-  const PrGroup *g = cuda_of(run)->o.group;
   *ahead = INT64_MAX;
   for (int i = 0; i < TIMES; i++) {
     uint64_t theirs = 0;
-    PrStatus st = PR_OK;
-    for (uint32_t r = 1; r < g->size && !st; r++) /* all wait by now */
-      st = cuda_share(run, r, &theirs, sizeof theirs);
+    PrStatus st = cuda_meet(run); /* all wait by now */
     theirs = pr_now();
     if (!st)
       st = cuda_share(run, 0, &theirs, sizeof theirs);
