@@ -195,7 +195,9 @@ static StoreServer *serve(const PrLaunch *at, char own[STORE_ADDR], char *why) {
     snprintf(addr, sizeof addr, "%.260s%.10s", one ? at->store : "[::],0.0.0.0", one ? "" : port);
   StoreServer *s = store_serve(addr, at->key, at->size, NULL, bound, reason);
   if (!s) {
-    snprintf(why, STORE_TEXT, "rank 0 cannot serve the store: %.400s", reason);
+    snprintf(why, STORE_TEXT,
+             "rank 0 cannot serve the store: %.400s; PIPE_STORE=HOST:PORT names another place",
+             reason);
     return NULL;
   }
   fprintf(stderr, "store: rank 0 listens at %s\n", bound);
