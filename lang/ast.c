@@ -239,7 +239,7 @@ static void put_when(FILE *out, const Stmt *s) {
   ast_dump_expr(out, s->cond);
 }
 
-/* From where its line begins, without the end of the line. */
+/* Prints a statement from where its line begins, without the end of the line. */
 static void put_stmt(FILE *out, const Stmt *s, int indent) {
   static const char *const phase[PIPE_NPHASES] = {
       [PIPE_WARMUP] = "warmup ",

@@ -34,7 +34,7 @@ int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place) {
   return next && !has_run(x->s, l->kind, l->stage, l->mb) ? next : NULL;
 }
 
-/* Of a schedule that is used in the block. */
+/* Notes an op that a used schedule lists, in the counts of the order that uses it. */
 static void note_used(Ex *x, const Listed *l) {
   const Use *u = x->in_use;
   if (!u || !u->list)

@@ -93,7 +93,7 @@ uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32
   return sum;
 }
 
-/* Of slices of one microbatch: an R, or what makes it wait or waits for it. */
+/* Both are of slices of one microbatch: is one of them an R, and does b wait for a? */
 static bool makes_again(const Op *a, const Op *b) {
   bool back = b->kind == PIPE_B || b->kind == PIPE_I;
   return (a->kind == PIPE_F && b->kind == PIPE_R) || (a->kind == PIPE_R && back) ||

@@ -26,7 +26,7 @@
 
 enum { SHADES = 4, MOST_RANKS = 64, WIDEST = 1000, LEFT = 8, RIGHT = 20, LEAST = 12 };
 
-/* Of the 256 colours that terminals share. */
+/* Numbers among the 256 colours that terminals share. */
 static const struct Paint {
   uint8_t back[SHADES], ink;
   const char *fill, *name;
@@ -65,7 +65,7 @@ bool show_wants_colour(const Options *o, FILE *f) {
   return !(none && *none) && isatty(fileno(f)) && term && strcmp(term, "dumb") != 0;
 }
 
-/* Of the user's locale, whatever that of the process is. */
+/* Has the user's locale UTF-8, whatever the locale of the process is? */
 static bool is_utf8(void) {
   locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
   if (!l)

@@ -121,7 +121,7 @@ static uint32_t furthest(const Page *g, uint32_t rank) {
   return last;
 }
 
-/* Of a box in its row. */
+/* Where a box begins in its row, and how high it is. */
 static double box_top(const Box *b) { return b->lane ? ROW + 2 + LANE * (b->lane - 1.0) : 0; }
 static double box_height(const Box *b) { return b->lane ? LANE - 2 : ROW; }
 

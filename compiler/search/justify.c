@@ -318,8 +318,8 @@ static void pass(Just *j, bool backward, Within within) {
   }
 }
 
-/* From j->best to another order, in j->seq: times are in 1/SHARES, those of an op longer by up to
- * 1/8, 1/4, 1/2 or 1 of them. */
+/* Makes another order of j->best, in j->seq. Times are in 1/SHARES; the time of an op grows by up
+ * to 1/8, 1/4, 1/2 or 1 of it. */
 static void shake(Just *j, uint32_t try) {
   enum { SHARES = 16 };
   Sched *s = j->s;

@@ -143,7 +143,7 @@ typedef struct Candidate {
 
 typedef VEC(Candidate) Candidates;
 
-/* Of equals the moved order, then the first value. */
+/* Puts the moved order before an equal one, then the first value. */
 static int by_idle(const void *a, const void *b) {
   const Candidate *x = a, *y = b;
   if (x->idle != y->idle)

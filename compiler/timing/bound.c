@@ -113,7 +113,7 @@ static uint64_t length(const Bounds *x, uint32_t op) {
   return o->kind == PIPE_F ? cost_at(x, o)->f : cost_at(x, o)->d;
 }
 
-/* From the end of `from` to the start of `to`, which reads output k of it. */
+/* The least time between the end of `from` and the start of `to`, which reads output k of it. */
 static uint64_t hop(const Sched *s, uint32_t from, uint32_t k, uint32_t to) {
   return op_rank(s, from) == op_rank(s, to) ? 0 : output_time(s, &s->orders->op[from], k);
 }

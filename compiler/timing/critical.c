@@ -133,8 +133,8 @@ static Walk walk_open(Sched *s, Arena *a) {
   return w;
 }
 
-/* With channels: of the COMM instructions that an event makes i of rank r wait for, the one that
- * ended last; or NONE. */
+/* With channels: finds the COMM instruction that ended last among those that an event makes i of
+ * rank r wait for; or NONE. */
 static uint32_t last_needed(const Walk *w, uint32_t r, uint32_t i) {
   const PipeRank *k = &w->p->rank[r];
   uint32_t lo = 0, hi = k->nsync, best = NONE;
@@ -277,7 +277,7 @@ static void walk_links(Arena *a, Walk *w) {
     qsort(w->use + w->use0[k], w->use0[k + 1] - w->use0[k], sizeof *w->use, by_end);
 }
 
-/* Of a link: that which ended at `end` of *of becomes *of. */
+/* Finds the use of a link that ended at `end` of *of; it becomes *of. */
 static bool find_use(const Walk *w, uint32_t link, void *of) {
   PathStep *step = of;
   size_t lo = w->use0[link], hi = w->use0[link + 1];
@@ -442,7 +442,8 @@ static void count_copies(Stashes *x, const Walk *w, uint32_t r, uint64_t begin, 
 /* An op behind which no forward is looked for, or one. */
 static bool decides(uint32_t op) { return op == PIPE_F || op == PIPE_U || op == PIPE_SIDE; }
 
-/* From when, between a and the start of op i, the rank's next F lacks only a slot for its stash. */
+/* Finds when, between a and the start of op i, the rank's next F begins to lack only a slot for its
+ * stash. */
 static uint64_t out_of_slots(Stashes *x, const Walk *w, uint32_t r, uint32_t i, uint64_t a) {
   const PipeRank *k = &w->p->rank[r];
   const PipeInstr *in = k->instr;

@@ -58,7 +58,7 @@ static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
   return n;
 }
 
-/* With lowering CHANNELS: the sums that are in stream c. */
+/* With lowering CHANNELS: finds the sums that stream c has. */
 static void find_sums(PrRun *run, CommRun *c) {
   for (uint32_t i = 0; i < c->n; i++) {
     const PipeInstr *in = pr_comm_instr(c, i);
@@ -141,8 +141,8 @@ PrStatus pr_take_sums(PrRun *run) {
   return PR_OK;
 }
 
-/* With lowering CHANNELS: the streams of rank k, those of its channels, and what COMPUTE and COPY
- * need of them. */
+/* With lowering CHANNELS: makes the streams of the channels of rank k, and lists what COMPUTE and
+ * COPY need of them. */
 static bool take_channels(const PipeProgram *p, RankRun *k) {
   const PipeRank *t = k->t;
   uint32_t at = 0, total = 0;

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Of a microbatch: the sum over its slices, and over the stages without output. */
+/* Adds up the loss of a microbatch over its slices and over the stages without output. */
 static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
   uint32_t slices = pipe_slices(run->p);
   double sum = 0;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a process of one rank the group of that rank is enough. */
+/* A process of one rank needs the group of that rank alone. */
 static bool is_wanted(const PrRun *run, uint32_t r) {
   uint32_t g = run->p->rank[r].group;
   return g && (run->here == PIPE_NONE || run->p->rank[run->here].group == g);

@@ -34,7 +34,7 @@ static void make_room(const Page *g, Key *k, double wide) {
   }
 }
 
-/* Of 10.5 px; capitals are wider. */
+/* Estimates the width of a text of 10.5 px; capitals are wider. */
 static double key_width(const char *text) {
   double w = 5.4 * (double)strlen(text);
   for (int n = 0; *text; text++)

@@ -31,7 +31,7 @@ static uint32_t track_of(const PipeProgram *p, uint32_t r, uint32_t stream) {
   return stream == PIPE_COPY ? 2 * p->nrank + r + 1 : 2 * r + stream + 1;
 }
 
-/* Of an instruction. */
+/* The track that shows an instruction. */
 static uint64_t track_at(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
   uint32_t stream = pipe_op_info[in->op].stream;
   return stream == PIPE_COMM && p->nchannel

@@ -96,7 +96,8 @@ static void die_with_parent(int sig) {
 #endif
 }
 
-/* Of a new process; only rank 0 reads. A rank dies with who waits for it, also if it is stopped. */
+/* Makes the new process a rank; only rank 0 reads. A rank dies with who waits for it, also if it is
+ * stopped. */
 static void become(char **program, bool reads, int death) {
   sigset_t none;
   sigemptyset(&none);

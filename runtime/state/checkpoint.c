@@ -165,8 +165,7 @@ static PrStatus begin_folder(PrRun *run, const char *dir, CkLock **out) {
   return PR_OK;
 }
 
-/* Of memory of a device: copies of all tensors in the process's, in one block that the caller
- * frees. */
+/* Copies all tensors that are in memory of a device into one block, which the caller frees. */
 static PrStatus stage_list(PrRun *run, CkList *list, char **block) {
   uint64_t bytes = 1, at = 0;
   PrStatus st = PR_OK;
@@ -362,7 +361,7 @@ static void prune(PrRun *run, const char *dir, uint32_t keep) {
   free(found);
 }
 
-/* Of the process that leads, with name[] "step-40.2.partial": gives the folder its name. */
+/* The process that leads gives the folder its name; name[] is "step-40.2.partial". */
 static PrStatus commit(PrRun *run, const char *dir, const char *folder, const char *name,
                        uint32_t keep) {
   char path[CK_PATH], final[CK_NAME];

@@ -233,7 +233,7 @@ done:
   return st;
 }
 
-/* Of a tensor that one side has and the other has not. */
+/* Refuses a checkpoint for a tensor that one side has and the other has not. */
 static PrStatus foreign(Load *l, const char *key, bool model_has) {
   uint32_t nmodel = l->run->p->nmodel;
   if (l->nstage != nmodel && !l->run->m.tensor)
