@@ -531,7 +531,6 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);
   files_catch_signals();
   diag_init(&diag, &arena, stderr);
-  opt.trial = !getenv("PIPE_NO_TRIAL"); /* tests of the proof itself */
 #ifndef NDEBUG
   opt.verify = !getenv("PIPE_NO_VERIFY"); /* which takes a large program long */
 #endif

@@ -140,10 +140,6 @@ typedef struct Pipe {
   uint32_t first, nrow, nstage, mb0, nmb;
 } Pipe;
 
-/* How far Sched.again compiles: to the ops; to proved orders, with the copies of the text but
- * without side ops, transfers and tables; to the end, without output. */
-typedef enum Until { UNTIL_OPS, UNTIL_ORDERS, UNTIL_END } Until;
-
 /* The prediction of order_run for one set of costs, on an idle network. */
 typedef struct Timing {
   uint64_t makespan, span, busy; /* busy: summed over ranks */
@@ -242,8 +238,6 @@ typedef struct Orders {
   List *lists;
   /* (read_csv) The lists are proved as they stand; there is no program. */
   bool only_lists;
-  /* With opt->keep_play, if there are rules: what their play went through (rules_of_m.h). */
-  struct RulePlay *play;
 } Orders;
 
 /* Side ops. Made by expand (find_sides) and by sides; order and offload give those that run as late
@@ -277,24 +271,12 @@ typedef struct Verdict {
 /* What is proved for every value of a parameter. Made by check_all_m. */
 typedef struct ForAll {
   bool proved, refuted;
-  const char *text; Span at; /* not for all: what stands in the way, and where */
-  /* steady state on an idle network: time for so many microbatches, reduced; per 0, with from 0:
-   * transfers take another time at each M, for what stands at `at`, */
-  uint64_t time, per;
-  bool by_mb;                /*   or times differ by microbatch, which that says */
-  bool below_one;            /* it may admit values below 1, of which nothing is said */
-  uint64_t multiple;         /* proved for the multiples of this; 1: for all */
-  uint64_t period;           /* microbatches after which every rank repeats */
-  /* of one kernel: of M, what the counts of microbatches repeat after; an M at which every rank has
-   * come to what repeats */
-  uint64_t step, settled;
-  const char *lists;         /* with --dump-after: what each rank does */
-  /* proved from there on for all at once, below one by one; 0: for all at once */
-  uint64_t from;
-  /* with from: those below this have been compiled one by one; from: all of them */
-  uint64_t below;
-  /* by how many updates gradients are late grows with M; so does how many an update applies */
-  bool late, applied;
+  const char *text;    /* not proved: what stands in the way; refuted: at which value */
+  uint64_t from;       /* proved from there on at once, */
+  uint64_t multiple;   /*   for the multiples of this; 1: for all that the schedule admits; */
+  uint64_t below;      /*   those below this one by one; from: all of them */
+  uint64_t compared;   /* up to here the text was compared with the program */
+  uint64_t time, per;  /* predicted: so many microbatches more take so much longer */
 } ForAll;
 
 /* A compile: what every pass needs, and the products. A product is all zero until a pass makes
@@ -304,7 +286,7 @@ struct Sched {
   Diag *diag;
   struct Options *opt;
   /* Compiles the same text once more, with options of the caller. */
-  bool (*again)(Sched *, Until until);
+  bool (*again)(Sched *);
   /* The budget of a question about every M (work.h); NULL: no bound. */
   Work *work;
   Eval eval;
@@ -321,7 +303,7 @@ struct Sched {
   const Verdict *verdict;
   const PipeProgram *prog; /* the program, whose tables emit prints; NULL before lower */
   ForAll all_m;
-  /* the program for every M, if one was asked for (forall/looped.h); NULL */
+  /* the program for every M, if one was asked for (forall/forall.h); NULL */
   struct Looped *looped;
 };
 
@@ -368,14 +350,13 @@ typedef struct Options {
   const char *depfile;
   const char *counterexample;  /* where to draw a counter-example; NULL: nowhere */
   const char *schedule;        /* NULL: the last of the file */
-  bool any_value;              /* do not check what the schedule requires (all_m.c) */
-  bool keep_play;              /* (all_m_lists.c) */
   const TuneChoice *tune;      /* what `tune` takes (again.c); NULL: it searches */
   const char *for_all;         /* --for-all: the parameter for all values of which to prove */
   Define every;                /* --for-all=NAME=LO..HI: n values; 0: it was not given */
   int undecided;               /* --undecided: 1 error, 2 ok; 0: not given */
-  /* what that may take: of programs that are compiled for it (all_m.c, looped.c) */
-  Work *work;
+  bool no_claims;              /* prove no check, limit or memory limit */
+  bool found_open;             /* that was not asked for: --check found it without a value */
+  Work *work;                  /* what that may take, of programs that are compiled for it */
   bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
   const char *profile;
@@ -386,7 +367,6 @@ typedef struct Options {
   bool critical_path;          /* report the critical path and idle time by cause */
   Color color;                 /* of show */
   bool time_passes;
-  bool trial;                  /* all_m_trial.c, of what is proved for every M */
   bool verify;                 /* verify.c after every pass (always in debug builds) */
   /* --lowering: 1 + what Orders.lowering will be; 0: what the schedule says */
   int lowering;

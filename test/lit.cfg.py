@@ -74,7 +74,6 @@ if "mpi" in features and subprocess.run([hosts, "0"], capture_output=True).retur
 env = config.environment
 env["PATH"] = os.pathsep.join([config.llvm_tools, os.environ["PATH"]])
 env["LC_ALL"] = "C"
-env["PIPE_NO_TRIAL"] = "1"  # a mistake of a proof is to be seen, and not cured by compiles (all_m/trial.test)
 env["PYTHONDONTWRITEBYTECODE"] = "1"  # the source tree stays as it is
 env["FILECHECK_OPTS"] = "--enable-var-scope"
 env["ASAN_OPTIONS"] = "abort_on_error=1"  # the default, exit 1, would satisfy `not`

@@ -36,21 +36,7 @@ enum Plant {
   PLANT_LISTS_ABOVE,     /* check_channels, of lists: a transfer waits for the op above it */
   PLANT_LISTS_READS,     /*   an op waits for its RECV */
   PLANT_LISTS_WAIT,      /*   `wait` waits */
-  PLANT_COMMUNICATOR,    /*   sums over the same ranks share a communicator */
-  PLANT_ALL_DATA,        /* check_all_m: edges between stages */
-  PLANT_ALL_RANK,        /*   the order of a rank goes on in the next period */
-  PLANT_LIST_UNIT,       /*   in a list: a microbatch moves on with M at another pace, */
-  PLANT_LIST_CLOCK,      /*   an op is later by the clock than what comes after it, */
-  PLANT_LIST_SLOPE,      /*   it will be for a large M, */
-  PLANT_LIST_COPY,       /*   a copy is of another microbatch */
-  PLANT_RULES_STATE,     /* rules for all M: when the inputs of an op arrive */
-  PLANT_RULES_SEEN,      /*   the last microbatches are not seen */
-  PLANT_RULES_LEFT,      /*   what is left is what repeats, and its priorities stay apart */
-  /* what is looked at before the last microbatches is the same for every M */
-  PLANT_RULES_EARLY,
-  PLANT_RULES_HIDES,     /*   the last ones stand behind those that repeat, */
-  PLANT_RULES_SLICE,     /*   and those are of first slices */
-  PLANT_RULES_SLOPE      /*   a statement's priorities move on at one pace */
+  PLANT_COMMUNICATOR     /*   sums over the same ranks share a communicator */
 };
 #ifdef PIPE_PLANT
 extern int pipe_plant; /* an enum Plant; whoever builds defines it */

@@ -16,10 +16,5 @@ void verify_program(const Sched *s);
 /* With opt->verify, run after every pass that has something to verify. Abort on a mistake. */
 void verify_ops(const Sched *s);    /* verify_ops.c */
 void verify_circle(const Sched *s); /* verify_circle.c: once order has refuted the orders */
-/* verify_clock.c */
-/* The clock of all_m.c, (at[node] + num * period) / by, of a program whose node k of rank r is op
- * first[r] + k counted on from rank to rank: every op of it is later than what it waits for. */
-void verify_clock(const Sched *s, int64_t S, uint32_t nnode, const uint32_t *first,
-                  const uint32_t *per, const __int128 *at, uint64_t num, uint64_t by);
 
 #endif

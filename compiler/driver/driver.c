@@ -13,8 +13,6 @@
 #include "limit.h"
 #include "formula.h"
 #include "import.h"
-#include "lists_of_m.h"
-#include "looped.h"
 #include "lower.h"
 #include "stages.h"
 #include "orders.h"
@@ -177,12 +175,8 @@ static bool other_channels(const Sched *s) {
 static bool for_all(Sched *s) {
   Options *o = s->opt;
   if (!o->for_all && o->check_only)
-    o->for_all = open_parameter(s);
+    o->found_open = (o->for_all = open_parameter(s)) != NULL;
   return o->for_all;
-}
-
-static bool wants_looped(const Run *x) {
-  return x->s->opt->looped || (x->asked && !x->s->all_m.proved);
 }
 
 /* Runs the passes. False: one has failed, or --dump-after stops behind one. */
@@ -206,15 +200,10 @@ static bool holds_for_all(const Sched *s, bool asked) {
   return !o->for_all || is_proved_for_all(s) || (!s->all_m.refuted && !error);
 }
 
-/* The hook of Sched. */
-static bool again(Sched *s, Until until) {
-  return until == UNTIL_END ? compile_only(s) : compile_orders(s, until == UNTIL_ORDERS);
-}
-
 /* A new compile: hooks and empty products, const in s. The pass that makes one writes it. */
 static Products *begin(Sched *s) {
   Products *p = NEW(s->arena, Products);
-  s->again = again;
+  s->again = compile_only;
   s->eval = (Eval){.quantity = quantity};
   s->parsed = &p->parsed;
   s->model = &p->expanded.model;
@@ -269,19 +258,6 @@ static bool run(Sched *s, bool output) {
 }
 
 bool compile(Sched *s) { return run(s, true); }
-
-bool compile_orders(Sched *s, bool prove) {
-  Products *p = begin(s);
-  return pass_parse(s, &p->parsed) && resolve(s, &p->parsed) && expand_best(s, &p->expanded) &&
-         work_take(s->work, (uint64_t)s->orders->nop * WORK_ORDER * (prove ? 2 : 1),
-                   s->parsed->def->name_at) &&
-         (!prove ||
-          (check_deps(s, &p->expanded.orders) && versions(s, &p->versions) &&
-           (!s->model->weighted || (formulas(s, &p->versions) && version_slots(s, &p->versions))) &&
-           order(s, &p->ideal) &&
-           (s->orders->ncopy == 0 || offload(s, &p->expanded.orders, &p->expanded.sides)))) &&
-         s->diag->errors == 0 && !work_spent(s->work);
-}
 
 bool compile_only(Sched *s) { return run(s, false); }
 

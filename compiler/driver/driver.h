@@ -8,7 +8,6 @@
 /* ---- driver.c: the pass list ---- */
 bool compile(Sched *s);
 bool compile_only(Sched *s);  /* the same without output, for tests, fuzzers and benches */
-bool compile_orders(Sched *s, bool prove); /* as far as the orders; prove: that they are right */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
 bool every_value(Sched *s);   /* every.c: of opt->every; the same */
 bool is_pass(const char *name);

@@ -9,7 +9,7 @@
 #include "base.h"
 #include "emit_formulas.h"
 #include "emit_rows.h"
-#include "looped.h"
+#include "rows.h"
 #include "text.h"
 
 static void field(Text *t, uint32_t v, char after) {
@@ -20,43 +20,7 @@ static void field(Text *t, uint32_t v, char after) {
   text_char(t, after);
 }
 
-static void instr(Text *t, PipeGraph g, const PipeInstr *in) {
-  const char *name = pipe_op_info[in->op].text;
-  text_room(t);
-  text_lit(t, "  {PIPE_");
-  text_lit(t, name);
-  text_char(t, ',');
-  field(t, in->phase, ',');
-  field(t, in->group, ',');
-  text_char(t, ' ');
-  field(t, in->stage, ',');
-  field(t, in->mb, ',');
-  field(t, in->peer, ',');
-  text_char(t, ' ');
-  field(t, in->act, ',');
-  field(t, in->gout, ',');
-  field(t, in->keep, ',');
-  field(t, in->in, ',');
-  field(t, in->out, ',');
-  text_char(t, ' ');
-  field(t, in->wait, ',');
-  field(t, in->wait_copy, ',');
-  field(t, in->site, '}');
-  text_lit(t, ", /* ");
-  if (g.row || pipe_is_side(in->op)) { /* (a looped program has edges, but no rows) */
-    char text[PIPE_OP_TEXT];
-    pipe_instr_text(text, g, in);
-    text_lit(t, text);
-  } else {
-    text_u64(t, in->stage);
-    text_lit(t, name);
-    if (in->mb != PIPE_NONE)
-      text_op_unit(t, in->op, in->mb, g.slices);
-  }
-  text_lit(t, " */\n");
-}
-
-/* The tables of PipeGraph and the slots of ops with several tensors, if there are any. */
+/* The tables of PipeGraph, if there are any. */
 static void graph_tables(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (!p->edge)
@@ -146,31 +110,6 @@ static void channel_table(Sched *s, Text *t) {
   text_string(t, "\n};\n");
 }
 
-static void weights(Sched *s, Text *t, uint32_t r) {
-  const PipeRank *k = &s->prog->rank[r];
-  if (!k->weights)
-    return;
-  text_table(t, "PipeWeights", arena_printf(s->arena, "weights%u", r));
-  text_lit(t, "\n");
-  for (uint32_t i = 0; i < k->ninstr; i++) {
-    const PipeWeights *w = &k->weights[i];
-    text_room(t);
-    text_lit(t, "  {");
-    field(t, w->version, ',');
-    field(t, w->slot, ',');
-    field(t, w->out, ',');
-    field(t, w->guess, ',');
-    field(t, w->formula, ',');
-    if (w->behind < 0)
-      text_char(t, '-');
-    text_u64(t, (uint64_t)(w->behind < 0 ? -(int64_t)w->behind : w->behind));
-    text_char(t, ',');
-    field(t, w->ahead, ',');
-    text_lit(t, "0},\n");
-  }
-  text_string(t, "};\n");
-}
-
 static void side_table(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (p->nside == 0)
@@ -185,31 +124,6 @@ static void side_table(Sched *s, Text *t) {
                         k->name, pipe_op_info[k->op].text, k->decl, k->stage, k->time, k->bytes));
   }
   text_string(t, "};\n");
-}
-
-static void slot_list(Sched *s, Text *t, uint32_t r) {
-  const PipeRank *k = &s->prog->rank[r];
-  if (k->nlist == 0)
-    return;
-  text_table(t, "uint32_t", arena_printf(s->arena, "list%u", r));
-  for (uint32_t i = 0; i < k->nlist; i++) {
-    text_room(t);
-    text_lit(t, i % 16 ? " " : "\n  ");
-    field(t, k->list[i], ',');
-  }
-  text_string(t, "\n};\n");
-}
-
-static void syncs(Sched *s, Text *t, uint32_t r) {
-  const PipeRank *k = &s->prog->rank[r];
-  if (k->nsync == 0)
-    return;
-  text_table(t, "PipeSync", arena_printf(s->arena, "sync%u", r));
-  for (uint32_t i = 0; i < k->nsync; i++) {
-    const PipeSync *y = &k->sync[i];
-    short_row(t, i, 8, PIPE_NOPS, (const uint32_t[]){y->after, y->before, y->event});
-  }
-  text_string(t, "\n};\n");
 }
 
 static void head(Sched *s, Text *t) {
@@ -228,32 +142,12 @@ static void head(Sched *s, Text *t) {
           p->lowering == PIPE_CHANNELS ? "channel" : "rank", PIPE_ABI));
 }
 
-/* The list of a rank, instruction by instruction. */
-static void instrs(Sched *s, Text *t, uint32_t r) {
-  const PipeProgram *p = s->prog;
-  const PipeRank *k = &p->rank[r];
-  int phase = -1;
-  text_table(t, "PipeInstr", arena_printf(s->arena, "rank%u", r));
-  text_lit(t, "\n");
-  for (uint32_t i = 0; i < k->ninstr; i++) {
-    if (pipe_op_info[k->instr[i].op].stream == PIPE_COMPUTE && k->instr[i].phase != phase) {
-      phase = k->instr[i].phase;
-      text_room(t);
-      text_lit(t, "  /* ");
-      text_lit(t, pipe_phase_name[phase]);
-      text_lit(t, " */\n");
-    }
-    instr(t, pipe_graph(p), &k->instr[i]);
-  }
-  text_lit(t, "};\n");
-}
-
 static bool same_bytes(const void *a, const void *b, size_t n) {
   return n == 0 || (a && b && memcmp(a, b, n) == 0);
 }
 
 /* The list of a rank as rows, which are written out again and compared. */
-static void rows(Sched *s, Text *t, RowMaker *maker, PipeRank *rank, uint32_t r) {
+static RankRows rows_of(const Sched *s, RowMaker *maker, PipeRank *rank, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
   RankRows rows = make_rows(maker, r);
   PipeProgram p = *s->prog;
@@ -272,24 +166,22 @@ static void rows(Sched *s, Text *t, RowMaker *maker, PipeRank *rank, uint32_t r)
   BUG_IF(!same_bytes(back.sync, k->sync, k->nsync * sizeof *k->sync));
   BUG_IF(k->weights && !same_bytes(back.weights, k->weights, k->ninstr * sizeof *k->weights));
   free((void *)(uintptr_t)back.instr);
-  text_table(t, "uint32_t", arena_printf(s->arena, "rank%u", r));
-  emit_rows(t, &rows);
-  text_lit(t, "};\n");
+  return rows;
 }
 
-void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows) {
+void emit_c_tables(Sched *s, Text *t, const char *symbol, const RankRows *given) {
   const PipeProgram *p = s->prog;
   const char *x = t->prefix;
   Arena own = {.oom = s->arena->oom};
-  RowMaker *maker = as_rows ? open_rows(&own, p) : NULL;
+  RowMaker *maker = open_rows(&own, p);
   PipeRank *rank = NEW_ARRAY(&own, PipeRank, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
+    const RankRows rows = given ? given[r] : rows_of(s, maker, rank, r);
     text_lit(t, "\n");
-    if (as_rows)
-      rows(s, t, maker, rank, r);
-    else
-      instrs(s, t, r);
+    text_table(t, "uint32_t", arena_printf(s->arena, "rank%u", r));
+    emit_rows(t, &rows);
+    text_lit(t, "};\n");
     text_table(t, "PipePool", arena_printf(s->arena, "pool%u", r));
     text_lit(t, "\n");
     for (uint32_t i = 0; i < k->npool; i++) {
@@ -301,36 +193,20 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows) {
                                   cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
     }
     text_string(t, "};\n");
-    if (as_rows)
-      continue;
-    slot_list(s, t, r);
-    weights(s, t, r);
-    syncs(s, t, r);
   }
   text_lit(t, "\n");
   text_table(t, "PipeRank", "rank");
   text_lit(t, "\n");
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    if (as_rows) {
-      text_string(t, arena_printf(
-                         s->arena,
-                         "  {0, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64
-                         ", 0, %u, %u, 0, %u, %u, 0, rank%u, sizeof rank%u / 4, %u, 0x%016" PRIx64
-                         "u},\n",
-                         r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->nlist,
-                         k->nevent, k->nsync, k->group, r, r, k->weights != NULL, rank[r].hash));
-      continue;
-    }
     text_string(
-        t, arena_printf(s->arena, "  {%srank%u, %spool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64, x,
-                        r, x, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host));
-    text_string(t, k->nlist ? arena_printf(s->arena, ", %slist%u, %u", x, r, k->nlist) : ", 0, 0");
-    text_string(t, k->nsync ? arena_printf(s->arena, ", %u, %ssync%u, %u, %u", k->nevent, x, r,
-                                           k->nsync, k->group)
-                            : arena_printf(s->arena, ", 0, 0, 0, %u", k->group));
-    text_string(t, k->weights ? arena_printf(s->arena, ", %sweights%u, 0, 0, 0, 0},\n", x, r)
-                              : ", 0, 0, 0, 0, 0},\n");
+        t,
+        arena_printf(s->arena,
+                     "  {0, %spool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64
+                     ", 0, %u, %u, 0, %u, %u, 0, %srank%u, sizeof %srank%u / 4, %u, 0x%016" PRIx64
+                     "u},\n",
+                     x, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->nlist,
+                     k->nevent, k->nsync, k->group, x, r, x, r, k->weights != NULL, rank[r].hash));
   }
   arena_free(&own);
   text_string(
@@ -407,10 +283,10 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows) {
           "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
           "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
           "  .rank = %srank, .stage = %sstage, .site = %ssite, .file = %sfile,\n%s%s%s};\n",
-          *x ? "static const PipeProgram" : "const PipeProgram", x, symbol, PIPE_ABI, p->hash,
-          escaped(s, ESCAPE_C, p->name), escaped(s, ESCAPE_C, p->params), p->nrank, p->nstage,
-          p->nmb, p->nsite, p->nfile, p->nmodel, p->sized, p->timed, p->slices, p->forward,
-          p->slots, p->makespan, p->ideal, p->busy, x, x, x, x,
+          *x ? "static const PipeProgram" : "const PipeProgram", x, symbol, PIPE_ABI,
+          given ? 0 : p->hash, escaped(s, ESCAPE_C, p->name), escaped(s, ESCAPE_C, p->params),
+          p->nrank, p->nstage, p->nmb, p->nsite, p->nfile, p->nmodel, p->sized, p->timed, p->slices,
+          p->forward, p->slots, p->makespan, p->ideal, p->busy, x, x, x, x,
           p->edge ? arena_printf(s->arena, "  .edge = %sedge, .row = %s%s, .nedge = %u,\n", x,
                                  p->row ? x : "", p->row ? "row" : "0", p->nedge)
                   : "",
@@ -442,6 +318,6 @@ void emit_c(Sched *s, FILE *f) {
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0, t->prefix = "";
   head(s, t);
-  emit_c_tables(s, t, s->opt->symbol ? s->opt->symbol : "pipe_program", true);
+  emit_c_tables(s, t, s->opt->symbol ? s->opt->symbol : "pipe_program", NULL);
   text_flush(t);
 }

@@ -4,6 +4,7 @@
 #define PIPEC_EMIT_FORMULAS_H
 
 #include "pipec.h"
+#include "rows.h"
 #include "text.h"
 
 /* As it would be written in a .pipe text, with its constants: "w - 3 * d". */
@@ -13,7 +14,8 @@ void emit_formulas_c(Sched *s, Text *t);
 const char *formula_fields(Sched *s, const char *prefix); /* of the program, for its initializer */
 void emit_formulas_json(Sched *s, Text *t);
 
-/* emit_c.c: the tables of s->prog and the program; all their names begin with t->prefix. */
-void emit_c_tables(Sched *s, Text *t, const char *symbol, bool as_rows);
+/* emit_c.c: the tables of s->prog and the program; all their names begin with t->prefix. rows: of
+ * each rank, of a program for every M; NULL: those of the lists of s->prog. */
+void emit_c_tables(Sched *s, Text *t, const char *symbol, const RankRows *rows);
 
 #endif

@@ -180,7 +180,7 @@ static Sched *compile_other(Sched *s, uint32_t k) {
   opt->input = opt->compare[k];
   opt->time_passes = false;
   *o = (Sched){.arena = s->arena, .diag = diag, .opt = opt, .work = opt->work, .again = s->again};
-  if (!s->again(o, UNTIL_END) || diag->errors)
+  if (!s->again(o) || diag->errors)
     return NULL;
   if (o->model->timed != s->model->timed) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,

@@ -1,13 +1,33 @@
 /* SPDX-License-Identifier: MIT
- * The door of forall/, what other rooms call: proofs for every M, and programs for every M. */
+ * The door of forall/, what other rooms call: the program for every M, and its proof. */
 #ifndef PIPEC_FORALL_H
 #define PIPEC_FORALL_H
 
+#include "every.h"
 #include "pipec.h"
+#include "rows.h"
 
-/* ---- all_m.c: with opt->for_all, requires check_user. Proves that the orders agree with the data for
- * every value of that parameter, or says why that is not decided; ensures all_m ---- */
+/* The program for every M. */
+typedef struct Looped {
+  PipeLooped table;
+  const Every *every; /* [table.nclass]; those of one value have no notes */
+  Sched **like;       /* [table.nclass] compiled for the first value of each class */
+  uint32_t nshort;    /* the last classes have one value each, below those of the others */
+} Looped;
+
+/* ---- every_m.c: with opt->for_all, requires check_tables. Finds the program for every value of
+ * that parameter and proves it, or says why that is not decided; ensures all_m, and looped if there
+ * is one ---- */
 bool check_all_m(Sched *s);
-void dump_all_m(Sched *s, FILE *f); /* lists_dump.c */
+/* Every value that the schedule admits is proved. */
+bool is_proved_for_all(const Sched *s);
+void dump_all_m(Sched *s, FILE *f);
+
+/* ---- formulas.c: what s requires of the parameter, and those that follow from it: ensures value,
+ * admit, nadmit. False: they are too long ---- */
+bool formulas_of_m(const Sched *s, const char *name, PipeLooped *l);
+
+/* ---- family.c: the rows of a rank of a class, without notes ---- */
+RankRows family_rows(Arena *a, const Every *e, uint32_t r);
 
 #endif

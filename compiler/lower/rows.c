@@ -64,6 +64,8 @@ struct RowMaker {
   Arena *arena;
   const PipeProgram *p;
   const PipeRank *k;
+  const Note *note; /* NULL: there are none */
+  const uint32_t *note0;
   VEC(Word) word;
   VEC(Part) row;
   VEC(int64_t) step;
@@ -205,6 +207,16 @@ static void put_syncs(Rows *x, uint32_t *at, uint32_t before) {
   }
 }
 
+/* Rows of which this number differs are not turns of one loop. Places in the text do not move; in
+ * a program for every M nothing does that says what a row is. */
+static bool is_fixed(const Rows *x, uint32_t tag) {
+  const bool what = tag < PIPE_NOPS || tag == PIPE_WORD_GROUP || tag == PIPE_WORD_AFTER ||
+                    tag == PIPE_WORD_PEER || tag == PIPE_WORD_EDGE || tag == PIPE_WORD_INS ||
+                    tag == PIPE_WORD_OUTS || tag == PIPE_WORD_FORMULA || tag == PIPE_WORD_BEHIND ||
+                    tag == PIPE_WORD_AHEAD;
+  return tag == PIPE_WORD_AT || (x->note && what);
+}
+
 static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   const PipeInstr *c = &x->k->instr[i];
   const PipeWeights *w = x->k->weights ? &x->k->weights[i] : NULL;
@@ -229,10 +241,15 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   touch_slots(x, &slot);
   x->done[pipe_op_info[c->op].stream]++;
   Part *row = vec_push(x->arena, &x->row);
-  *row = (Part){.word0 = word0, .nword = x->word.n - word0, .cost = 1};
+  *row = (Part){.word0 = word0, .cost = 1};
+  for (uint32_t k = x->note ? x->note0[i] : 0; x->note && k < x->note0[i + 1]; k++) {
+    put(x, x->note[k].tag, x->note[k].n);
+    row->key = mix(row->key, x->note[k].same ? (uint64_t)x->note[k].n + 1 : 0);
+  }
+  row->nword = x->word.n - word0;
   for (uint32_t k = word0; k < x->word.n; k++) {
-    const Word *v = &x->word.at[k]; /* places in the text do not move */
-    row->key = mix(row->key, v->tag | (v->tag == PIPE_WORD_AT ? (uint64_t)v->n << 32 : 0));
+    const Word *v = &x->word.at[k];
+    row->key = mix(row->key, v->tag | (is_fixed(x, v->tag) ? (uint64_t)v->n << 32 : 0));
   }
 }
 
@@ -456,6 +473,13 @@ static Folded fold_twice(Rows *x, uint32_t most, RoomOf to) {
   return f;
 }
 
+/* Loops in no loop. */
+static Folded fold_once(Rows *x) {
+  Folded f = {NULL, 0, 0};
+  f.n = fold(x, x->row.at, x->row.n, UINT32_MAX, ROOM_PARTS, &f.part);
+  return f;
+}
+
 /* Loops in loops are missed where a long loop leaves fewer rows than the short ones in it: then
  * those first. */
 static Folded fold_all(Rows *x) {
@@ -476,8 +500,11 @@ RowMaker *open_rows(Arena *a, const PipeProgram *p) {
   return x;
 }
 
-RankRows make_rows(RowMaker *x, uint32_t r) {
+RankRows make_rows(RowMaker *x, uint32_t r) { return make_noted_rows(x, r, NULL, NULL); }
+
+RankRows make_noted_rows(RowMaker *x, uint32_t r, const Note *note, const uint32_t *first) {
   uint32_t sync = 0;
+  x->note = note, x->note0 = first;
   x->k = &x->p->rank[r];
   x->word.n = x->row.n = x->step.n = x->code.n = 0;
   memset(x->done, 0, sizeof x->done);
@@ -485,7 +512,7 @@ RankRows make_rows(RowMaker *x, uint32_t r) {
   x->use = zeroed(x, ROOM_USE, x->k->nslot + (size_t)1, sizeof *x->use);
   for (uint32_t i = 0; i < x->k->ninstr; i++)
     put_row(x, i, &sync);
-  Folded best = fold_all(x);
+  Folded best = note ? fold_once(x) : fold_all(x);
   code_parts(x, best.part, best.n, NULL, NULL);
   code(x, PIPE_WORD_FINISH, 0);
   uint32_t end = x->word.n;

@@ -3,6 +3,8 @@
 #ifndef PIPEC_ROWS_H
 #define PIPEC_ROWS_H
 
+#include <stdbool.h>
+
 #include "arena.h"
 #include "pipe_rows.h"
 
@@ -16,5 +18,16 @@ typedef struct RowMaker RowMaker;
 RowMaker *open_rows(Arena *a, const PipeProgram *p); /* p: with its lists written out */
 /* The rows that pipe_expand makes the list of rank r from. */
 RankRows make_rows(RowMaker *x, uint32_t r);
+
+/* A word that is no part of the program: what somebody notes of a row, behind its own words. Its
+ * tag is free: above PIPE_WORD_AHEAD, below PIPE_WORD_NEW. `same`: rows of which this number
+ * differs are not turns of one loop. */
+typedef struct Note {
+  uint32_t tag;
+  bool same;
+  int64_t n; /* 0 .. 2^24 - 1 */
+} Note;
+/* The same with notes, in loops that are in no loop. Row i has note[first[i] .. first[i+1]). */
+RankRows make_noted_rows(RowMaker *x, uint32_t r, const Note *note, const uint32_t *first);
 
 #endif

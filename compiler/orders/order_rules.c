@@ -9,7 +9,6 @@
 #include "names.h"
 #include "orders.h"
 #include "rules.h"
-#include "rules_of_m.h"
 #include "weight_lines.h"
 
 /* ---- listing ---- */
@@ -434,8 +433,6 @@ static void append_rests(Rules *q) {
     if (done >= g->first + g->n)
       continue;
     append_rest(q, g, done);
-    if (q->s->orders->play)
-      q->s->orders->play->rest = true;
   }
 }
 
@@ -662,8 +659,6 @@ bool play_rules(Ex *x) {
   bool (*const outer)(Sched *, const Expr *, int64_t *) = s->eval.quantity;
   s->eval.rules = &q, s->eval.quantity = rules_quantity;
   bool ok = find_rounds(&q);
-  if (ok && s->opt->keep_play && s->orders->ncopy == 0)
-    rules_begin_play(&q);
   ok = ok && rules_run(&q) && report_starved(&q);
   s->eval.rules = NULL, s->eval.quantity = outer;
   if (ok) {

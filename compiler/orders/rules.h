@@ -82,7 +82,6 @@ typedef struct Rules {
   bool *moved;         /* [nclass] it has just become first */
   uint32_t *fill;      /* [nclass] fillers, while the rank chooses */
   uint64_t by;         /* the moment of looking ahead; 0: now */
-  uint32_t *need0;     /* [nop] need at the beginning; NULL: no states are kept */
   uint64_t nword;      /* number of words of states kept */
   int64_t front;       /* number of forwards of stage 0 begun, in the first pipe */
 } Rules;
@@ -106,11 +105,5 @@ bool rules_copies(const RuleClass *c);
 bool rules_summed(const Sched *s, uint32_t row);
 /* The region that rank r is in, or NULL. */
 const Region *rules_region(const Rules *q, uint32_t r);
-
-/* ---- rules_states.c: with opt->keep_play; ensures Orders.play ---- */
-/* Records what the blocks list. Requires that nothing has run. */
-void rules_begin_play(Rules *q);
-/* Records the state at `now`. Requires that all earlier events have happened. */
-void rules_state(Rules *q, uint64_t now);
 
 #endif

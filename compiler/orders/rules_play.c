@@ -31,7 +31,6 @@
 #include "names.h"
 #include "orders.h"
 #include "rules.h"
-#include "rules_of_m.h"
 
 /* ---- heaps ---- */
 
@@ -358,8 +357,6 @@ static void count_op(Rules *q, uint32_t i, bool end) {
 static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
   const Op *o = &s->orders->op[op];
-  if (q->need0)
-    s->orders->play->start[q->next[r]] = now;
   q->seq[q->next[r]++] = op;
   q->front += o->kind == PIPE_F && s->model->stage[o->stage].model == 0 &&
               o->mb < s->model->pipe[0].nmb;
@@ -781,12 +778,9 @@ bool rules_run(Rules *q) {
       known(q, i, 0);
   memset(q->free_at, 0, s->model->nrank * sizeof *q->free_at);
   bool ok = true;
-  uint64_t kept = 0; /* the last moment */
   while (ok && q->nevent > 0) {
     if (!work_take(s->work, 20, s->parsed->def->name_at))
       return false;
-    if (q->need0 && q->event[0].at > kept)
-      rules_state(q, kept = q->event[0].at);
     Event e = event_pop(q);
     finish(q, e.rank, e.at);
     ok = (!copies || copy(q, unit_of(s, e.rank), e.at)) && step(q, e.rank, e.at);

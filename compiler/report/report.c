@@ -5,8 +5,7 @@
 
 #include "base.h"
 #include "limit.h"
-#include "lists_of_m.h"
-#include "looped.h"
+#include "forall.h"
 #include "lower.h"
 #include "names.h"
 #include "orders.h"
@@ -138,8 +137,7 @@ const char *bound_text(Sched *s) {
 
 /* Unless --for-all says it for good. */
 static void report_steady(Sched *s, FILE *f) {
-  bool all = s->opt->for_all && s->all_m.proved && !s->all_m.from && s->all_m.per;
-  if (s->times->steady.per == 0 || (all && s->times->makespan == s->ideal->time.makespan))
+  if (s->times->steady.per == 0 || (s->opt->for_all && s->all_m.proved))
     return;
   const char *unit = "";
   double t = (double)s->times->steady.time / (double)s->times->steady.per;
@@ -156,101 +154,32 @@ static void report_steady(Sched *s, FILE *f) {
   fprintf(f, "steady    %.3f%s a microbatch\n", t, unit);
 }
 
-/* A reason speaks of M; of another parameter its name stands there. */
-static const char *said_of(Sched *s, const char *text, const char *name) {
-  const char *out = "", *from = text;
-  for (const char *p = text; *p; p++) {
-    bool alone = (p == text || p[-1] == ' ') && !isalnum((unsigned char)p[1]) && p[1] != '_';
-    if (*p != 'M' || !alone)
-      continue;
-    out = arena_printf(s->arena, "%s%.*s%s", out, (int)(p - from), from, name);
-    from = p + 1;
-  }
-  return arena_printf(s->arena, "%s%s", out, from);
-}
-
-/* What stands in the way of the proof, and where. */
-static const char *why_not(Sched *s) {
-  LineCol at = s->all_m.at.file == NO_FILE
-                   ? (LineCol){0, 0}
-                   : diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
-  const char *text = s->all_m.refuted ? s->all_m.text : said_of(s, s->all_m.text, s->opt->for_all);
-  return at.line
-             ? arena_printf(s->arena, "%s (%s:%u:%u)", text,
-                            printable(s, s->diag->source[s->all_m.at.file].path), at.line, at.col)
-             : text;
-}
-
-/* What the looped program says where the text has no proof: for the values that it has. */
-static void report_looped(Sched *s, FILE *f) {
-  const PipeLooped *l = &s->looped->table;
-  const char *m = s->opt->for_all;
-  int64_t from = 0;
-  for (uint32_t i = 0; i < l->nclass; i++)
-    from = l->cls[i].from > from ? l->cls[i].from : from;
-  fprintf(f, "all %-5s tried, not proved: complete, in order and deadlock-free for ", m);
-  if (l->nclass == 1 && l->cls[0].step > 1)
-    fprintf(f, "%s = %" PRId64 ", %" PRId64 ", %" PRId64 " and so on%s", m, from,
-            from + l->cls[0].step, from + 2 * l->cls[0].step,
-            l->nadmit ? " that the schedule admits" : "");
-  else
-    fprintf(f, "every %s from %" PRId64 " on%s", m, from,
-            l->nadmit || l->nclass < l->cls[0].step ? " that the schedule admits" : "");
-  fprintf(f, ", if it goes on to repeat as it does up to %" PRId64 "\n", s->looped->tried);
-  if (s->all_m.text)
-    fprintf(f, "          what is not decided: %s\n", why_not(s));
-  const PipeLoopClass *c = &l->cls[0];
-  uint64_t per = (uint64_t)c->nmb.by / s->model->slices;
-  fprintf(f, "steady    %s for %s\n", time_text(s, (uint64_t)c->makespan.by),
-          per == 1 ? "each microbatch" : arena_printf(s->arena, "%" PRIu64 " microbatches", per));
-}
-
+/* What is proved for every value of the parameter. */
 static void report_all(Sched *s, FILE *f) {
   const char *m = s->opt->for_all;
-  if (!s->all_m.proved && s->looped) {
-    report_looped(s, f);
-    return;
-  }
-  if (!s->all_m.proved) {
+  const ForAll *a = &s->all_m;
+  if (!a->proved) {
     fprintf(f, "all %-5s %s%s\n", m,
-            s->all_m.refuted ? "" : "proved for these values only, for others not decided: ",
-            why_not(s));
+            a->refuted ? "" : "proved for these values only, for others not decided: ", a->text);
     return;
   }
-  bool some = s->all_m.below_one; /* it admits values below 1, of which nothing is said */
-  const char *end = some ? " from 1 on" : "";
-  const char *of = s->all_m.multiple == 1
-                       ? m
-                       : arena_printf(s->arena, "multiple of %" PRIu64, s->all_m.multiple);
-  const char *claim = "proved complete, in order and deadlock-free for every";
+  const char *of = a->multiple == 1 ? m
+                                    : arena_printf(s->arena, "multiple of %" PRIu64, a->multiple);
+  fprintf(f,
+          "all %-5s proved complete, in order and deadlock-free for every %s from %" PRIu64
+          " on that the schedule admits",
+          m, of, a->from);
+  if (a->below == 2)
+    fprintf(f, ", and for %s = 1", m);
+  else if (a->below > 2)
+    fprintf(f, ", and for those from 1 to %" PRIu64 " one by one", a->below - 1);
   if (!is_proved_for_all(s))
-    fprintf(f,
-            "all %-5s not decided for %s = %" PRIu64 " to %" PRIu64
-            ", too many to compile; %s other %s%s that the schedule admits\n",
-            m, m, s->all_m.below, s->all_m.from - 1, claim, of, end);
-  else
-    fprintf(f, "all %-5s %s %s%s that the schedule admits%s\n", m, claim, of,
-            s->all_m.from > 1 ? arena_printf(s->arena, " from %" PRIu64 " on", s->all_m.from) : end,
-            s->all_m.from <= 1 ? ""
-                               : arena_printf(s->arena, ", and for those below%s one by one", end));
-  if (s->all_m.from && !s->all_m.by_mb) /* of several loops: there is no one period */
-    return;
-  if (s->all_m.per == 0) {
-    LineCol at = diag_linecol(s->diag, s->all_m.at.file, s->all_m.at.beg);
-    fprintf(f, "steady    %s (%s:%u:%u)\n",
-            s->all_m.by_mb
-                ? "not decided: times differ by microbatch"
-                : arena_printf(s->arena,
-                               "not the same for every %s: how long transfers take moves with it",
-                               m),
-            printable(s, s->diag->source[s->all_m.at.file].path), at.line, at.col);
-    return;
-  }
-  fprintf(f, "steady    %s for %s on an idle network, the orders repeat every %" PRIu64 "\n",
-          time_text(s, s->all_m.time),
-          s->all_m.per == 1 ? "each microbatch"
-                            : arena_printf(s->arena, "%" PRIu64 " microbatches", s->all_m.per),
-          s->all_m.period);
+    fprintf(f, "; not decided from %" PRIu64 " to %" PRIu64, a->below, a->from - 1);
+  fprintf(f, "\n");
+  fprintf(f, "compared  that program is the text's up to %s = %" PRIu64 "\n", m, a->compared);
+  fprintf(f, "steady    %s for %s\n", time_text(s, a->time),
+          a->per == 1 ? "each microbatch"
+                      : arena_printf(s->arena, "%" PRIu64 " microbatches", a->per));
 }
 
 /* Why `tune` has not taken the best order of an idle network. */

@@ -38,10 +38,8 @@ static bool check_requires(Sched *s, const Schedule *sc, bool used) {
       int64_t v;
       if (!eval(s, q->cond, &v))
         return false;
-      if (v || (soft && s->opt->any_value))
+      if (v)
         continue;
-      if (s->opt->any_value)
-        return true;
       const char *values = eval_explain(s, q->cond);
       const char *text = arena_printf(s->arena, "schedule '%s' %s %s%s%s%s%s", sc->name,
                                       soft ? "expects" : "requires", span_text(s, q->cond->at),

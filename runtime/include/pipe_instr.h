@@ -377,6 +377,9 @@ typedef struct PipeProgram {
   uint32_t nchannel;
   /* slices: units differ by slice alone; or the most units of a stage. 0 without unit_time */
   uint32_t nunit_time;
+  /* how many steps of its parameter a program for every M is above its first one (pipe_loop.h);
+   * else 0 */
+  uint32_t n;
 } PipeProgram;
 
 /* Columns of PipeProgram.unit_time: F B I W R by PipeOp, then these; FB is that of the F's unit. */

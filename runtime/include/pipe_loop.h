@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A program whose number of microbatches is chosen at run time: the looped form that pipec emits
- * where a parameter is left open. Its size does not depend on that number.
+ * A program whose number of microbatches is chosen at run time: what pipec emits where a parameter
+ * is left open. Its size does not depend on that number.
  *
  *   char why[PIPE_LOOP_TEXT];
  *   PipeProgram *p = pipe_unroll(&pipe_program, 64, why);   // M = 64
@@ -9,10 +9,8 @@
  *   ... pr_open(&run, p, ...); pr_close(run);
  *   pipe_unroll_free(p);
  *
- * Each table of a program is a row of segments: warmup, kernel, flush, or more of them. The rows of
- * a segment are there `turns` times, one turn after the other; a row is the same in all turns but
- * for the words that vary, which move on with the turn and with n, by which the program is longer
- * than the shortest one. Words that are slots may go round a cycle. */
+ * Its rows (pipe_rows.h) say with G how their numbers, and the turns of their loops, grow from one
+ * value of the parameter to the next; PipeGrow says it of the numbers in other tables. */
 #ifndef PIPE_LOOP_H
 #define PIPE_LOOP_H
 
@@ -25,48 +23,36 @@ extern "C" {
 #define PIPE_LOOP_MAGIC 0x504f4f4cu /* "LOOP", little endian */
 enum { PIPE_LOOP_TEXT = 320 };
 
-/* Word `word` (of 32 bits) of row `row` of the segment, in turn k, is v = row's word + by_turn * k
- * + by_n * n, modulo 2^32. With a cycle it is element v % length of that instead. With a pool, that
- * many after the first slot of pool number `pool` of the rank. Words from sizeof(PipeInstr) / 4 on
- * are of the row of PipeRank.weights beside an instruction. */
-typedef struct PipeVary {
-  uint32_t row, word;
-  int32_t by_turn, by_n;
-  uint32_t cycle; /* begins in PipeLoopClass.cycle there; PIPE_NONE */
-  uint32_t pool;  /* PIPE_NONE */
-} PipeVary;
-
-typedef struct PipeSegment {
-  uint32_t row0, nrow;   /* of the table */
-  uint32_t vary0, nvary;
-  int32_t turns;         /* turns + by_n * n */
-  uint32_t by_n;
-} PipeSegment;
-
-typedef struct PipeRolled {
-  const PipeSegment *segment;
-  const PipeVary *vary;
-  uint32_t nsegment, zero;
-} PipeRolled;
-
 typedef struct PipeLinear { int64_t at, by; } PipeLinear; /* at + by * n */
 
-typedef struct PipeLoopRank {
-  PipeRolled instr, list, sync, pool; /* of the tables of the same rank of PipeLoopClass.p */
-  PipeLinear nslot, inflight, nevent, bytes, host;
-} PipeLoopRank;
+/* Numbers that may grow: X(table, field). */
+#define PIPE_GROWS(X) \
+  X(program, nmb) X(program, slots) X(program, makespan) X(program, ideal) X(program, busy) \
+  X(rank, ninstr) X(rank, nslot) X(rank, inflight) X(rank, bytes) X(rank, host) X(rank, nlist) \
+  X(rank, nevent) X(rank, nsync) X(pool, first) X(pool, count) X(stage, mb0) X(stage, nmb)
+typedef enum PipeGrows {
+#define X(table, field) PIPE_GROWS_##table##_##field,
+  PIPE_GROWS(X)
+#undef X
+  PIPE_GROWS_formula, /* the constant of term `pool` of that row of PipeProgram.formula */
+  PIPE_NGROWS
+} PipeGrows;
+
+/* That number, in this row of its table, grows by so much. A pool is row `pool` of rank `row`. */
+typedef struct PipeGrow {
+  uint32_t what; /* PipeGrows */
+  uint32_t row, pool, zero;
+  int64_t by;
+} PipeGrow;
 
 /* The programs for the values from, from + step, from + 2 * step, ... of the parameter: n = 0, 1,
- * 2, ... A step of INT64_MAX: for one value, too few microbatches for the parts that repeat. */
+ * 2, ...; of one value alone step is INT64_MAX. */
 typedef struct PipeLoopClass {
   int64_t from, step;
-  /* what is the same for all n; tables of ranks and stages are rows of segments */
-  const PipeProgram *p;
-  const PipeLoopRank *rank;   /* [p->nrank] */
-  PipeRolled stage;
-  const uint32_t *cycle;      /* length, then so many values; the next one */
-  PipeLinear nmb, slots, makespan, ideal, busy;
-  const PipeLinear *param;    /* [nparam] */
+  const PipeProgram *p;    /* for n = 0, its lists as rows; hash 0 */
+  const PipeGrow *grow;    /* [ngrow]; what is not there is the same for all n */
+  uint32_t ngrow, zero;
+  const PipeLinear *param; /* [nparam] */
 } PipeLoopClass;
 
 /* A term of a formula of 64-bit integers, which works on a stack of at most PIPE_LOOP_DEPTH values.
@@ -106,12 +92,12 @@ typedef struct PipeLooped {
   const PipeLoopFormula *admit;
 } PipeLooped;
 
-PIPE_STATIC_ASSERT(sizeof(PipeVary) == 24 && sizeof(PipeSegment) == 24, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeGrow) == 24, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeLoopTerm) == 16, "ABI");
 
-/* The program for a value of the parameter, equal in all to what pipec emits for it; its
+/* The program for a value of the parameter, with the lists of all ranks written out; its
  * instructions, 48 bytes each, are allocated. NULL: there is none, and why says what the values
- * are, or that there is no memory. The looped program has to stay where it is. */
+ * are, or that there is no memory. The program for every value has to stay where it is. */
 PipeProgram *pipe_unroll(const PipeLooped *l, int64_t value, char why[PIPE_LOOP_TEXT]);
 void pipe_unroll_free(PipeProgram *p); /* NULL is fine */
 

@@ -8,8 +8,9 @@
  *   END
  *
  * F(3,8) is 3F8, the F of stage 3 and microbatch 8. K(1) adds 1 to the number before it with each
- * turn of the loop around it, KK with each turn of the loop around that. What a row says of others
- * it says by distance, so that it says the same in every turn:
+ * turn of the loop around it, KK with each turn of the loop around that. In a program for every M
+ * (pipe_loop.h), G(1) adds PipeProgram.n. What a row says of others it says by distance, so that it
+ * says the same in every turn:
  *
  *   OUT(11,in)  it writes the slot that the row 11 rows above it has in field `in`
  *   NEW(out,4)  it writes slot 4, which no row above it uses
@@ -34,7 +35,8 @@ typedef enum PipeWord {
   PIPE_WORD_LOOP = 32, /* turns: all up to its END is there so many times */
   PIPE_WORD_END,
   PIPE_WORD_STEP,      /* signed, of the word before: by turn of the loop around the row, */
-  PIPE_WORD_OUTER,     /* and of the loop around that loop */
+  PIPE_WORD_OUTER,     /* of the loop around that loop, */
+  PIPE_WORD_GROW,      /* and by PipeProgram.n; in this order */
   PIPE_WORD_HIGH,
   PIPE_WORD_FINISH,    /* the end of the step, for which COMPUTE waits; the last row */
   PIPE_WORD_MB,
@@ -70,7 +72,7 @@ enum { PIPE_EXPAND_TEXT = 256 };
 
 /* The program with the lists of all ranks written out, in one block; p has to stay where it is.
  * Requires pipe_is_rows. NULL: no memory, or the rows are not what was proved, and why says where.
- * Give it to pipe_expand_free. */
+ * A hash of 0 is not known yet: the result has it. Give it to pipe_expand_free. */
 PipeProgram *pipe_expand(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]);
 void pipe_expand_free(PipeProgram *p); /* NULL is fine */
 /* The tables of one rank, in one block that begins at out->instr and is the caller's. 0: no memory,
@@ -129,6 +131,7 @@ uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uin
 #define FINISH PIPE_WORD(PIPE_WORD_FINISH, 0)
 #define K(step) PIPE_WORD(PIPE_WORD_STEP, step)
 #define KK(step) PIPE_WORD(PIPE_WORD_OUTER, step)
+#define G(step) PIPE_WORD(PIPE_WORD_GROW, step)
 #define HIGH(n) PIPE_WORD(PIPE_WORD_HIGH, n)
 #define AT(phase, site) PIPE_WORD(PIPE_WORD_AT, (uint32_t)(site) << 2 | PIPE_AT_##phase)
 #define NEW(field, slot) PIPE_WORD(PIPE_WORD_NEW + PIPE_FIELD_##field, slot)

@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * pipe_unroll: a looped program (pipe_loop.h) as an ordinary one. Linear in the result, which is
- * one allocation: the same steps first measure it, then fill it in. */
+ * pipe_unroll: the program for every M (pipe_loop.h) as an ordinary one. The tables are copied with
+ * their numbers grown; pipe_expand writes out the lists. Linear in the result. */
 #include "pipe_loop.h"
+#include "pipe_rows.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct Room {
-  char *at; /* NULL: only measured */
-  size_t used;
-  int over; /* more than a program can have */
-} Room;
-
-typedef struct Unroll {
-  Room room;
-  int64_t at;
-  const PipeLoopClass *c;
-  uint64_t n;
-  const PipePool *pool; /* of the rank at hand */
-} Unroll;
 
 /* ---- formulas ---- */
 
@@ -114,194 +101,178 @@ const PipeLoopFormula *pipe_loop_refused(const PipeLooped *l, int64_t value) {
 
 /* ---- tables ---- */
 
-enum { INSTR_WORDS = sizeof(PipeInstr) / 4, WEIGHT_WORDS = sizeof(PipeWeights) / 4 };
+typedef struct Unroll {
+  const PipeLooped *l;
+  const PipeLoopClass *c;
+  int64_t at; /* the value, */
+  uint64_t n; /* and which of the class it is */
+} Unroll;
+
+typedef struct Room {
+  char *at; /* NULL: only measured */
+  size_t used;
+} Room;
 
 static void *take(Room *r, uint64_t count, size_t each) {
-  if (count > UINT32_MAX) {
-    r->over = 1;
-    return NULL;
-  }
   void *p = r->at ? r->at + r->used : NULL;
   r->used += (count * each + 15) & ~(size_t)15;
   return p;
 }
 
-static int64_t linear(const Unroll *u, PipeLinear l) { return l.at + l.by * (int64_t)u->n; }
-
-static uint64_t turns_of(const Unroll *u, const PipeSegment *s) {
-  return (uint64_t)(s->turns + (int64_t)(s->by_n * u->n));
+/* A copy; only measured, NULL. */
+static void *copy(Room *r, const void *from, uint64_t count, size_t each) {
+  void *to = take(r, count, each);
+  return to && count ? memcpy(to, from, count * each) : to;
 }
 
-static uint64_t count_rows(const Unroll *u, const PipeRolled *t) {
-  uint64_t rows = 0;
-  for (uint32_t i = 0; i < t->nsegment; i++) {
-    if ((int64_t)turns_of(u, &t->segment[i]) < 0)
-      return UINT64_MAX;
-    rows += t->segment[i].nrow * turns_of(u, &t->segment[i]);
-  }
-  return rows;
+/* False: the number is beyond what is allowed. */
+static int grow(const PipeGrow *g, uint64_t n, uint64_t was, int64_t most, uint64_t *to) {
+  int64_t v;
+  if (__builtin_mul_overflow(g->by, (int64_t)n, &v) ||
+      __builtin_add_overflow(v, (int64_t)was, &v) || v < 0 || v > most)
+    return 0;
+  *to = (uint64_t)v;
+  return 1;
 }
 
-static uint32_t value(const Unroll *u, const PipeVary *v, uint32_t word, uint64_t turn) {
-  uint64_t x = word + (uint64_t)v->by_turn * turn + (uint64_t)v->by_n * u->n;
-  uint32_t y = (uint32_t)x;
-  if (v->cycle != PIPE_NONE) {
-    const uint32_t *c = u->c->cycle + v->cycle;
-    y = c[1 + x % c[0]];
-  }
-  return v->pool != PIPE_NONE ? y + u->pool[v->pool].first : y;
-}
-
-/* Fills a table whose rows have so many words in the first array, and so many in a second one
- * beside it. */
-static void fill(const Unroll *u, const PipeRolled *t, void *out, const void *rows, uint32_t words,
-                 void *out2, const void *rows2, uint32_t words2) {
-  uint32_t *to = out, *to2 = out2;
-  for (uint32_t i = 0; i < t->nsegment; i++) {
-    const PipeSegment *s = &t->segment[i];
-    uint64_t turns = turns_of(u, s);
-    for (uint64_t k = 0; k < turns; k++) {
-      memcpy(to, (const uint32_t *)rows + (size_t)s->row0 * words, (size_t)s->nrow * words * 4);
-      if (out2)
-        memcpy(to2, (const uint32_t *)rows2 + (size_t)s->row0 * words2,
-               (size_t)s->nrow * words2 * 4);
-      for (uint32_t j = s->vary0; j < s->vary0 + s->nvary; j++) {
-        const PipeVary *v = &t->vary[j];
-        uint32_t *w = v->word < words ? &to[(size_t)v->row * words + v->word]
-                                      : &to2[(size_t)v->row * words2 + v->word - words];
-        *w = value(u, v, *w, k);
-      }
-      to += (size_t)s->nrow * words;
-      if (out2)
-        to2 += (size_t)s->nrow * words2;
+/* Grows the numbers of the tables, which are copies. */
+static int grow_all(const Unroll *u, PipeProgram *p) {
+  for (uint32_t i = 0; i < u->c->ngrow; i++) {
+    const PipeGrow *g = &u->c->grow[i];
+    PipeProgram *program = p;
+    PipeRank *rank = (PipeRank *)p->rank + g->row;
+    PipeStage *stage = (PipeStage *)p->stage + g->row;
+    PipePool *pool = g->what == PIPE_GROWS_pool_first || g->what == PIPE_GROWS_pool_count
+                         ? (PipePool *)rank->pool + g->pool
+                         : NULL;
+    uint64_t v;
+    switch (g->what) {
+#define X(table, field) \
+  case PIPE_GROWS_##table##_##field: \
+    if (!grow(g, u->n, table->field, sizeof table->field == 4 ? INT32_MAX : (int64_t)1 << 62, &v)) \
+      return 0; \
+    table->field = sizeof table->field == 4 ? (uint32_t)v : v; \
+    break;
+      PIPE_GROWS(X)
+#undef X
+    case PIPE_GROWS_formula:
+      ((PipeTerm *)p->formula[g->row].term)[g->pool].value += (double)g->by * (double)u->n;
+      break;
+    default: return 0;
     }
   }
+  return 1;
 }
 
-static void unroll_rank(Unroll *u, uint32_t r, PipeRank *out) {
-  const PipeRank *k = &u->c->p->rank[r];
-  const PipeLoopRank *l = &u->c->rank[r];
-  uint64_t n = count_rows(u, &l->instr), nlist = count_rows(u, &l->list),
-           nsync = count_rows(u, &l->sync), npool = count_rows(u, &l->pool);
-  PipeInstr *instr = take(&u->room, n, sizeof *instr);
-  PipeWeights *weights = k->weights ? take(&u->room, n, sizeof *weights) : NULL;
-  uint32_t *list = take(&u->room, nlist, sizeof *list);
-  PipeSync *sync = take(&u->room, nsync, sizeof *sync);
-  PipePool *pool = take(&u->room, npool, sizeof *pool);
-  if (!u->room.at)
-    return;
-  fill(u, &l->pool, pool, k->pool, sizeof *pool / 4, NULL, NULL, 0);
-  u->pool = pool;
-  fill(u, &l->instr, instr, k->instr, INSTR_WORDS, weights, k->weights, WEIGHT_WORDS);
-  fill(u, &l->list, list, k->list, 1, NULL, NULL, 0);
-  fill(u, &l->sync, sync, k->sync, sizeof *sync / 4, NULL, NULL, 0);
-  *out = *k;
-  out->instr = instr, out->ninstr = (uint32_t)n;
-  out->weights = weights;
-  out->pool = pool, out->npool = (uint32_t)npool;
-  out->list = nlist ? list : NULL, out->nlist = (uint32_t)nlist;
-  out->sync = nsync ? sync : NULL, out->nsync = (uint32_t)nsync;
-  out->nslot = (uint32_t)linear(u, l->nslot);
-  out->inflight = (uint32_t)linear(u, l->inflight);
-  out->nevent = (uint32_t)linear(u, l->nevent);
-  out->bytes = (uint64_t)linear(u, l->bytes);
-  out->host = (uint64_t)linear(u, l->host);
-}
-
-/* The rows of the stage table that run each stage, by microbatch. */
-static void fill_rows(const PipeProgram *p, uint32_t *row) {
+/* How many rows run microbatch mb of stage m of the model by their range alone; *one: the last. */
+static int in_range(const PipeProgram *p, uint32_t m, uint32_t mb, uint32_t *one) {
+  int n = 0;
   for (uint32_t i = 0; i < p->nstage; i++)
-    for (uint32_t m = p->stage[i].mb0; m < p->stage[i].mb0 + p->stage[i].nmb && m < p->nmb; m++)
-      row[(size_t)p->stage[i].model * p->nmb + m] = i;
+    if (p->stage[i].model == m && mb - p->stage[i].mb0 < p->stage[i].nmb)
+      *one = i, n++;
+  return n;
 }
 
-static void unroll(Unroll *u, const PipeLooped *l, PipeProgram *out) {
-  enum { NUMBER = 22 };
-  const PipeProgram *p = u->c->p;
-  size_t text = 1;
-  for (uint32_t i = 0; i < l->nparam; i++)
-    text += strlen(l->param[i]) + 1 + NUMBER;
-  char *params = take(&u->room, text, 1);
-  PipeRank *rank = take(&u->room, p->nrank, sizeof *rank);
-  PipeStage *stage = take(&u->room, p->nstage, sizeof *stage);
-  uint64_t nmb = (uint64_t)linear(u, u->c->nmb);
-  uint32_t *row = p->edge ? take(&u->room, p->nmodel * nmb, sizeof *row) : NULL;
-  for (uint32_t r = 0; r < p->nrank; r++)
-    unroll_rank(u, r, rank ? &rank[r] : NULL);
-  if (!u->room.at)
-    return;
-  fill(u, &u->c->stage, stage, p->stage, sizeof *stage / 4, NULL, NULL, 0);
-  *out = *p;
+/* The rows of the stage table that run each stage, by microbatch: by the ranges of the rows; or
+ * where these overlap, as it was so many microbatches before as there are more for each n. */
+static void fill_rows(const PipeProgram *was, const PipeProgram *p, uint64_t n, uint32_t *row) {
+  const uint32_t period = n ? (uint32_t)((p->nmb - was->nmb) / n) : 0;
+  for (uint32_t m = 0; m < p->nmodel; m++)
+    for (uint32_t mb = 0; mb < p->nmb; mb++) {
+      uint32_t *to = &row[(size_t)m * p->nmb + mb];
+      if (in_range(p, m, mb, to) == 1)
+        continue;
+      *to = mb < was->nmb ? was->row[(size_t)m * was->nmb + mb]
+            : period      ? to[-(ptrdiff_t)period]
+                          : PIPE_NONE;
+    }
+}
+
+/* "P=4 M=64" */
+static void write_params(const Unroll *u, char *text, size_t room) {
   size_t at = 0;
+  const PipeLooped *l = u->l;
   for (uint32_t i = 0; i < l->nparam; i++) {
-    int64_t v = linear(u, u->c->param[i]);
+    int64_t v = u->c->param[i].at + u->c->param[i].by * (int64_t)u->n;
     if (l->value && l->value[i].nterm) /* (pipe_unroll has asked whether it has one) */
       pipe_loop_value(&l->value[i], u->at, &v);
-    at += (size_t)snprintf(params + at, text - at, "%s%s=%" PRId64, i ? " " : "", l->param[i], v);
+    at += (size_t)snprintf(text + at, room - at, "%s%s=%" PRId64, i ? " " : "", l->param[i], v);
   }
-  out->params = params;
-  out->rank = rank;
-  out->stage = stage;
-  out->nmb = (uint32_t)nmb;
-  out->slots = (uint32_t)linear(u, u->c->slots);
-  out->makespan = (uint64_t)linear(u, u->c->makespan);
-  out->ideal = (uint64_t)linear(u, u->c->ideal);
-  out->busy = (uint64_t)linear(u, u->c->busy);
-  if (row)
-    fill_rows(out, row);
-  out->row = row;
-  out->hash = pipe_program_hash(out);
 }
 
-/* A class of one value: the next one would be too large for any program. */
-static int is_short(const PipeLoopClass *c) { return c->step > INT64_MAX / 2; }
+/* The tables of the class, with numbers grown, behind the text of the parameters. NULL: they are
+ * too large, or only measured. */
+static PipeProgram *tables(const Unroll *u, Room *r) {
+  enum { NUMBER = 22 };
+  const PipeProgram *was = u->c->p;
+  size_t text = 1;
+  for (uint32_t i = 0; i < u->l->nparam; i++)
+    text += strlen(u->l->param[i]) + 1 + NUMBER;
+  char *params = take(r, text, 1); /* the first, by which pipe_unroll_free finds the block */
+  PipeProgram *p = copy(r, was, 1, sizeof *p);
+  PipeRank *rank = copy(r, was->rank, was->nrank, sizeof *rank);
+  PipeStage *stage = copy(r, was->stage, was->nstage, sizeof *stage);
+  for (uint32_t i = 0; i < was->nrank; i++) {
+    PipePool *pool = copy(r, was->rank[i].pool, was->rank[i].npool, sizeof *pool);
+    if (rank)
+      rank[i].pool = pool;
+  }
+  PipeFormula *formula = copy(r, was->formula, was->nformula, sizeof *formula);
+  for (uint32_t i = 0; i < was->nformula; i++) {
+    PipeTerm *term = copy(r, was->formula[i].term, was->formula[i].n, sizeof *term);
+    if (formula)
+      formula[i].term = term;
+  }
+  if (p) {
+    p->formula = was->nformula ? formula : NULL;
+    p->params = params, p->rank = rank, p->stage = stage, p->n = (uint32_t)u->n;
+    if (!grow_all(u, p))
+      return NULL;
+    write_params(u, params, text);
+  }
+  /* The last, so that it is known how large it is. */
+  uint64_t nmb = p ? p->nmb : was->nmb;
+  for (uint32_t i = 0; !p && i < u->c->ngrow; i++)
+    if (u->c->grow[i].what == PIPE_GROWS_program_nmb)
+      nmb += (uint64_t)u->c->grow[i].by * u->n;
+  uint32_t *row = was->row ? take(r, was->nmodel * nmb, sizeof *row) : NULL;
+  if (p && row)
+    fill_rows(was, p, u->n, row), p->row = row;
+  return p;
+}
 
 static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_t value) {
-  enum { TRIED = 256 };
+  enum { MOST = 3 };
   const char *name = l->param[l->open];
-  int at = snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64, name, value);
-  uint32_t said = 0, left = 0, ones = 0;
-  for (int one = 0; one < 2; one++)
-    for (uint32_t i = 0; i < l->nclass; i++) {
-      const PipeLoopClass *c = &l->cls[i];
-      if (is_short(c) != one)
-        continue;
-      if (at >= PIPE_LOOP_TEXT - 112 || (!one && said == 3)) {
-        left += !one;
-        continue;
-      }
-      if (one) {
-        at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64,
-                       ones++ ? ","
-                       : said ? "; and for"
-                              : ", but for",
-                       c->from);
-        continue;
-      }
-      int64_t v = c->from;
-      int few = 0;
-      for (int k = 0; few < 3 && k < TRIED; k++, v += c->step)
-        if (!pipe_loop_refused(l, v))
-          at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64,
-                         few++  ? ","
-                         : said ? ";"
-                                : ", but for",
-                         v);
-      if (few == 0)
-        continue;
-      at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, " and so on");
-      said++;
-    }
-  if (left)
-    snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, ", and %" PRIu32 " more such series", left);
+  int at = snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ", but for", name, value);
+  for (uint32_t i = 0; i < l->nclass && i < MOST; i++) {
+    const PipeLoopClass *c = &l->cls[i];
+    at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64, i ? ";" : "", c->from);
+    if (c->step != INT64_MAX) /* else it is of one value */
+      at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, ", %" PRId64 ", %" PRId64 " and so on",
+                     c->from + c->step, c->from + 2 * c->step);
+  }
+  if (l->nclass > MOST)
+    snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "; and %" PRIu32 " more", l->nclass - MOST);
   return NULL;
 }
 
-/* Is it more than times may be, 2^62? */
-static int is_beyond(PipeLinear l, uint64_t n) {
-  int64_t v;
-  return __builtin_mul_overflow(l.by, (int64_t)n, &v) || __builtin_add_overflow(v, l.at, &v) ||
-         v > (int64_t)1 << 62;
+/* Has the program for the value a meaning? False: why not. */
+static int is_meant(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEXT]) {
+  const char *open = l->param[l->open];
+  for (uint32_t i = 0; l->value && i < l->nparam; i++) {
+    int64_t v;
+    if (l->value[i].nterm && !pipe_loop_value(&l->value[i], at, &v)) {
+      snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ": %s has no value", open, at,
+               l->param[i]);
+      return 0;
+    }
+  }
+  const PipeLoopFormula *no = pipe_loop_refused(l, at);
+  if (no)
+    snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ": the schedule requires %s", open,
+             at, no->text);
+  return no == NULL;
 }
 
 PipeProgram *pipe_unroll(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEXT]) {
@@ -309,56 +280,36 @@ PipeProgram *pipe_unroll(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEX
     snprintf(why, PIPE_LOOP_TEXT, "this is no looped program of program format %u", PIPE_ABI);
     return NULL;
   }
-  for (uint32_t i = 0; l->value && i < l->nparam; i++) {
-    int64_t v;
-    if (l->value[i].nterm && !pipe_loop_value(&l->value[i], at, &v)) {
-      snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ": %s has no value",
-               l->param[l->open], at, l->param[i]);
-      return NULL;
-    }
-  }
-  const PipeLoopFormula *no = pipe_loop_refused(l, at);
-  if (no) {
-    snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ": the schedule requires %s",
-             l->param[l->open], at, no->text);
+  if (!is_meant(l, at, why))
     return NULL;
-  }
   const PipeLoopClass *c = NULL;
   for (uint32_t i = 0; i < l->nclass && !c; i++)
     if (at >= l->cls[i].from && (at - l->cls[i].from) % l->cls[i].step == 0)
-      c = &l->cls[i]; /* (a step of all values there are: the first one only) */
+      c = &l->cls[i];
   if (!c)
     return refuse(why, l, at);
-  Unroll u = {.at = at, .c = c, .n = (uint64_t)((at - c->from) / c->step)};
-  int64_t nmb;
-  if (u.n <= INT32_MAX &&
-      (is_beyond(c->makespan, u.n) || is_beyond(c->ideal, u.n) || is_beyond(c->busy, u.n))) {
-    snprintf(why, PIPE_LOOP_TEXT, "%s = %" PRId64 " makes sums of times that are too large",
+  Unroll u = {.l = l, .c = c, .at = at, .n = (uint64_t)((at - c->from) / c->step)};
+  PipeProgram *p = NULL, *out = NULL;
+  char *block = NULL;
+  if (u.n <= INT32_MAX) {
+    Room room = {NULL, 0};
+    tables(&u, &room);
+    block = room.used <= (size_t)1 << 40 ? malloc(room.used) : NULL;
+    room = (Room){block, 0};
+    p = block ? tables(&u, &room) : NULL;
+  }
+  if (!p)
+    snprintf(why, PIPE_LOOP_TEXT, "%s = %" PRId64 " makes more than a program can have",
              l->param[l->open], at);
-    return NULL;
-  }
-  if (u.n > INT32_MAX || __builtin_mul_overflow(c->nmb.by, (int64_t)u.n, &nmb) ||
-      nmb + c->nmb.at > INT32_MAX)
-    u.room.over = 1;
   else
-    unroll(&u, l, NULL);
-  if (u.room.over) {
-    snprintf(why, PIPE_LOOP_TEXT,
-             "%s = %" PRId64 " makes more instructions than a program can have", l->param[l->open],
-             at);
-    return NULL;
-  }
-  size_t head = (sizeof(PipeProgram) + 15) & ~(size_t)15, bytes = head + u.room.used;
-  char *block = malloc(bytes);
-  if (!block) {
-    snprintf(why, PIPE_LOOP_TEXT, "no memory for the program of %s = %" PRId64 ": %zu bytes",
-             l->param[l->open], at, bytes);
-    return NULL;
-  }
-  memset(block, 0, bytes);
-  u.room = (Room){.at = block + head};
-  unroll(&u, l, (PipeProgram *)block);
-  return (PipeProgram *)block;
+    out = pipe_expand(p, why);
+  if (!out)
+    free(block);
+  return out;
 }
 
-void pipe_unroll_free(PipeProgram *p) { free(p); }
+void pipe_unroll_free(PipeProgram *p) {
+  char *block = p ? (char *)(uintptr_t)p->params : NULL;
+  pipe_expand_free(p);
+  free(block);
+}

@@ -3,11 +3,10 @@
 
 usage: planted.py ROOT PIPEC LIBDIR CC PROOFS_TEST DIRECTORY
 
-The answers are those of --check (and --for-all, where a line asks for it) to the texts that the tests of
-test/check, test/channels and test/all_m refuse, and of the damaged programs of proofs_test; where these stay,
-what by_hand.py says of random orders. A mistake is noticed where a verdict is another: accepted or refused, with which
-errors. One that changes only notes, help or times has not been noticed, nor has one with which pipec dies, but for those
-of DIES.
+The answers are those of --check to the texts that the tests of test/check and test/channels refuse, and of the damaged
+programs of proofs_test; where these stay, what by_hand.py says of random orders. A mistake is noticed where a verdict is
+another: accepted or refused, with which errors. One that changes only notes, help or times has not been noticed, nor has
+one with which pipec dies, but for those of DIES.
 """
 import os
 import re
@@ -21,17 +20,16 @@ import tree  # noqa: E402
 def texts(root, where):
     """Files of the tests: .pipe files as they are, .test files split."""
     found = []
-    for folder in ("check", "channels", "all_m"):
+    for folder in ("check", "channels"):
         base = os.path.join(root, "test", folder)
         for name in sorted(os.listdir(base)):
             path = os.path.join(base, name)
             if name.startswith("bad-") and name.endswith(".pipe"):
                 found.append(path)
-            elif name in ("by-hand.test", "all_m.test", "copies.test", "bad-offload.test", "bad-versions.test"):
+            elif name in ("by-hand.test", "bad-offload.test", "bad-versions.test"):
                 part = os.path.join(where, name)
                 subprocess.run(["split-file", path, part], check=True)
-                found += [os.path.join(part, f) for f in sorted(os.listdir(part)) if f.endswith((".pipe", ".csv"))
-                          and (name != "copies.test" or f == "some.pipe")]  # one has copies in its lists
+                found += [os.path.join(part, f) for f in sorted(os.listdir(part)) if f.endswith((".pipe", ".csv"))]
     return found
 
 
@@ -48,14 +46,14 @@ def questions(files):
     """What is asked: a name and the arguments of pipec, or None and what proofs_test damages."""
     out = []
     for f in files:
-        given = options(f) if "all_m" not in f and "copies.test" not in f else ["--for-all=M"] + (["-Dw=1"] if "lag" in f else [])
+        given = options(f)
         with open(f) as text:
             by_hand = "by-hand" in f and f.endswith(".csv")
         for more in [["--channels=rank"], ["--channels=tagged"]] if by_hand else [[]]:
             out.append((" ".join([os.path.basename(f)] + more), given + more + [f]))
     for how in ("swap", "peer", "lost", "last", "edge", "order", "event", "channel", "need", "spare", "again", "slot", "inside"):
         out.append((how, None))
-    return sorted(out, key=lambda q: q[1] is not None and "--for-all=M" in q[1])  # what takes long is last
+    return out
 
 
 def answer(pipec, proofs, question, plant=None):
@@ -76,17 +74,6 @@ def environment(plant):
 DIES = {
     "DEPS_COMPLETE": ("bad-missing-w.pipe", "slots.c"),
     "COPIES": ("between.pipe", ""),
-    "ALL_DATA": ("rounds.pipe", "verify_lists.c"),
-    "ALL_RANK": ("m_place.pipe", "verify_lists.c"),
-    "LIST_UNIT": ("beside.pipe", "verify_lists.c"),
-    "LIST_CLOCK": ("beside.pipe", "verify_lists.c"),
-    "LIST_SLOPE": ("beside.pipe", "verify_lists.c"),
-    "LIST_COPY": ("some.pipe", "verify_lists.c"),
-    "RULES_LEFT": ("turns.pipe", "verify_rules.c"),
-    "RULES_EARLY": ("early_f.pipe", "verify_rules.c"),
-    "RULES_SLOPE": ("slope.pipe", "verify_rules.c"),
-    "RULES_HIDES": ("early_last.pipe", "verify_rules.c"),
-    "RULES_SLICE": ("early_slice.pipe", "verify_rules.c"),
 }
 
 

@@ -28,7 +28,7 @@
 #include "driver.h"
 #include "engines.h"
 #include "layer_model.h"
-#include "looped.h"
+#include "forall.h"
 #include "samples.h"
 
 /* ---- the model: stage s is y = tanh(x A + b), the loss is |y - target|^2 / (2 M) ---- */

@@ -3,7 +3,7 @@
 #include "samples.h"
 #include "driver.h"
 
-#include "looped.h"
+#include "forall.h"
 
 #include <string.h>
 

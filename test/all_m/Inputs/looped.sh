@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# looped.sh PIPEC CC STDLIB INCLUDE LIB HERE all|few: compares looped programs, unrolled, with direct ones.
+# looped.sh PIPEC CC STDLIB INCLUDE LIB HERE all|few: compares programs for every M, unrolled, with those that pipec makes of each M.
 pipec=$1 cc=$2 stdlib=$3 inc=$4 lib=$5 here=$6
 good=0 bad=0
 build() { # SOURCE OUT [MORE...]: a program that prints tables

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Prints the tables of a looped program for one value: tables.c, whose pipe_program is `*the`. */
+ * Prints the tables of a program for every M, for one M: tables.c, whose pipe_program is `*the`. */
 #undef main
 #include <pipe_loop.h>
 #include <stdio.h>
