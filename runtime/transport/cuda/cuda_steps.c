@@ -49,11 +49,11 @@ static uint64_t patience_of(const PrCuda *c) {
 }
 
 static bool is_busy(const PrCuda *c) {
+  bool busy = false;
   for (uint32_t r = 0; r < c->nhere; r++)
     for (uint32_t x = 0; c->rank[r].stream && x < c->rank[r].nstream; x++)
-      if (c->rank[r].stream[x] && cudaStreamQuery(c->rank[r].stream[x]) == cudaErrorNotReady)
-        return true;
-  return false;
+      busy |= c->rank[r].stream[x] && cudaStreamQuery(c->rank[r].stream[x]) == cudaErrorNotReady;
+  return busy;
 }
 
 bool cuda_run_out(PrRun *run) {
