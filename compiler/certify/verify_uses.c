@@ -55,7 +55,7 @@ static uint32_t hash_of(const State *s, uint32_t size) {
   return h & (size - 1);
 }
 
-static bool index_states(Uses *u) {
+static void index_states(Uses *u) {
   const Every *e = u->x->e;
   for (u->size = 16; u->size < 2 * e->nstate + 2; u->size *= 2)
     ;
@@ -66,7 +66,6 @@ static bool index_states(Uses *u) {
       at = (at + 1) & (u->size - 1);
     u->state_of[at] = i + 1;
   }
-  return true;
 }
 
 /* The number of a state; NONE: it has none. */
@@ -224,8 +223,9 @@ static bool check_label(const Uses *u, const Use *use) {
   if (use->field == FIELD_GRAD)
     return true;
   if (use->field == FIELD_UNIT) {
-    if (c->op == PIPE_U && !num_same(use->touch[0], c->updates))
-      return no_use(u, use, "a gradient that has been applied");
+    /* (Of slices the count would be that of the last one.) */
+    if (c->op == PIPE_U && (!num_same(use->touch[0], c->updates) || pipe_slices(u->x->p) > 1))
+      return no_use(u, use, "a gradient that may have been applied");
     return (use->is_new || num_same(found, num_sub(c->mb, num(c->slice))))
                ? true
                : no_use(u, use, "another microbatch");
@@ -390,6 +390,9 @@ static bool check_slots(Uses *u) {
 
 bool every_uses(EveryCheck *x) {
   Uses u = {.x = x, .chain = {.arena = x->arena}, .slots = {.arena = x->arena}};
+  enum { MOST = 1 << 16 }; /* ranks, states: what a key has room for */
+  if (x->p->nrank > MOST || x->e->nstate > MOST)
+    return every_no(x, "it has too many ranks, or states of slots");
   u.grads = NEW_ARRAY(x->arena, uint32_t, x->p->nstage);
   index_states(&u);
   for (uint32_t r = 0; r < x->p->nrank; r++) {
