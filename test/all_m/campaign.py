@@ -5,9 +5,10 @@ usage: campaign.py PIPEC SCRATCH SEED EACH BOUND CC INCLUDE LIBPIPERUN HASHES [F
 
 Draws EACH schedules of each form, most of them near right. Of one for which pipec writes a program for every M, that is, proves
 it: every admitted M up to BOUND, and far ones, must compile; and the program, unrolled for some M, must have the parameters and
-the hash of what pipec makes of this M. The program must have no M that the schedule does not admit. Of one that is refuted at an
-M: this M must be refused, and no smaller one. Prints a line for each form, and what is wrong. A far M may differ from the program only
-beyond what --for-all=M says is compared; such a schedule counts as one that ends.
+the hash of what pipec makes of this M, and pass the validator and the timed machine for others far beyond. The program must have
+no M that the schedule does not admit. Of one that is refuted at an M: this M must be refused, and no smaller one. Prints a line for
+each form, and what is wrong. The text may make another program of an M only beyond what --for-all=M says is compared; such a
+schedule counts as one that ends.
 """
 import collections
 import concurrent.futures
@@ -153,10 +154,13 @@ def judge_proved(path, source, have):
     rng = random.Random(source)
     far = [m for m in (rng.randint(start, start + 3 * bound), rng.randint(300, 800)) if m > bound]
     values = sorted({*range(1, 7), *rng.sample(range(7, bound + 1), 6), start, start + 1}) + far
-    lines, why = unrolled(path, values)
+    lines, why = unrolled(path, values + [rng.randint(1500, 4000) for _ in range(4)])
     if lines is None:
         return f"WRONG: no program for every M: {why}"
-    for m, have_m in zip(values, lines, strict=True):
+    invalid = [line for line in lines if re.match(r"\d+ wrong", line)]
+    if invalid:
+        return f"WRONG: proved, but M = {invalid[0]}"
+    for m, have_m in zip(values, lines):
         none = re.match(r"\d+ -", have_m)
         want = direct(path, m)
         if want.endswith(" -") if none else want == have_m:

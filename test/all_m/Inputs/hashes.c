@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * hashes PROGRAM.so LO HI [M ...]: of each value from LO to HI and of those given "M params hash",
- * or "M -" and why there is none, of the looped program in it. */
+ * hashes PROGRAM.so LO HI [M ...]: of the program for every M in it, of each M from LO to HI and of
+ * those given, "M params hash"; or "M -" and why there is none; or "M wrong" and what the validator
+ * says of it, or that its ranks stall. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pipe_loop.h>
+#include <pipe_sim.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "validate.h"
+
 static void one(const PipeLooped *l, int64_t m) {
   char why[PIPE_LOOP_TEXT];
+  uint64_t **end = NULL, **start = NULL, makespan;
   PipeProgram *p = pipe_unroll(l, m, why);
-  if (p)
-    printf("%" PRId64 " %s %016" PRIx64 "\n", m, p->params, p->hash);
-  else
+  if (!p)
     printf("%" PRId64 " - %s\n", m, why);
+  else if (pipe_validate(p, why, sizeof why))
+    printf("%" PRId64 " wrong: %s\n", m, why);
+  else if ((start = pipe_predict(p, &end, &makespan)) == NULL)
+    printf("%" PRId64 " wrong: it does not complete\n", m);
+  else
+    printf("%" PRId64 " %s %016" PRIx64 "\n", m, p->params, p->hash);
+  if (start)
+    free(*start);
   pipe_unroll_free(p);
 }
 
