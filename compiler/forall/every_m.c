@@ -449,7 +449,7 @@ static bool search(Search *x) {
   name_params(x);
   if (!formulas_of_m(s, x->name, &x->rules))
     return not_decided(s, "what the schedule requires is too long");
-  Class *c = NEW_ARRAY(s->arena, Class, (size_t)MOST_T + 2 * s->model->nrank);
+  Class *c = NEW_ARRAY(s->arena, Class, MOST_T + (size_t)s->model->nrank * 2);
   const uint32_t n = find_classes(x, c);
   for (uint32_t i = 0; i < n && !x->wrong; i++)
     lower_class(x, &c[i]);

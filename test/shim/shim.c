@@ -494,6 +494,15 @@ void call_end(void) {
   pthread_mutex_unlock(&shim.lock);
 }
 
+void shim_rest(void) {
+  enum { MEANWHILE = 8 };
+  pthread_mutex_lock(&shim.lock);
+  take_turn();
+  for (int i = 0; i < MEANWHILE && !shim.stalled && !me->dead && !shim.lazy; i++)
+    shim_one_op();
+  pthread_mutex_unlock(&shim.lock);
+}
+
 bool shim_wait(bool (*f)(void *), void *arg) {
   if (!call_begin())
     return false;

@@ -24,6 +24,7 @@ uint64_t __wrap_pr_now(void) {
 int __wrap_nanosleep(const struct timespec *t, struct timespec *left) {
   if (!shim_me())
     return __real_nanosleep(t, left);
+  shim_rest();
   atomic_fetch_add(&now_ns, SLEEP * ((uint64_t)t->tv_sec * 1000000000 + (uint64_t)t->tv_nsec));
   return 0;
 }

@@ -144,6 +144,7 @@ extern struct Shim {
 /* A call begins: the turn is this thread's, or false: it fails. Ends it, perhaps with another's
  * turn. */
 bool call_begin(void);
+void shim_rest(void); /* a host sleeps: devices go on meanwhile */
 void call_end(void);
 /* In a call: carries out one operation that can go on; false: there is none. */
 bool shim_one_op(void);
