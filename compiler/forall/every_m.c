@@ -153,8 +153,7 @@ static void lower_class(Search *x, Class *c) {
 /* False: the text makes another program of v than the class. */
 static bool compare_one(Search *x, const Class *c, int64_t v) {
   Member *m = member_at(x, v);
-  if (!work_spent(x->s->opt->work) &&
-      (!m->ok || !family_is(x->s->arena, &x->rules, &c->every, m)))
+  if (!work_spent(x->s->opt->work) && (!m->ok || !family_is(x->s->arena, &x->rules, &c->every, m)))
     return no(x, arena_printf(x->s->arena, "what repeats ends at %s = %" PRId64, x->name, v));
   member_free(m);
   return true;
@@ -386,6 +385,8 @@ static void make_program(Search *x, const Class *c, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     Member *m = NEW(s->arena, Member);
     member_make(s, x->name, c[i].every.cls->from, true, m);
+    if (!m->ok) /* for want of steps */
+      return;
     every[i] = c[i].every, cls[i] = *c[i].every.cls, like[i] = &m->s;
     family_program(s->arena, &every[i], &cls[i], m);
     every[i].cls = &cls[i];
@@ -485,9 +486,9 @@ bool check_all_m(Sched *s) {
   work_end(&work), s->work = s->opt->work = outer;
   for (uint32_t i = 0; i < x.member.n; i++)
     member_free(x.member.at[i]);
-  if (work.spent && !s->all_m.proved)
+  if (s->all_m.proved ? s->opt->looped && !s->looped : work.spent)
     not_decided(s, "it takes too many steps");
-  if (s->looped || s->all_m.proved || !s->opt->looped)
+  if (s->looped || !s->opt->looped)
     return ok;
   diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at, "there is no program for every %s: %s",
              x.name,
