@@ -299,36 +299,10 @@ void pr_place(const PrRun *run, uint32_t r, PrPlace *out) {
   out->checkpoint = atomic_load(&run->ck_at);
 }
 
-/* The same of a rank among threads, whose COMM stream has no thread that would tell: from its
- * channel. */
-static void place_of_thread(const PrRun *run, uint32_t r, PrPlace *out) {
-  const RankRun *k = &run->rank[r];
-  pr_place(run, r, out);
-  uint64_t i = out->comm - out->step * k->ncomm;
-  if (i >= k->ncomm)
-    return;
-  const CommAt *at = &k->comm[i];
-  const PipeInstr *c = &k->t->instr[at->index];
-  bool waits = out->compute < out->step * k->ncompute + c->wait ||
-               out->copy < out->step * k->ncopy + c->wait_copy;
-  if (pipe_is_sum(c->op) || c->op == PIPE_SIDE_COMM) {
-    const PrFault *f = &run->fault; /* what else keeps it from beginning */
-    bool hangs = f->kind == PR_HANG && f->point == PR_AT_INSTRUCTION && f->rank == r &&
-                 f->index == at->index && f->step == out->step;
-    out->posted = !waits && !hangs;
-    return;
-  }
-  out->posted = out->group_done != 0;
-  for (uint32_t j = 0; j <= c->group && !out->posted; j++) {
-    const Chan *ch = &run->chan[at[j].chan];
-    out->posted = atomic_load(&ch->state) >> (ch->src != r) & 1;
-  }
-}
-
 bool pr_blame_threads(PrRun *run, char *text, size_t room) {
   PrPlace *place = calloc(run->p->nrank, sizeof *place);
   for (uint32_t r = 0; place && r < run->p->nrank; r++)
-    place_of_thread(run, r, &place[r]);
+    pr_place(run, r, &place[r]);
   bool told = place && pr_blame(run, place, text, room);
   free(place);
   return told;

@@ -157,9 +157,7 @@ static PrFaultKind suffer(PrRun *run, uint32_t op) {
 }
 
 PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t step) {
-  const PrFault *f = &run->fault;
-  bool here = f->point == PR_AT_INSTRUCTION && f->rank == rank && f->index == index &&
-              f->step == step;
+  bool here = pr_fault_is(run, run->fault.kind, rank, index, step);
   return here ? suffer(run, run->rank[rank].t->instr[index].op) : PR_NO_FAULT;
 }
 

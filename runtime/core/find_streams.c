@@ -197,15 +197,13 @@ static bool take_channels(const PipeProgram *p, RankRun *k) {
 
 bool pr_has_comm(const RankRun *k, int copy, uint32_t i, uint32_t wait, uint64_t step) {
   CommNeed one;
-  uint32_t n = 0;
-  bool all = copy == 0 && i == k->ncompute, has = true;
-  const CommNeed *need = all ? NULL : pr_needs(k, copy, i, wait, &one, &n);
+  uint32_t n;
+  const CommNeed *need = pr_needs(k, copy, i, wait, &one, &n);
+  bool has = true;
   for (uint32_t j = 0; j < n; j++) {
     const CommRun *c = &k->stream[need[j].stream];
     has = has && atomic_load(&c->done) >= step * c->n + need[j].count;
   }
-  for (uint32_t x = 0; all && x < k->nstream; x++)
-    has = has && atomic_load(&k->stream[x].done) >= (step + 1) * k->stream[x].n;
   return has;
 }
 
@@ -235,9 +233,9 @@ bool pr_take_streams_of(PrRun *run, RankRun *k) {
     const PipeInstr *c = &t->instr[i];
     bool *g = &graded[p->stage[c->stage].chunk];
     if (pipe_is_sum(c->op)) { /* of a TIE: pr_take_sums says it */
-      k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model, COMM_WAITS};
+      k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
     } else if (pipe_op_info[c->op].comm) {
-      k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE, COMM_WAITS};
+      k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE};
     } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
       k->copy[k->ncopy++] = (CopyAt){i};
     } else {

@@ -6,6 +6,7 @@
  *   ops.c          one op, one copy, one transfer, one sum
  *   memory.c       the memory of a rank
  *   find_streams.c the streams, channels and sums of a table
+ *   interpret.c    the interpreter: what is next, and what it waits for
  *   model.c        whether the model fits the program
  *   loss.c         losses of microbatches
  *   updates.c      how many microbatches each update applies
@@ -55,11 +56,10 @@ typedef struct CopyAt {
 typedef struct CommAt {
   uint32_t index;
   uint32_t chan; /* row of PrRun.chan; REDUCE, TIE: of PrRun.coll */
-  uint32_t state; /* of a transfer: COMM_WAITS ... */
 } CommAt;
 
 /* A FIFO of COMM instructions: the COMM stream of a rank, or, with lowering CHANNELS, one of its
- * channels. The fields "owned" belong to whoever advances it; see engine_threads.c. */
+ * channels. The fields "owned" belong to whoever advances it; see interpret.h. */
 typedef struct CommRun {
   /* Written by whoever completes an instruction of it. */
   _Alignas(PR_LINE) _Atomic uint64_t done;
@@ -70,7 +70,7 @@ typedef struct CommRun {
   _Alignas(PR_LINE) uint32_t next; /* of a group the first */
   /* bit j: transfer j of the head is done while others of its group are not */
   _Atomic uint64_t group_done;
-  /* transfers of the head that are not done, and 1 while some are being posted */
+  /* instructions of the head that are not over, and 1 while some of a group are being begun */
   _Atomic uint32_t group_left;
   bool active; /* has instructions of this step left */
   uint64_t step;
@@ -85,10 +85,6 @@ typedef struct CommRun {
 typedef struct CommNeed {
   uint32_t stream, count;
 } CommNeed;
-
-/* A transfer at the head of its stream, or of the group there: not yet posted, posted (seeded: both
- * of its ends are there), done while others of its group are not. */
-enum { COMM_WAITS, COMM_POSTED, COMM_DONE };
 
 /* One side of a transfer, ready to start. */
 typedef struct Post {
@@ -108,7 +104,6 @@ typedef struct Chan {
   uint32_t src, dst;
   CommRun *end[2]; /* streams that send, that receive */
   Post post[2];
-  struct Chan *met; /* a list of those whose two sides are there, of the thread that saw it */
 } Chan;
 
 /* A REDUCE or TIE: the rows whose ranks take part, and the gradients that it adds up. */
@@ -253,6 +248,15 @@ struct PrEngine {
   /* On the same thread, again and again while there is a checkpoint: if another process has failed,
    * or all have been asked, the run fails. NULL: it does so by itself. */
   void (*look)(PrRun *run);
+  /* The rest is of an engine whose ranks the interpreter carries out (interpret.h), else NULL.
+   * Number i of the head of c can begin: it moves a tensor, adds up gradients or calls the model,
+   * at once or on another thread, and then calls pr_over. Never waits for another rank. */
+  void (*begin)(PrRun *run, CommRun *c, uint32_t i, CommRun **todo);
+  /* An instruction of COPY, on the thread of the copier, where it takes more than pr_copy; NULL. */
+  PrStatus (*copy)(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
+  /* Rank k has done all of a step: waits for what it waits for at its end, tells of it, and counts
+   * it (RankRun.step). */
+  void (*end_step)(PrRun *run, RankRun *k, uint64_t step);
 };
 
 struct PrRun {
@@ -303,16 +307,14 @@ struct PrRun {
   char text[PR_TEXT];
   char note[PR_TEXT]; /* pr_note */
 
-  /* engine_threads.c */
-  uint64_t target; /* steps that the threads are to have finished */
-  uint32_t nthread; /* ranks and copiers */
-  bool quit, idle, opened; /* opened: engine->open has been called */
+  /* interpret.c */
+  _Atomic uint64_t target; /* steps that are to be finished */
+  uint32_t nthread; /* those of live */
+  _Atomic bool quit;
+  bool idle, opened; /* idle: all threads rest; opened: engine->open has been called */
   _Alignas(PR_LINE) _Atomic uint64_t live;     /* threads awake, + 2^32 for each that is done */
   _Alignas(PR_LINE) _Atomic uint64_t arrived;  /* at the end of a step, over all steps */
   _Alignas(PR_LINE) _Atomic uint64_t released; /* steps that all ranks have finished */
-
-  /* engine_seeded.c */
-  uint64_t random;
 };
 
 /* Bytes that a tensor of n bytes is accounted with. */
@@ -396,7 +398,7 @@ static inline const CommNeed *pr_needs(const RankRun *k, int copy, uint32_t i, u
   return one;
 }
 
-/* Are these completed in `step`? Of all streams, with i after the last of COMPUTE. */
+/* Are these completed in `step`? */
 bool pr_has_comm(const RankRun *k, int copy, uint32_t i, uint32_t wait, uint64_t step);
 
 /* How many instructions of COMM, in list order, are completed with all before them; *of: the stream
@@ -528,6 +530,13 @@ PrStatus pr_fault_read(PrRun *run);
 PrFaultKind pr_fault_meet(PrRun *run, uint32_t rank, uint32_t index, uint64_t step);
 static inline PrFaultKind pr_fault_at(PrRun *run, uint32_t rank, uint32_t index, uint64_t step) {
   return run->fault.kind ? pr_fault_meet(run, rank, index, step) : PR_NO_FAULT;
+}
+/* Whether that fault is planted there: of drop and corrupt, which the caller carries out. */
+static inline bool pr_fault_is(const PrRun *run, PrFaultKind kind, uint32_t rank, uint32_t index,
+                               uint64_t step) {
+  const PrFault *f = &run->fault;
+  return f->kind == kind && f->point == PR_AT_INSTRUCTION && f->rank == rank && f->index == index &&
+         f->step == step;
 }
 /* Rank `rank` has come to SAVE or COMMIT. */
 void pr_fault_meet_point(PrRun *run, PrFaultPoint point, uint32_t rank);

@@ -36,7 +36,7 @@ static const CommRun *stands_at(const RankRun *k) {
 static const PipeInstr *head(const RankRun *k) {
   const CommRun *c = stands_at(k);
   uint32_t i = c->next;
-  while (pr_comm_at(c, i)->state == COMM_DONE)
+  for (uint64_t done = atomic_load(&c->group_done); done & 1; done >>= 1)
     i++;
   return pr_comm_instr(c, i);
 }

@@ -344,6 +344,8 @@ static void set_steps(PrRun *run, const Load *l) {
     atomic_store(&k->copy_begun, n);
     atomic_store(&k->step, n);
   }
+  for (uint32_t g = 0; run->turns && g < run->p->ngroup; g++)
+    atomic_store(&run->turns[g].done, n * run->turns[g].n);
   atomic_store(&run->arrived, n * run->p->nrank);
   atomic_store(&run->released, n);
   run->target = n;

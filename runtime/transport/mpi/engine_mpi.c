@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * The engine of MPI processes, one rank in each.
  *
- * The caller's thread runs the COMPUTE stream, in pr_steps. A second thread, the communicator, runs
- * the COMM stream: it starts the head when it has its waits, by MPI_Isend or MPI_Irecv of the slot
- * itself, and goes on when that has completed, so that transfers happen during callbacks. A third
- * one, the copier, runs the COPY stream, if the rank has one. They tell one another of completed
- * instructions by the counts of RankRun, under `lock`.
+ * The caller's thread runs the COMPUTE stream, in pr_steps. What the interpreter begins of COMM goes
+ * to a second thread, the communicator: it starts MPI_Isend or MPI_Irecv of the slot itself, and
+ * looks at all that is under way in turn, so that transfers happen during callbacks. The copier, if
+ * the rank has one, is a third.
  *
  * MPI is called by one thread at a time, under `call`, and without blocking. Who waits for MPI
  * looks a few times, then sleeps between looks, up to 100 us, and once it has waited for long up to
  * 1 ms: no core is kept busy by waiting.
  *
  * A message is told apart by its tag: which tensor of which microbatch (number_of in mpi_open.c),
- * whatever else is under way between the two ranks.
+ * whatever else is under way between the two ranks. So channels need no communicators of their own.
  *
  * A copy to or from a GUEST slot is asked for by the rank whose stash it is, in an order that the
  * table tells; the communicator of the host answers it whenever it looks, whatever its own streams
@@ -25,198 +24,242 @@
  * (mpi_fault.c). After a failure nothing is waited for, MPI is not finalized, and memory in which a
  * message could arrive is kept. */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "checksum.h"
 #include "engine_mpi.h"
 
-void mpi_tell(Mpi *m, _Atomic uint64_t *count, uint64_t value) {
+/* The COMM streams */
+
+static MpiHead *head_of(const Mpi *m, const CommRun *c, uint32_t i) {
+  return m->head + m->head0[c->number] + (i - c->next);
+}
+
+static Coll *sum_of(const Mpi *m, const CommAt *at) {
+  return pipe_is_sum(m->k->t->instr[at->index].op) ? &m->run->coll[at->chan] : NULL;
+}
+
+void mpi_begin(PrRun *run, CommRun *c, uint32_t i, CommRun **todo) {
+  Mpi *m = run->of_engine;
+  MpiHead *h = head_of(m, c, i);
+  (void)todo;
+  h->c = c, h->i = i, h->next = NULL;
   pthread_mutex_lock(&m->lock);
-  atomic_store(count, value);
-  pthread_cond_broadcast(&m->changed);
+  *m->begun_end = h;
+  m->begun_end = &h->next;
+  pthread_cond_signal(&m->changed);
   pthread_mutex_unlock(&m->lock);
 }
 
-void mpi_doze(Mpi *m, uint64_t ns) {
+/* Starts a SEND or RECV; with checksums also that of a message of 8 bytes. */
+static bool start_transfer(Mpi *m, MpiHead *h, const CommAt *at) {
+  PrRun *run = m->run;
+  const PipeInstr *c = &m->k->t->instr[at->index];
+  int number = m->number[at - m->k->comm];
+  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B, sums = run->o.checksums;
+  h->r[0] = h->r[1] = MPI_REQUEST_NULL;
+  h->n = 2, h->bit = NULL, h->slot = NULL;
+  if (pr_fault_is(run, PR_DROP, run->here, at->index, h->c->step))
+    return true;
+  h->bytes = pr_moved_bytes(run, c);
+  h->slot = m->k->slot[send ? c->in : c->out];
+  if (sums && send)
+    h->sum = pr_checksum(h->slot, h->bytes);
+  if (pr_fault_is(run, PR_CORRUPT, run->here, at->index, h->c->step) && h->bytes)
+    *(h->bit = h->slot) ^= 1;
+  return send ? mpi_start_send(m, MPI_OF_STREAM, number, h->slot, h->bytes, c->peer, &h->r[0]) &&
+                    (!sums || mpi_start_send(m, MPI_OF_CONTROL, number, &h->sum, sizeof h->sum,
+                                             c->peer, &h->r[1]))
+              : mpi_start_recv(m, MPI_OF_STREAM, number, h->slot, h->bytes, c->peer, &h->r[0]) &&
+                    (!sums || mpi_start_recv(m, MPI_OF_CONTROL, number, &h->sum, sizeof h->sum,
+                                             c->peer, &h->r[1]));
+}
+
+/* Its messages have arrived. */
+static bool end_transfer(Mpi *m, const MpiHead *h, const CommAt *at) {
+  const PipeInstr *c = &m->k->t->instr[at->index];
+  if (h->bit) /* what stays here is right */
+    *h->bit ^= 1;
+  return !h->slot || !m->run->o.checksums || (c->op != PIPE_RECV_F && c->op != PIPE_RECV_B) ||
+         pr_checksum(h->slot, h->bytes) == h->sum ||
+         pr_damaged(m->run, m->run->here, c, h->c->step) == PR_OK;
+}
+
+/* False, here and below: the run has failed. */
+static bool start(Mpi *m, MpiHead *h) {
+  const CommAt *at = pr_comm_at(h->c, h->i);
+  Coll *l = sum_of(m, at);
+  h->start = m->k->span ? pr_now() - m->run->epoch_ns : 0;
+  h->n = 0;
+  if (m->k->t->instr[at->index].op == PIPE_SIDE_COMM)
+    return pr_side(m->run, m->k, at->index, h->c->step) == PR_OK;
+  if (!l)
+    return start_transfer(m, h, at);
+  for (uint32_t i = 0; i < l->n; i++)
+    l->index[i] = at->index; /* only that of this rank counts */
+  return mpi_start_round(m, l, h->round = 0, m->room[h->c->number], h->r, &h->n);
+}
+
+/* Its messages have arrived. *over: and that was all of it. */
+static bool go_on(Mpi *m, MpiHead *h, bool *over) {
+  const CommAt *at = pr_comm_at(h->c, h->i);
+  Coll *l = sum_of(m, at);
+  char *room = m->room[h->c->number];
+  *over = true;
+  if (m->k->t->instr[at->index].op == PIPE_SIDE_COMM)
+    return true;
+  if (!l)
+    return end_transfer(m, h, at);
+  if (!mpi_add_round(m, l, h->round, room, h->c->step))
+    return false;
+  *over = h->round++ == mpi_sum_rounds(m, l);
+  h->n = 0;
+  return *over || mpi_start_round(m, l, h->round, room, h->r, &h->n);
+}
+
+static void leave_span(Mpi *m, const MpiHead *h) {
+  uint32_t index = pr_comm_at(h->c, h->i)->index;
+  if (m->k->span && m->k->t->instr[index].op != PIPE_SIDE_COMM)
+    *pr_span(m->run, m->k, h->c->step, index) = (PrSpan){h->start, pr_now() - m->run->epoch_ns};
+}
+
+/* Looks at all that is under way. *moved: some has gone on. */
+static bool look(Mpi *m, bool *moved) {
+  CommRun *todo = NULL;
+  int try_code;
+  for (MpiHead **at = &m->under_way; *at;) {
+    MpiHead *h = *at;
+    int done = 1;
+    bool over = false;
+    if (h->n > 0 && !TRY(m, MPI_Testall, ((int)h->n, h->r, &done, MPI_STATUSES_IGNORE)))
+      return false;
+    if (done && !go_on(m, h, &over))
+      return false;
+    *moved = *moved || done;
+    if (!over) {
+      at = &h->next;
+      continue;
+    }
+    leave_span(m, h);
+    *at = h->next;
+    pr_over(m->run, h->c, h->i, &todo);
+  }
+  pr_advance(m->run, todo);
+  return true;
+}
+
+/* Starts what has been begun, behind what is under way. */
+static bool start_begun(Mpi *m, MpiHead *begun) {
+  MpiHead **end = &m->under_way;
+  while (*end)
+    end = &(*end)->next;
+  for (*end = begun; begun; begun = begun->next)
+    if (!start(m, begun))
+      return false;
+  return true;
+}
+
+/* The losses of a step to all ranks: they have all finished it then. */
+static bool look_at_meeting(Mpi *m, uint64_t wanted, bool *moved) {
+  PrRun *run = m->run;
+  int try_code, done = 0;
+  if (m->met == wanted)
+    return true;
+  uint64_t step = wanted - 1;
+  if (!m->meets && !TRY(m, MPI_Iallreduce,
+                        (MPI_IN_PLACE, run->loss[step & 1], (int)(run->nsink * run->p->nmb),
+                         MPI_UINT64_T, MPI_BOR, m->comm, &m->meeting)))
+    return false;
+  m->meets = true;
+  if (!TRY(m, MPI_Test, (&m->meeting, &done, MPI_STATUS_IGNORE)))
+    return false;
+  if (done) {
+    m->meets = false;
+    m->met = wanted;
+    *moved = true;
+    atomic_store(&run->released, wanted);
+    pr_tell_released(run, m->k, wanted);
+  }
+  return true;
+}
+
+static void doze(Mpi *m, uint64_t ns) {
   uint64_t end = pr_now() + ns;
   struct timespec t = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
   pthread_cond_timedwait(&m->changed, &m->lock, &t);
 }
 
-/* The COMM stream */
-
-bool mpi_start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request r[2]) {
-  const PipeInstr *c = v->c;
-  PrRun *run = m->run;
-  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B, sums = run->o.checksums;
-  v->bytes = pr_moved_bytes(run, c);
-  v->slot = m->k->slot[send ? c->in : c->out];
-  if (sums && send)
-    v->sum = pr_checksum(v->slot, v->bytes);
-  v->bit = fault == PR_CORRUPT && v->bytes ? v->slot : NULL;
-  if (v->bit)
-    *v->bit ^= 1;
-  return send ? mpi_start_send(m, MPI_OF_STREAM, number, v->slot, v->bytes, c->peer, &r[0]) &&
-                    (!sums || mpi_start_send(m, MPI_OF_CONTROL, number, &v->sum, sizeof v->sum,
-                                             c->peer, &r[1]))
-              : mpi_start_recv(m, MPI_OF_STREAM, number, v->slot, v->bytes, c->peer, &r[0]) &&
-                    (!sums || mpi_start_recv(m, MPI_OF_CONTROL, number, &v->sum, sizeof v->sum,
-                                             c->peer, &r[1]));
-}
-
-bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step) {
-  const PipeInstr *c = v->c;
-  if (v->bit) /* what stays here is right */
-    *v->bit ^= 1;
-  return !v->slot || !m->run->o.checksums || (c->op != PIPE_RECV_F && c->op != PIPE_RECV_B) ||
-         pr_checksum(v->slot, v->bytes) == v->sum ||
-         pr_damaged(m->run, m->run->here, c, step) == PR_OK;
-}
-
-/* The transfer at place i of the stream, or the group of n there: all at once. */
-static bool transfers(Mpi *m, uint32_t i, uint32_t n, const PrFaultKind *fault, uint64_t step) {
-  RankRun *k = m->k;
-  MPI_Request r[2 * PIPE_GROUP_MOST];
-  Moving *v = m->moving;
-  bool done = true;
-  for (uint32_t j = 0; j < n && done; j++) {
-    MPI_Request *both = &r[(size_t)2 * j];
-    both[0] = both[1] = MPI_REQUEST_NULL;
-    v[j] = (Moving){.c = &k->t->instr[k->comm[i + j].index]};
-    if (fault[j] != PR_DROP)
-      done = mpi_start(m, &v[j], m->number[i + j], fault[j], both);
-  }
-  done = done && mpi_finish_each(m, r, n, &k->stream->group_done);
-  for (uint32_t j = 0; j < n && done; j++)
-    done = mpi_arrived(m, &v[j], step);
-  return done;
-}
-
-static bool sum(Mpi *m, Coll *l, uint32_t index, uint64_t step) {
-  for (uint32_t i = 0; i < l->n; i++)
-    l->index[i] = index; /* only that of this rank counts */
-  for (uint64_t round = 0; round <= mpi_sum_rounds(m, l); round++) {
-    uint32_t n = 0;
-    if (!mpi_start_round(m, l, round, m->room[0], m->request, &n) ||
-        !mpi_finish(m, m->request, n, true) || !mpi_add_round(m, l, round, m->room[0], step))
-      return false;
-  }
-  return true;
-}
-
-/* Until so many instructions of COMPUTE and COPY are done. */
-static bool wait_for_streams(Mpi *m, uint64_t compute, uint64_t copy) {
-  RankRun *k = m->k;
-  for (;;) {
-    if (!mpi_look_around(m))
-      return false;
-    pthread_mutex_lock(&m->lock);
-    bool ready = atomic_load(&k->compute_done) >= compute && atomic_load(&k->copy_done) >= copy;
-    if (!ready)
-      mpi_doze(m, m->nhosted ? 100000 : 5000000);
-    pthread_mutex_unlock(&m->lock);
-    if (ready)
-      return true;
-  }
-}
-
-/* The faults of the n instructions at place i. False: they never begin. */
-static bool meet_faults(Mpi *m, uint32_t i, uint32_t n, uint64_t step, PrFaultKind *fault) {
-  for (uint32_t j = 0; j < n; j++) {
-    fault[j] = pr_fault_at(m->run, m->k->id, m->k->comm[i + j].index, step);
-    while (fault[j] == PR_HANG && mpi_look_around(m))
-      mpi_back_off(m, UINT32_MAX);
-    if (fault[j] == PR_HANG)
-      return false;
-  }
-  return true;
-}
-
-static bool comm_step(Mpi *m, uint64_t step) {
-  RankRun *k = m->k;
-  if (k->need)
-    return mpi_channels_step(m, step);
-  uint64_t done = step * k->ncomm;
-  PrFaultKind fault[PIPE_GROUP_MOST];
-  for (uint32_t i = 0, n; i < k->ncomm; i += n) {
-    const CommAt *at = &k->comm[i];
-    const PipeInstr *c = &k->t->instr[at->index];
-    n = c->group + 1u;
-    if (!wait_for_streams(m, step * k->ncompute + c->wait, step * k->ncopy + c->wait_copy) ||
-        !meet_faults(m, i, n, step, fault))
-      return false;
-    atomic_store(&k->stream->posted, 1);
-    uint64_t start = k->span ? pr_now() - m->run->epoch_ns : 0;
-    if (c->op == PIPE_SIDE_COMM ? pr_side(m->run, k, at->index, step) != PR_OK
-        : pipe_is_sum(c->op)    ? !sum(m, &m->run->coll[at->chan], at->index, step)
-                                : !transfers(m, i, n, fault, step))
-      return false;
-    uint64_t end = k->span ? pr_now() - m->run->epoch_ns : 0;
-    for (uint32_t j = 0; j < n && k->span && c->op != PIPE_SIDE_COMM; j++)
-      *pr_span(m->run, k, step, at[j].index) = (PrSpan){start, end};
-    atomic_store(&k->stream->posted, 0);
-    atomic_store(&k->stream->group_done, 0);
-    mpi_tell(m, &k->stream->done, done += n);
-  }
-  return true;
-}
-
-/* The losses of a step to all ranks; they have all finished it then. */
-static bool meet(Mpi *m, uint64_t step) {
-  PrRun *run = m->run;
-  RankRun *k = m->k;
-  MPI_Request r;
-  int try_code;
-  if (!wait_for_streams(m, (step + 1) * k->ncompute, (step + 1) * k->ncopy))
-    return false;
-  return TRY(m, MPI_Iallreduce,
-             (MPI_IN_PLACE, run->loss[step & 1], (int)(run->nsink * run->p->nmb), MPI_UINT64_T,
-              MPI_BOR, m->comm, &r)) &&
-         mpi_finish(m, &r, 1, true);
-}
-
 void *mpi_communicator(void *arg) {
   Mpi *m = arg;
   PrRun *run = m->run;
-  for (;;) {
+  for (uint32_t idle = 0;;) {
+    bool moved = false;
     pthread_mutex_lock(&m->lock);
-    uint64_t step = m->met;
-    bool quit = run->quit, rest = !quit && m->begun <= step;
-    if (rest)
-      mpi_doze(m, 20000000);
+    if (!m->begun && !m->under_way && m->wanted == m->met && !run->quit) {
+      bool rests = atomic_load(&m->k->step_start) == UINT64_MAX;
+      doze(m, rests ? 20000000 : m->nhosted ? 100000 : 5000000);
+    }
+    MpiHead *begun = m->begun;
+    uint64_t wanted = m->wanted;
+    bool quit = run->quit;
+    m->begun = NULL;
+    m->begun_end = &m->begun;
     pthread_mutex_unlock(&m->lock);
     if (quit)
       return NULL;
-    if (rest ? mpi_look_around(m)
-             : comm_step(m, step) &&
-                   ((run->free_running && step + 1 < run->target) || meet(m, step))) {
-      if (rest)
-        continue;
-      pthread_mutex_lock(&m->lock);
-      m->met = ++step;
-      m->released = run->free_running && step < run->target ? m->released : step;
-      pthread_cond_broadcast(&m->changed);
-      pthread_mutex_unlock(&m->lock);
-      continue;
+    if (!start_begun(m, begun) || !look(m, &moved) || !look_at_meeting(m, wanted, &moved) ||
+        !mpi_look_around(m)) {
+      mpi_tell_others(m);
+      return NULL;
     }
-    mpi_tell_others(m);
-    return NULL;
+    idle = moved || begun ? 0 : idle + 1;
+    if (m->under_way || m->meets)
+      mpi_back_off(m, idle);
   }
+}
+
+PrStatus mpi_take_heads(Mpi *m) {
+  RankRun *k = m->k;
+  uint32_t n = 0;
+  m->begun_end = &m->begun;
+  m->head0 = calloc(k->nstream + (size_t)1, sizeof *m->head0);
+  for (uint32_t x = 0; m->head0 && x < k->nstream; x++) {
+    uint32_t longest = 1;
+    for (uint32_t i = 0; i < k->stream[x].n; i++) {
+      uint32_t group = pr_comm_instr(&k->stream[x], i)->group + 1u;
+      longest = group > longest ? group : longest;
+    }
+    m->head0[x] = n;
+    n += longest;
+  }
+  uint32_t most = m->most_requests > 2 ? m->most_requests : 2;
+  m->head = calloc(n + (size_t)1, sizeof *m->head);
+  m->request = malloc((2 * (size_t)n + (size_t)k->nstream * most + 1) * sizeof *m->request);
+  if (!m->head0 || !m->head || !m->request)
+    return pr_fail(m->run, PR_E_MEMORY, "no memory for %u transfers at once", n);
+  MPI_Request *r = m->request; /* a sum is alone at its head, in the first of the stream's */
+  for (uint32_t x = 0; x < k->nstream; x++)
+    for (uint32_t i = m->head0[x]; i < (x + 1 < k->nstream ? m->head0[x + 1] : n); i++) {
+      m->head[i].r = r;
+      r += i == m->head0[x] ? most : 2;
+    }
+  return PR_OK;
 }
 
 /* The COPY stream */
 
-static bool copy_one(Mpi *m, const PipeInstr *c) {
+static bool copy_to_guest(Mpi *m, const PipeInstr *c) {
   MPI_Request r = MPI_REQUEST_NULL;
   uint64_t bytes = m->run->stage[c->stage].size.act;
   bool off = c->op == PIPE_OFF;
   if (!mpi_start_send(m, MPI_OF_COPY, 0, off ? m->k->slot[c->act] : NULL, off ? bytes : 0, c->peer,
                       &r) ||
-      !mpi_finish(m, &r, 1, false))
+      !mpi_finish(m, &r, 1))
     return false;
   return off || (mpi_start_recv(m, MPI_OF_COPY, 0, m->k->slot[c->act], bytes, c->peer, &r) &&
-                 mpi_finish(m, &r, 1, false));
+                 mpi_finish(m, &r, 1));
 }
 
 /* The copies of ranks that have one link take turns, in the order of the table: who has had its
@@ -228,106 +271,62 @@ static bool take_turn(Mpi *m, const PipeInstr *c, uint64_t step) {
   bool handed = c->turn > 0 || (m->run->free_running && step > m->first);
   MPI_Request r;
   return !handed || rank == m->run->here ||
-         (mpi_start_recv(m, MPI_OF_COPY, 1, NULL, 0, rank, &r) && mpi_finish(m, &r, 1, false));
+         (mpi_start_recv(m, MPI_OF_COPY, 1, NULL, 0, rank, &r) && mpi_finish(m, &r, 1));
 }
 
 static bool hand_on_turn(Mpi *m, const PipeInstr *c, uint64_t step) {
   const Turns *t = m->k->turns;
   uint32_t after = c->turn + 1 < t->n ? c->turn + 1 : 0, rank = t->rank[after];
-  bool handed = after > 0 || (m->run->free_running && step + 1 < m->run->target);
+  bool handed = after > 0 || (m->run->free_running && step + 1 < atomic_load(&m->run->target));
   MPI_Request r;
   int try_code;
   return !handed || rank == m->run->here ||
          (TRY(m, MPI_Isend, (NULL, 0, MPI_BYTE, (int)rank, 4 + MPI_OF_COPY, m->comm, &r)) &&
-          mpi_finish(m, &r, 1, false));
+          mpi_finish(m, &r, 1));
 }
 
-void *mpi_copier(void *arg) {
-  Mpi *m = arg;
-  PrRun *run = m->run;
-  RankRun *k = m->k;
-  for (;;) {
-    uint64_t done, step;
-    const CopyAt *at;
-    const PipeInstr *c;
-    pthread_mutex_lock(&m->lock);
-    for (;;) { /* a run that resumes counts on from another step */
-      done = atomic_load(&k->copy_done);
-      step = done / k->ncopy;
-      at = &k->copy[done % k->ncopy];
-      c = &k->t->instr[at->index];
-      if (run->quit || pr_failed(run) ||
-          (m->begun > step && atomic_load(&k->compute_done) >= step * k->ncompute + c->wait &&
-           pr_has_comm(k, 1, (uint32_t)(done % k->ncopy), c->wait_copy, step)))
-        break;
-      mpi_doze(m, 100000000);
-    }
-    pthread_mutex_unlock(&m->lock);
-    if (run->quit || pr_failed(run) || (k->turns && !take_turn(m, c, step)))
-      return NULL;
-    if (pr_fault_at(run, k->id, at->index, step) == PR_HANG)
-      return NULL;
-    if (c->peer == PIPE_NONE) {
-      if (pr_copy(run, k, at, step))
-        return NULL;
-    } else {
-      uint64_t start = k->span ? pr_now() - run->epoch_ns : 0;
-      if (!copy_one(m, c))
-        return NULL;
-      if (k->span)
-        *pr_span(run, k, step, at->index) = (PrSpan){start, pr_now() - run->epoch_ns};
-    }
-    if (k->turns && !hand_on_turn(m, c, step))
-      return NULL;
-    mpi_tell(m, &k->copy_done, ++done);
+PrStatus mpi_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
+  Mpi *m = run->of_engine;
+  const PipeInstr *c = &k->t->instr[at->index];
+  if (k->turns && !take_turn(m, c, step))
+    return (PrStatus)atomic_load(&run->status);
+  if (c->peer == PIPE_NONE) {
+    if (pr_copy(run, k, at, step))
+      return (PrStatus)atomic_load(&run->status);
+  } else {
+    uint64_t began = k->span ? pr_now() - run->epoch_ns : 0;
+    if (!copy_to_guest(m, c))
+      return (PrStatus)atomic_load(&run->status);
+    if (k->span)
+      *pr_span(run, k, step, at->index) = (PrSpan){began, pr_now() - run->epoch_ns};
   }
+  return k->turns && !hand_on_turn(m, c, step) ? (PrStatus)atomic_load(&run->status) : PR_OK;
 }
 
-/* The COMPUTE stream, on the caller's thread */
+/* Steps, on the caller's thread */
 
-/* Until it has what instruction i waits for, or after the last one all is done, so many copies are,
- * and steps. */
-static bool wait_for_counts(Mpi *m, uint64_t step, uint32_t i, uint64_t copy, uint64_t released) {
-  RankRun *k = m->k;
-  uint32_t wait = i < k->ncompute ? k->t->instr[k->compute[i].index].wait : 0;
+/* Until all ranks have come to the end of the step. */
+static void meet(Mpi *m, uint64_t step) {
   pthread_mutex_lock(&m->lock);
-  while (!pr_failed(m->run) && (!pr_has_comm(k, 0, i, wait, step) ||
-                                atomic_load(&k->copy_done) < copy || m->released < released))
-    mpi_doze(m, 100000000);
+  m->wanted = step + 1;
+  pthread_cond_signal(&m->changed);
   pthread_mutex_unlock(&m->lock);
-  return !pr_failed(m->run);
+  pr_wait_released(m->run, m->k, step + 1);
 }
 
-static bool run_step(Mpi *m, uint64_t step) {
-  PrRun *run = m->run;
-  RankRun *k = m->k;
-  uint64_t copy = step * k->ncopy, done = step * k->ncompute;
-  memset(run->loss[step & 1], 0, (size_t)run->nsink * run->p->nmb * sizeof(double));
-  atomic_store(&k->step_start, pr_now());
-  pthread_mutex_lock(&m->lock);
-  m->begun = step + 1;
-  pthread_cond_broadcast(&m->changed);
-  pthread_mutex_unlock(&m->lock);
-  for (uint32_t i = 0, n; i < k->ncompute; i += n) {
-    const PipeInstr *c = &k->t->instr[k->compute[i].index];
-    if (!wait_for_counts(m, step, i, copy + c->wait_copy, 0))
-      return false;
-    atomic_store(&k->running_since, pr_now());
-    atomic_store(&k->running, k->compute[i].index + 1);
-    PrStatus st = pr_compute(run, k, &k->compute[i], step, &n);
-    atomic_store(&k->running, 0);
-    if (st)
-      return false;
-    mpi_tell(m, &k->compute_done, done += n);
-  }
-  if (!wait_for_counts(m, step, k->ncompute, copy + k->ncopy, run->free_running ? 0 : step + 1))
-    return false;
+void mpi_end_step(PrRun *run, RankRun *k, uint64_t step) {
+  Mpi *m = run->of_engine;
+  if (!run->free_running)
+    meet(m, step);
   atomic_store(&k->step_start, UINT64_MAX); /* not of on_step */
+  if (pr_failed(run))
+    return;
   if (!run->free_running || k->id == run->loss_rank)
     pr_step_done(run, step);
   for (uint32_t r = 0; r < run->p->nrank; r++)
     atomic_store(&run->rank[r].step, step + 1);
-  return true;
+  if (run->free_running && step + 1 == atomic_load(&run->target)) /* others may be far behind */
+    meet(m, step);
 }
 
 /* The times of all ranks to all of them. */
@@ -341,7 +340,7 @@ static bool share_trace(Mpi *m) {
       n = bytes - at < INT_MAX ? bytes - at : INT_MAX;
       if (!TRY(m, MPI_Ibcast,
                ((char *)run->rank[r].span + at, (int)n, MPI_BYTE, (int)r, m->comm, &q)) ||
-          !mpi_finish(m, &q, 1, false))
+          !mpi_finish(m, &q, 1))
         return false;
     }
   }
@@ -350,17 +349,19 @@ static bool share_trace(Mpi *m) {
 
 PrStatus mpi_steps(PrRun *run, uint64_t n) {
   Mpi *m = run->of_engine;
-  uint64_t step = atomic_load(&m->k->step);
-  run->target = step + n;
-  m->first = step;
-  while (step < run->target && run_step(m, step))
-    step++;
-  if (step == run->target &&
-      (n == 0 || wait_for_counts(m, step - 1, m->k->ncompute, 0, run->target))) {
-    run->loss_steps = run->target;
-    atomic_store(&m->k->step_start, UINT64_MAX);
+  RankRun *k = m->k;
+  uint64_t step = m->first = atomic_load(&k->step);
+  atomic_store(&run->target, step + n);
+  if (k->has_copier)
+    pr_start_copier(k);
+  for (; step < run->target && !pr_failed(run); step++) {
+    memset(run->loss[step & 1], 0, (size_t)run->nsink * run->p->nmb * sizeof(double));
+    pr_run_step(run, k);
+  }
+  if (!pr_failed(run)) {
+    run->loss_steps = step;
     share_trace(m);
   }
-  atomic_store(&m->k->step_start, UINT64_MAX);
+  atomic_store(&k->step_start, UINT64_MAX);
   return (PrStatus)atomic_load(&run->status);
 }

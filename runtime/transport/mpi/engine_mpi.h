@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What the parts of the MPI engine share; not installed.
  *
- *   engine_mpi.c    the streams of a rank, and steps
- *   mpi_channels.c  the COMM streams of a program with channels
+ *   engine_mpi.c    what the interpreter begins, copies of other ranks, steps
  *   mpi_sums.c      REDUCE and TIE
  *   mpi_message.c   messages, waiting for them, what other ranks ask for and tell
  *   mpi_fault.c     what ranks tell one another of faults, through the store
@@ -13,7 +12,7 @@
 #include <mpi.h>
 
 #include "pipe_mpi.h"
-#include "run.h"
+#include "interpret.h"
 #include "store.h"
 
 /* A tag is four times a number, which tells messages of a kind apart, and the kind. */
@@ -49,13 +48,19 @@ typedef struct Guest {
   bool answering; /* request is of the stash that goes back */
 } Guest;
 
-/* A SEND or RECV under way, and with checksums the message of 8 bytes beside it. */
-typedef struct Moving {
-  const PipeInstr *c;
-  void *slot;
+/* An instruction of COMM from when it begins until it is over. Here, since messages may arrive in it
+ * after a failure. */
+typedef struct MpiHead {
+  CommRun *c;
+  uint32_t i; /* place in c */
+  uint32_t n; /* requests */
+  MPI_Request *r; /* of a sum room for all; else 2: with checksums a message of 8 bytes follows */
+  struct MpiHead *next;
+  uint64_t start, round; /* round: of a sum */
+  void *slot; /* of a transfer, and so below; NULL: the message gets lost */
   uint64_t bytes, sum;
   unsigned char *bit; /* one of its bytes that arrives changed: fault.c */
-} Moving;
+} MpiHead;
 
 /* How the owners of a sum share it. Each has a piece of `each` bytes in a round, the last one
  * perhaps fewer. */
@@ -73,34 +78,35 @@ typedef struct Mpi {
   RankRun *k;
   MPI_Comm comm; /* of our own: messages of others do not meet ours */
   bool synchronous;
-  pthread_mutex_t lock; /* of what is waited for with `changed` */
+  pthread_mutex_t lock; /* of begun, wanted, PrRun.quit, for which the communicator sleeps */
   pthread_cond_t changed;
   pthread_mutex_t call; /* held during every call of MPI */
-  pthread_t communicator, copier;
-  bool has_communicator, has_copier, starting;
+  pthread_t communicator;
+  bool has_communicator, starting;
   /* ends this process if others do not come to pr_open within start_s seconds: `starting` */
   pthread_t starter;
   sem_t started;
   double start_s;
-  uint64_t begun;    /* steps that compute has begun */
-  uint64_t released; /* steps that all ranks have finished */
-  uint64_t first;    /* step of this call of pr_steps */
-  uint64_t met;      /* steps that the communicator has */
+  MpiHead *begun, **begun_end; /* what the communicator has not seen yet */
+  MpiHead *under_way;          /* and, with the rest its own, what it looks at */
+  uint64_t wanted; /* steps at whose end all are to meet */
+  uint64_t met;    /* and have met */
+  MPI_Request meeting;
+  bool meets;      /* it is under way */
+  uint64_t first;  /* step of this call of pr_steps */
   uint32_t nlocal;   /* processes on this host */
   uint32_t spin;     /* looks at a request before sleeping */
   int *number;       /* [ncomm] of the messages of COMM */
-  /* of the head of COMM; here, since messages may arrive in it after a failure */
-  Moving moving[PIPE_GROUP_MOST];
+  MpiHead *head;     /* of stream x, those of its longest group, from head0[x] on */
+  uint32_t *head0;   /* [nstream] */
+  MPI_Request *request; /* of all of them */
+  uint32_t most_requests; /* of a sum */
   Guest *hosted;     /* [nhosted] */
   uint32_t nhosted;
   MpiSum *sum;            /* [ncoll] */
   uint32_t *owner;        /* of MpiSum.owner */
   void **piece;           /* what is being added up */
   char *staging, **room;  /* pieces of other ranks; [nstream] of these those of a stream */
-  MPI_Request *request;   /* room for the largest sum */
-  uint32_t most_requests; /* so many */
-  struct MpiHead *head;   /* [streams] with channels, and requests of them all */
-  MPI_Request *head_request;
   Store *store;        /* where ranks tell of faults; NULL: not yet */
   StoreServer *server; /* of the process that serves it */
   bool of_rank_0;      /* a process of the run serves it */
@@ -138,13 +144,9 @@ void mpi_back_off(const Mpi *m, uint32_t i);
 /* What the communicator does besides its stream. */
 bool mpi_look_around(Mpi *m);
 
-/* Until all n requests are complete. around: the caller is the communicator. If the run fails they
- * may be under way for ever. */
-bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around);
-
-/* The same by the communicator for n transfers of two requests each, of which either may be none;
- * bit j of *done is set once both of number j are complete. */
-bool mpi_finish_each(Mpi *m, MPI_Request *r, uint32_t n, _Atomic uint64_t *done);
+/* Until all n requests are complete, on any thread but the communicator. If the run fails they may
+ * be under way for ever. */
+bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n);
 
 /* Tells the store, once, why this rank has failed. */
 void mpi_tell_others(Mpi *m);
@@ -156,16 +158,6 @@ void mpi_watch_step(Mpi *m);
 bool mpi_late(PrRun *run);
 void mpi_leave_store(Mpi *m);
 
-/* engine_mpi.c */
-
-bool mpi_start(Mpi *m, Moving *v, int number, PrFaultKind fault, MPI_Request r[2]);
-bool mpi_arrived(Mpi *m, const Moving *v, uint64_t step); /* once both requests are complete */
-
-/* Sets a count, and tells the other threads of the process. */
-void mpi_tell(Mpi *m, _Atomic uint64_t *count, uint64_t value);
-/* Until `changed`, or so many ns have passed. The caller holds `lock`. */
-void mpi_doze(Mpi *m, uint64_t ns);
-
 /* mpi_sums.c. A sum is mpi_sum_rounds + 1 times this: start the messages of a round, in `room` and
  * requests r[*n] of its stream, let them complete, and add up what has come; the last round adds up
  * nothing. */
@@ -176,13 +168,12 @@ bool mpi_add_round(Mpi *m, const Coll *l, uint64_t round, char *room, uint64_t s
 PrStatus mpi_take_sums(Mpi *m);
 void mpi_give_sums(Mpi *m);
 
-/* mpi_channels.c: once sums are known; carries out the COMM streams of a step. */
-PrStatus mpi_open_channels(Mpi *m);
-bool mpi_channels_step(Mpi *m, uint64_t step);
-
-/* engine_mpi.c: Mpi is their argument. */
-void *mpi_communicator(void *arg);
-void *mpi_copier(void *arg);
+/* engine_mpi.c. Room for what is under way at once: when sums are known. */
+PrStatus mpi_take_heads(Mpi *m);
+void *mpi_communicator(void *arg); /* of Mpi */
+void mpi_begin(PrRun *run, CommRun *c, uint32_t i, CommRun **todo);
+PrStatus mpi_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
+void mpi_end_step(PrRun *run, RankRun *k, uint64_t step);
 PrStatus mpi_steps(PrRun *run, uint64_t n);
 
 #endif

@@ -108,36 +108,15 @@ bool mpi_look_around(Mpi *m) {
   return serve(m);
 }
 
-/* Until all n requests are complete. around: the caller is the communicator. False: the run has
- * failed; they may then be under way for ever. */
-bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n, bool around) {
+bool mpi_finish(Mpi *m, MPI_Request *r, uint32_t n) {
   for (uint32_t i = 0;; i++) {
     int done = 0, try_code;
     if (!TRY(m, MPI_Testall, ((int)n, r, &done, MPI_STATUSES_IGNORE)))
       return false;
     if (done)
       return true;
-    if (around ? !mpi_look_around(m) : pr_failed(m->run))
+    if (pr_failed(m->run))
       return false;
     mpi_back_off(m, i);
-  }
-}
-
-bool mpi_finish_each(Mpi *m, MPI_Request *r, uint32_t n, _Atomic uint64_t *done) {
-  for (uint32_t i = 0;; i++) {
-    int some = 0, which[2 * PIPE_GROUP_MOST], try_code;
-    if (!TRY(m, MPI_Testsome, ((int)(2 * n), r, &some, which, MPI_STATUSES_IGNORE)))
-      return false;
-    if (some == MPI_UNDEFINED) /* there is none left */
-      return true;
-    uint64_t now = 0;
-    for (size_t j = 0; j < n && some > 0; j++)
-      if (r[2 * j] == MPI_REQUEST_NULL && r[2 * j + 1] == MPI_REQUEST_NULL)
-        now |= UINT64_C(1) << j;
-    if (some > 0)
-      atomic_store(done, now);
-    if (!mpi_look_around(m))
-      return false;
-    mpi_back_off(m, some > 0 ? 0 : i);
   }
 }

@@ -216,7 +216,7 @@ static PrStatus mpi_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes)
     if (run->here == rank)
       memcpy(room, (char *)data + at, n);
     if (!TRY(m, MPI_Ibcast, (room, (int)n, MPI_BYTE, (int)rank, m->comm, &r)) ||
-        !mpi_finish(m, &r, 1, false))
+        !mpi_finish(m, &r, 1))
       return (PrStatus)atomic_load(&run->status);
     if (run->here != rank)
       memcpy((char *)data + at, room, n);
@@ -358,7 +358,7 @@ static PrStatus open_here(Mpi *m) {
   PrRun *run = m->run;
   PrStatus st;
   if ((st = pr_init_rank(run, m->k)) || (st = take_tags(m)) || (st = mpi_take_sums(m)) ||
-      (st = mpi_open_channels(m)))
+      (st = mpi_take_heads(m)))
     return st;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   m->spin = cores >= 2L * m->nlocal ? 200 : 4;
@@ -374,12 +374,12 @@ static PrStatus mpi_open(PrRun *run) {
   if (run->o.trace_steps)
     align_clocks(m);
   end_start(m);
+  run->nthread = 2 + (m->k->ncopy > 0); /* the communicator never lies down */
+  atomic_store(&run->live, run->nthread);
+  if ((st = pr_open_threads(run, m->k, sysconf(_SC_NPROCESSORS_ONLN) >= 2L * m->nlocal, NULL)))
+    return st;
   int err = pthread_create(&m->communicator, NULL, mpi_communicator, m);
   m->has_communicator = !err;
-  if (!err && m->k->ncopy > 0) {
-    err = pthread_create(&m->copier, NULL, mpi_copier, m);
-    m->has_copier = !err;
-  }
   return err ? pr_fail(run, PR_E_MEMORY, "no thread for rank %u: %s", run->here, strerror(err))
              : PR_OK;
 }
@@ -387,7 +387,7 @@ static PrStatus mpi_open(PrRun *run) {
 static void mpi_rewind(PrRun *run, uint64_t step) {
   Mpi *m = run->of_engine;
   pthread_mutex_lock(&m->lock);
-  m->begun = m->released = m->met = step;
+  m->wanted = m->met = step;
   pthread_mutex_unlock(&m->lock);
 }
 
@@ -396,6 +396,7 @@ static void mpi_wake(PrRun *run) {
   pthread_mutex_lock(&m->lock);
   pthread_cond_broadcast(&m->changed);
   pthread_mutex_unlock(&m->lock);
+  pr_wake_all(run);
 }
 
 static void cancel(MPI_Request *r) {
@@ -416,8 +417,8 @@ static void mpi_close(PrRun *run) {
   pthread_mutex_unlock(&m->lock);
   if (m->has_communicator)
     pthread_join(m->communicator, NULL);
-  if (m->has_copier)
-    pthread_join(m->copier, NULL);
+  if (m->k)
+    pr_close_threads(m->k);
   mpi_leave_store(m);
   if (m->has_communicator && pr_failed(run)) {
     never_finalize = true; /* messages are under way, and perhaps nobody is there for them */
@@ -442,7 +443,8 @@ static void mpi_close(PrRun *run) {
   free(m->hosted);
   mpi_give_sums(m);
   free(m->head);
-  free(m->head_request);
+  free(m->head0);
+  free(m->request);
   free(m);
 }
 
@@ -451,6 +453,9 @@ const PrEngine pr_mpi = {.name = "MPI",
                          .open = mpi_open,
                          .steps = mpi_steps,
                          .wake = mpi_wake,
+                         .begin = mpi_begin,
+                         .copy = mpi_copy,
+                         .end_step = mpi_end_step,
                          .close = mpi_close,
                          .agree = mpi_agree,
                          .share = mpi_share,

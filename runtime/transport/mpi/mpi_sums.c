@@ -152,10 +152,9 @@ PrStatus mpi_take_sums(Mpi *m) {
     }
   }
   free(owned);
-  m->request = ok ? calloc(m->most_requests, sizeof *m->request) : NULL;
-  return m->request ? PR_OK
-                    : pr_fail(run, PR_E_MEMORY, "no memory for sums: %llu bytes of other ranks",
-                              (unsigned long long)used);
+  return ok ? PR_OK
+            : pr_fail(run, PR_E_MEMORY, "no memory for sums: %llu bytes of other ranks",
+                      (unsigned long long)used);
 }
 
 void mpi_give_sums(Mpi *m) {
@@ -164,5 +163,4 @@ void mpi_give_sums(Mpi *m) {
   free(m->piece);
   free(m->room);
   free(m->staging);
-  free(m->request);
 }
