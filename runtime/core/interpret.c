@@ -25,8 +25,8 @@ static void relax(void) {
 
 /* Sleeping and waking */
 
-/* The thread is about to sleep, or has done its steps: that takes one from the low half and adds one
- * to the high half. */
+/* The thread is about to sleep, or has done its steps: that takes one from the low half and adds
+ * one to the high half. */
 static void lie_down(PrRun *run, uint64_t add) {
   uint64_t live = atomic_fetch_add(&run->live, add) + add;
   if ((uint32_t)live != 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * The engine of MPI processes, one rank in each.
  *
- * The caller's thread runs the COMPUTE stream, in pr_steps. What the interpreter begins of COMM goes
- * to a second thread, the communicator: it starts MPI_Isend or MPI_Irecv of the slot itself, and
- * looks at all that is under way in turn, so that transfers happen during callbacks. The copier, if
- * the rank has one, is a third.
+ * The caller's thread runs the COMPUTE stream, in pr_steps. What the interpreter begins of COMM
+ * goes to a second thread, the communicator: it starts MPI_Isend or MPI_Irecv of the slot itself,
+ * and looks at all that is under way in turn, so that transfers happen during callbacks. The
+ * copier, if the rank has one, is a third.
  *
  * MPI is called by one thread at a time, under `call`, and without blocking. Who waits for MPI
  * looks a few times, then sleeps between looks, up to 100 us, and once it has waited for long up to

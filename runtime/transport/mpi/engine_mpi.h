@@ -48,8 +48,8 @@ typedef struct Guest {
   bool answering; /* request is of the stash that goes back */
 } Guest;
 
-/* An instruction of COMM from when it begins until it is over. Here, since messages may arrive in it
- * after a failure. */
+/* An instruction of COMM from when it begins until it is over. Messages may arrive in it after a
+ * failure. */
 typedef struct MpiHead {
   CommRun *c;
   uint32_t i; /* place in c */
