@@ -7,7 +7,8 @@
  * Group g is process g + 1; rank r's COMPUTE and COMM streams are its threads 2r + 1 and 2r + 2;
  * COPY streams come after those, as threads 2 * ranks + r + 1, where a rank has one. Channels have
  * threads of their own, channel c of rank r number 3 * ranks + c * ranks + r + 1, and the COMM
- * stream has none. */
+ * stream has none. The arguments of a slice name its instruction: `rank`, `row` of the list of the
+ * rank, and `step`; pipec --with reads them (compiler/import/read_trace.c). */
 #include "trace_json.h"
 
 #include <inttypes.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 
 #include "escape.h"
-#include "pipe_sim.h"
 
 static uint64_t to_ns(const TraceGroup *g, uint64_t t) {
   return g->scale == 1 ? t : (uint64_t)((double)t * g->scale + 0.5);
@@ -108,7 +108,15 @@ static void put_action(FILE *f, const PipeRank *k, uint32_t i) {
   putc('"', f);
 }
 
-/* One instruction: its slice, and its end of an arrow if it is a transfer. `id`: of the arrow. */
+/* The number of a transfer among all of a step, alike at both ends: by its tensor. */
+static uint64_t transfer_of(const PipeProgram *p, const PipeInstr *in) {
+  bool send = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+  uint64_t from = p->edge ? in->edge : send ? in->stage : pipe_other_end(pipe_graph(p), in);
+  return (2 * from + (in->op == PIPE_SEND_B || in->op == PIPE_RECV_B)) * p->nmb + in->mb;
+}
+
+/* One instruction: its slice, and its end of an arrow if it is a transfer. id: of the first arrow
+ * of the step. */
 static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pid, uint32_t step,
                       uint32_t r, uint32_t i, uint64_t id) {
   const PipeInstr *in = &p->rank[r].instr[i];
@@ -122,7 +130,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
           tid, op, stream_name[pipe_op_info[in->op].stream]);
   put_us(f, "ts", start);
   put_us(f, "dur", end > start ? end - start : 0);
-  fprintf(f, ",\"args\":{\"stage\":%u", in->stage);
+  fprintf(f, ",\"args\":{\"rank\":%u,\"row\":%u,\"step\":%u,\"stage\":%u", r, i, step, in->stage);
   if (in->mb != PIPE_NONE)
     fprintf(f, ",\"mb\":%u", in->mb / pipe_slices(p));
   if (in->mb != PIPE_NONE && p->slices > 1 && in->op != PIPE_U)
@@ -133,8 +141,6 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
     fprintf(f, ",\"version\":%u", p->rank[r].weights[i].version);
   put_action(f, &p->rank[r], i);
   fprintf(f, ",\"phase\":\"%s\"", pipe_phase_name[in->phase < PIPE_NPHASES ? in->phase : 0]);
-  if (g->nstep > 1)
-    fprintf(f, ",\"step\":%u", step);
   if (in->site < p->nsite && p->site[in->site].file < p->nfile) {
     const PipeSite *at = &p->site[in->site];
     fputs(",\"at\":\"", f);
@@ -147,42 +153,28 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   fprintf(f,
           ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%" PRIu64 ",\"id\":%" PRIu64
           ",\"name\":\"transfer\",\"cat\":\"comm\"%s",
-          send ? "s" : "f", pid, tid, id, send ? "" : ",\"bp\":\"e\"");
+          send ? "s" : "f", pid, tid, id + transfer_of(p, in), send ? "" : ",\"bp\":\"e\"");
   put_us(f, "ts", start);
   putc('}', f);
 }
 
 int trace_json(FILE *out, const PipeProgram *p, const TraceGroup *group, int ngroup) {
-  uint32_t **pair = pipe_pair(p);
-  uint64_t *first = malloc((p->nrank + 1) * sizeof *first); /* instructions of the ranks before */
-  bool ok = pair && first;
-  uint64_t total = 0, arrow = 1; /* arrow: first id of the step */
-  for (uint32_t r = 0; ok && r < p->nrank; r++) {
-    first[r] = total;
-    total += p->rank[r].ninstr;
-  }
-  if (ok) {
-    fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":\"", out);
-    escape_put(out, ESCAPE_JSON, p->name);
-    fputs("\",\"params\":\"", out);
-    escape_put(out, ESCAPE_JSON, p->params);
-    fprintf(out, "\",\"hash\":\"%016" PRIx64 "\",\"timed\":\"%u\"},\n\"traceEvents\":[\n", p->hash,
-            p->timed);
-  }
-  for (int g = 0; ok && g < ngroup; g++) {
+  uint64_t arrow = 1; /* first id of the step */
+  fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":\"", out);
+  escape_put(out, ESCAPE_JSON, p->name);
+  fputs("\",\"params\":\"", out);
+  escape_put(out, ESCAPE_JSON, p->params);
+  fprintf(out, "\",\"hash\":\"%016" PRIx64 "\",\"timed\":\"%u\"},\n\"traceEvents\":[\n", p->hash,
+          p->timed);
+  for (int g = 0; g < ngroup; g++) {
     put_names(out, p, &group[g], g + 1);
-    for (uint32_t n = 0; n < group[g].nstep; n++, arrow += total)
+    for (uint32_t n = 0; n < group[g].nstep; n++) {
       for (uint32_t r = 0; r < p->nrank; r++)
-        for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-          const PipeInstr *in = &p->rank[r].instr[i];
-          bool recv = in->op == PIPE_RECV_F || in->op == PIPE_RECV_B;
-          uint64_t at = recv ? first[in->peer] + pair[r][i] : first[r] + i; /* of the SEND */
-          put_instr(out, p, &group[g], g + 1, n, r, i, arrow + at);
-        }
+        for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+          put_instr(out, p, &group[g], g + 1, n, r, i, arrow);
+      arrow += 2 * (uint64_t)(p->edge ? p->nedge : p->nstage) * p->nmb;
+    }
   }
-  if (ok)
-    fputs("\n]}\n", out);
-  free(pair);
-  free(first);
-  return ok && !ferror(out) ? 0 : -1;
+  fputs("\n]}\n", out);
+  return ferror(out) ? -1 : 0;
 }

@@ -17,11 +17,11 @@ typedef struct TraceGroup {
   uint64_t *const *start; /* [nstep * nrank][ninstr] */
   uint64_t *const *end;
   uint32_t nstep;
-  double scale;           /* 1: times are ns, and stay exact */
+  double scale; /* 1: times are ns, and stay exact */
 } TraceGroup;
 
-/* Writes the file. 0, or -1 when there is no memory, the transfers do not pair, or `out` took an
- * error. Bytes depend on the arguments alone. Linear in instructions. */
+/* Writes the file. 0, or -1 when `out` took an error. Bytes depend on the arguments alone. Linear
+ * in instructions. */
 int trace_json(FILE *out, const PipeProgram *p, const TraceGroup *group, int ngroup);
 
 #endif

@@ -3,7 +3,8 @@
 
 STEPS: of each group of tracks, in order. Every slice is complete and has a track with a name; slices of a
 track follow one another; every arrow goes from a SEND to the RECV of the same tensor on its peer; both
-streams of every rank, and its copy stream if it is used, are there, and every step of a group has the same ops. With --json, the form of
+streams of every rank, and its copy stream if it is used, are there, and every step of a group has the same ops,
+with their rows in the lists of the ranks. With --json, the form of
 pipec for the same program, the one group has its instructions and their times, to the ns (a unit is
 1 us), and the sum of the compute slices is `busy`."""
 import collections
@@ -43,6 +44,12 @@ for pid in process:
 expect({e["ph"] for e in events} <= {"M", "X", "s", "f"}, "kinds of event")
 
 slices = [e for e in events if e["ph"] == "X"]
+row = collections.Counter()
+for e in slices:
+    at = e["pid"], e["args"]["step"], e["args"]["rank"]
+    expect(e["args"]["row"] == row[at], f"{e['name']} is row {e['args']['row']}, after {row[at]} rows")
+    row[at] += 1
+    expect(track[e["pid"], e["tid"]].startswith(f"rank {e['args']['rank']} "), f"{e['name']} is of another rank")
 tracks = collections.defaultdict(list)
 for e in slices:
     expect((e["pid"], e["tid"]) in track, f"{e['name']} is on no track")
