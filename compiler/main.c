@@ -365,6 +365,7 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
         return false;
       o->own_units = k == 1, equal = true;
       break;
+    case O_WITH: o->with = optarg; break;
     case O_ARROWS:
       if (!read_word(s, c, "--arrows=", &k))
         return false;
@@ -465,6 +466,10 @@ static bool read_options(Sched *s, int argc, char **argv, bool *done) {
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--figure");
   if (arrows && (o->emit != EMIT_SVG || many))
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--arrows");
+  if (o->with &&
+      (many || o->every.n || o->show || o->dump_after ||
+       !(o->check_only || o->critical_path || o->emit == EMIT_SVG || o->emit == EMIT_TRACE)))
+    return usage_error(s, "%s goes with --emit=svg, --emit=trace or --check of one file", "--with");
   if (color && !o->show)
     return usage_error(s, "%s is for what --show draws", "--color");
   if (many) {

@@ -279,6 +279,12 @@ typedef struct ForAll {
   uint64_t time, per;  /* predicted: so many microbatches more take so much longer */
 } ForAll;
 
+/* What a run of the program measured, in ns (--with). Made by read_trace. */
+typedef struct Measured {
+  uint32_t nstep;          /* 0: nothing was given */
+  uint64_t **start, **end; /* [nstep * nrank][ninstr], by step, then rank */
+} Measured;
+
 /* A compile: what every pass needs, and the products. A product is all zero until a pass makes
  * it. */
 struct Sched {
@@ -301,6 +307,7 @@ struct Sched {
   const struct Lowered *lowered;   /* lower/lower.h */
   const struct Times *times;       /* lower/lower.h */
   const Verdict *verdict;
+  const Measured *measured;
   const PipeProgram *prog; /* the program, whose tables emit prints; NULL before lower */
   ForAll all_m;
   /* the program for every M, if one was asked for (forall/forall.h); NULL */
@@ -373,6 +380,7 @@ typedef struct Options {
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */
   /* ignore shared links; do not scale --compare to equal work */
   bool no_contention, own_units;
+  const char *with;            /* the trace of a run; NULL: none */
   int arrows; double figure_px, figure_pt; /* --arrows, --figure: as in SvgOptions */
   bool torch_lax;              /* CSV as PyTorch reads it, with warnings */
   /* --emit=comms-csv: UNSHARD of at most so many stages at once; 0: none */

@@ -12,6 +12,8 @@ bool draws(const Options *o);
 const char *hint_file(Sched *s, const char *path);
 /* Reads a whole file into the arena. at: the place in the text that names it. NULL: reported. */
 char *file_read(Sched *s, const char *path, Span at, uint32_t *len);
+/* The same of data, which may be larger than a text. */
+char *file_read_data(Sched *s, const char *path, Span at, uint32_t *len);
 /* The file that import "path" of file `from` means, or NULL. */
 const char *file_find(Sched *s, const char *path, const char *from);
 /* An output: a temporary file beside `path`, which file_close renames if nothing failed; NULL path:

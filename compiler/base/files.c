@@ -12,8 +12,9 @@
 
 #include "base.h"
 
-char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
-  enum { MOST = 64 << 20 }; /* a program text, not data */
+enum { MOST_TEXT = 64, MOST_DATA = 1024 }; /* MiB */
+
+static char *read_whole(Sched *s, const char *path, Span at, uint32_t most, uint32_t *len) {
   bool input = at.file == NO_FILE && strcmp(path, "-") == 0;
   if (input && s->opt->input_text) {
     *len = s->opt->input_len;
@@ -43,8 +44,8 @@ char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
     }
     size_t got = fread(text + n, 1, cap - n, f);
     n += got;
-    if (n > MOST)
-      why = "it is larger than 64 MiB";
+    if (n > (size_t)most << 20)
+      why = arena_printf(s->arena, "it is larger than %u MiB", most);
     else if (got == 0) {
       if (ferror(f))
         why = strerror(errno);
@@ -68,6 +69,14 @@ char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
   if (input)
     s->opt->input_text = text, s->opt->input_len = *len;
   return text;
+}
+
+char *file_read(Sched *s, const char *path, Span at, uint32_t *len) {
+  return read_whole(s, path, at, MOST_TEXT, len);
+}
+
+char *file_read_data(Sched *s, const char *path, Span at, uint32_t *len) {
+  return read_whole(s, path, at, MOST_DATA, len);
 }
 
 static const char *join(Sched *s, const char *dir, size_t n, const char *path) {

@@ -118,6 +118,7 @@ typedef struct Products {
   Lowered lowered;
   Times times;
   Verdict verdict;
+  Measured measured;
 } Products;
 
 /* One way through the passes. */
@@ -216,6 +217,7 @@ static Products *begin(Sched *s) {
   s->lowered = &p->lowered;
   s->times = &p->times;
   s->verdict = &p->verdict;
+  s->measured = &p->measured;
   return p;
 }
 
@@ -249,7 +251,8 @@ static bool run(Sched *s, bool output) {
     return false;
   }
   const double t0 = now_ms();
-  bool ok = emit(s) && !s->verdict->over && depfile(s);
+  bool ok = (!o->with || read_trace(s, &x.made->measured)) && emit(s) && !s->verdict->over &&
+            depfile(s);
   if (o->time_passes) {
     time_line(s, "emit", now_ms() - t0);
     time_line(s, "all", now_ms() - t_begin);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Writes the prediction as a picture (runtime/draw/svg.c) and as a trace for Perfetto
- * (runtime/draw/trace_json.c). Requires prog. Plays the machine that check_deadlock proved once
- * more. */
+ * Writes the prediction, and what was measured, as a picture (draw/svg.c) and as a trace for
+ * Perfetto (runtime/tables/trace_json.c). Requires prog. Plays the machine that check_deadlock
+ * proved once more. */
 #include "emit.h"
 #include "base.h"
 #include "lower.h"
@@ -22,9 +22,24 @@ const PipeInstr *over_limit(const Sched *s) {
   return NULL;
 }
 
+/* How many ns of the picture a unit of time of the prediction takes. If those are not ns, both are
+ * equally busy, so that what differs between them is the waiting. */
+static double ns_of_unit(const Sched *s) {
+  const Measured *m = s->measured;
+  const double got = m->nstep ? measured_mean(s, m->nstep - 1).busy : 0;
+  return !s->model->timed && got > 0 && s->times->busy > 0 ? got / (double)s->times->busy : 1;
+}
+
 void emit_svg(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
-  SvgTrack track = {"Predicted", start, end, s->model->timed, 1};
+  SvgTrack track[2];
+  int ntrack = 0;
+  const Measured *m = s->measured;
+  if (m->nstep) {
+    const size_t last = (size_t)(m->nstep - 1) * s->prog->nrank;
+    track[ntrack++] = (SvgTrack){"Measured", m->start + last, m->end + last, 1, 1};
+  }
+  track[ntrack++] = (SvgTrack){"Predicted", start, end, s->model->timed, ns_of_unit(s)};
   const char *said = arena_printf(
       s->arena, "Against the bounds of any order with these places, costs and stashes: %s.",
       bound_text(s));
@@ -40,16 +55,21 @@ void emit_svg(Sched *s, FILE *f) {
                   .figure_pt = s->opt->figure_pt,
                   .over = over_limit(s),
                   .said = said};
-  if (svg_draw(f, s->prog, &track, 1, &o) != 0 && !ferror(f))
+  if (svg_draw(f, s->prog, track, ntrack, &o) != 0 && !ferror(f))
     s->arena->oom(0);
   free(*start);
 }
 
 void emit_trace(Sched *s, FILE *f) {
   uint64_t **end, **start = predict(s, &end);
-  TraceGroup group = {s->model->timed ? "Predicted" : "Predicted (1 unit = 1 us)", start, end, 1,
-                      s->model->timed ? 1 : 1000};
-  if (trace_json(f, s->prog, &group, 1) != 0 && !ferror(f))
-    s->arena->oom(0);
+  const Measured *m = s->measured;
+  const double scale = s->model->timed ? 1 : m->nstep ? ns_of_unit(s) : 1000;
+  const char *name = s->model->timed ? "Predicted"
+                     : m->nstep
+                         ? arena_printf(s->arena, "Predicted (1 unit = %.3f us)", scale / 1e3)
+                         : "Predicted (1 unit = 1 us)";
+  const TraceGroup group[2] = {{name, start, end, 1, scale},
+                               {"Measured", m->start, m->end, m->nstep, 1}};
+  trace_json(f, s->prog, group, m->nstep ? 2 : 1);
   free(*start);
 }

@@ -21,6 +21,45 @@ double bubble_percent(const Sched *s, uint64_t makespan) {
   return all > 0 ? 100 * (1 - (double)s->times->busy / all) : 0;
 }
 
+MeasuredMean measured_mean(const Sched *s, uint32_t first) {
+  const PipeProgram *p = s->prog;
+  MeasuredMean sum = {0, 0};
+  for (uint32_t k = first; k < s->measured->nstep; k++) {
+    uint64_t begin = UINT64_MAX, end = 0;
+    for (uint32_t r = 0; r < p->nrank; r++) {
+      const uint64_t *from = s->measured->start[(size_t)k * p->nrank + r],
+                     *to = s->measured->end[(size_t)k * p->nrank + r];
+      for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+        begin = from[i] < begin ? from[i] : begin;
+        end = to[i] > end ? to[i] : end;
+        if (pipe_op_info[p->rank[r].instr[i].op].stream == PIPE_COMPUTE)
+          sum.busy += (double)(to[i] - from[i]);
+      }
+    }
+    sum.makespan += end > begin ? (double)(end - begin) : 0;
+  }
+  const double n = s->measured->nstep - first;
+  return (MeasuredMean){sum.makespan / n, sum.busy / n};
+}
+
+/* What was measured against the prediction; times in units are scaled until both are equally
+ * busy. */
+static void report_measured(Sched *s, FILE *f) {
+  const uint32_t n = s->measured->nstep;
+  if (n == 0)
+    return;
+  const MeasuredMean got = measured_mean(s, 0);
+  const double all = got.makespan * s->model->nrank;
+  double predicted = (double)s->times->makespan;
+  if (!s->model->timed && s->times->busy > 0)
+    predicted *= got.busy / (double)s->times->busy;
+  fprintf(f, "measured  %.3f ms", got.makespan / 1e6);
+  if (predicted > 0)
+    fprintf(f, ", %.3f times the predicted makespan", got.makespan / predicted);
+  fprintf(f, "; bubble %.2f %% (%s %u step%s)\n", all > 0 ? 100 * (1 - got.busy / all) : 0,
+          n == 1 ? "of" : "mean of", n, n == 1 ? "" : "s");
+}
+
 static void report_buffer(Sched *s, FILE *f) {
   if (s->opt->model.buffer == 0)
     return;
@@ -239,6 +278,7 @@ void emit_report(Sched *s, FILE *f) {
               ? ""
               : arena_printf(s->arena, "; %s on an idle network",
                              time_text(s, s->ideal->time.makespan)));
+  report_measured(s, f);
   fprintf(f, "span      %s\n", above_text(s, s->times->span, bound.span));
   report_steady(s, f);
   report_links(s, f);

@@ -21,6 +21,10 @@ double bubble_percent(const Sched *s, uint64_t makespan);
 double above_percent(uint64_t value, uint64_t bound);
 /* "makespan 27, bound 25 (+8.0 %); span 27, bound 22 (+23 %)". Ensures bound. */
 const char *bound_text(Sched *s);
+/* The mean of the measured steps from `first` on: from the first start to the last end, and the
+ * time of the compute ops of all ranks, in ns. Requires that there are any. */
+typedef struct MeasuredMean { double makespan, busy; } MeasuredMean;
+MeasuredMean measured_mean(const Sched *s, uint32_t first);
 /* ---- dump.c: what is there after a pass ---- */
 void dump_ops(Sched *s, FILE *f);
 void dump_streams(Sched *s, FILE *f);

@@ -326,14 +326,14 @@ function readTrace(text, name) {
       names.set(e.pid, String(e.args.name));
     if (e.ph !== 'X')
       continue;
-    if (![e.ts, e.dur, e.tid].every(v => Number.isFinite(v) && v >= 0))
-      fail('is not a trace of ours: an event lacks ts, dur or tid');
+    if (![e.ts, e.dur, e.args && e.args.rank].every(v => Number.isFinite(v) && v >= 0))
+      fail('is not a trace of ours: an event lacks ts, dur or rank');
     if (!groups.has(e.pid))
       groups.set(e.pid, []);
-    const steps = groups.get(e.pid), step = (e.args && e.args.step) || 0;
+    const steps = groups.get(e.pid), step = e.args.step;
     if (!Number.isInteger(step) || step < 0 || step > 1e6)
       fail(`has a step ${step}`);
-    (steps[step] ||= new Map()).set((e.tid - 1 >> 1) + ' ' + e.name, e);
+    (steps[step] ||= new Map()).set(e.args.rank + ' ' + e.name, e);
   }
   if (!groups.size)
     fail('has no events with a duration');
