@@ -28,7 +28,7 @@ extern const PipeProgram pipe_program;
 enum { HELD_WINDOWS = 128, REPORT_EVERY = 10, LAST = 10, CHECKPOINTS = 2 };
 
 typedef struct Options {
-  const char *data, *svg, *perfetto, *profile, *checkpoint,
+  const char *data, *perfetto, *profile, *checkpoint,
       *resume_from; /* resume_from: not the latest */
   uint64_t every;   /* steps from one checkpoint to the next */
   int resume;
@@ -376,10 +376,10 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
     print_results(p, seconds, before, after);
     print_schedule(run);
     print_memory(run, held, o->text_bytes);
-    if (o->svg && o->trace && !(bad = pr_write_svg(run, o->svg) != PR_OK))
-      printf("timeline          %s\n", o->svg);
-    if (!bad && o->perfetto && o->trace && !(bad = pr_write_trace(run, o->perfetto) != PR_OK))
-      printf("trace             %s\n", o->perfetto);
+    if (o->perfetto && o->trace && !(bad = pr_write_trace(run, o->perfetto) != PR_OK))
+      printf("trace             %s; pipec, with the options of this program and\n"
+             "                  --emit=svg --with=%s, draws it over the prediction\n",
+             o->perfetto, o->perfetto);
     if (!bad && o->profile && o->trace && !(bad = pr_write_profile(run, o->profile) != PR_OK))
       printf("profile           %s\n", o->profile);
   }
@@ -413,8 +413,7 @@ static const Option option[] = {
      offsetof(Options, data), 0, 0},
     {"--trace", "N", "keep the times of the last N steps (default 32)", NUMBER,
      offsetof(Options, trace), 0, 1u << 20},
-    {"--svg", "FILE", "draw the last step over the prediction", NAME, offsetof(Options, svg), 0, 0},
-    {"--perfetto", "FILE", "these steps and the prediction, for ui.perfetto.dev", NAME,
+    {"--perfetto", "FILE", "these times, for ui.perfetto.dev and pipec --with=FILE", NAME,
      offsetof(Options, perfetto), 0, 0},
     {"--profile", "FILE", "what they took, for pipec --profile=FILE", NAME,
      offsetof(Options, profile), 0, 0},

@@ -26,7 +26,7 @@
 extern const PipeProgram pipe_program;
 
 typedef struct Options {
-  const char *data, *perfetto, *svg;
+  const char *data, *perfetto;
   int bf16, graph, nvtx, hash, checksums, processes, device, one_device;
   uint32_t trace, ahead;
   double deadline_s;
@@ -96,8 +96,7 @@ static int train(GptModel *m, const Options *o) {
     PrMeasure got;
     if (!pr_measure(run, &got))
       fprintf(stderr, "step %.3f ms, bubble %.1f %%\n", got.makespan_ns * 1e-6, 100 * got.bubble);
-    bad = (o->svg && pr_write_svg(run, o->svg)) ||
-          (o->perfetto && pr_write_trace(run, o->perfetto));
+    bad = o->perfetto && pr_write_trace(run, o->perfetto);
   }
   if (run && *pr_error(run))
     bad = fail("run", pr_error(run));
@@ -122,7 +121,7 @@ static int usage(const char *why, const char *what) {
       "  --checksums                  each transfer says what it is, and its receiver compares\n"
       "  --ahead N                    microbatches that the host is ahead of the device\n"
       "  --deadline X                 seconds a step may take\n"
-      "  --trace N --svg FILE --perfetto FILE   times of the last N steps\n"
+      "  --trace N --perfetto FILE    times of the last N steps\n"
       "  --hash                       a hash of the final weights\n",
       gpt_options);
   return 2;
@@ -157,8 +156,8 @@ int GPT_MAIN(int argc, char **argv) {
       *flag = 1;
       continue;
     }
-    if (!strcmp(argv[i], "--data") || !strcmp(argv[i], "--svg") || !strcmp(argv[i], "--perfetto")) {
-      *(argv[i][2] == 'd' ? &o.data : argv[i][2] == 's' ? &o.svg : &o.perfetto) = value;
+    if (!strcmp(argv[i], "--data") || !strcmp(argv[i], "--perfetto")) {
+      *(argv[i][2] == 'd' ? &o.data : &o.perfetto) = value;
     } else if (!strcmp(argv[i], "--deadline")) {
       o.deadline_s = atof(value);
     } else if (!strcmp(argv[i], "--device") || !strcmp(argv[i], "--trace") ||

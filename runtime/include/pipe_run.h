@@ -278,19 +278,16 @@ const PrSpan *pr_trace(const PrRun *run, uint32_t step, uint32_t rank); /* [rank
 typedef struct PrMeasure { double makespan_ns, busy_ns, bubble; } PrMeasure;
 PrStatus pr_measure(const PrRun *run, PrMeasure *out);
 
-/* Draws the last kept step (top) over the prediction (bottom) on one page; see svg.c. A regular
- * file is replaced only when the page is complete, behind a symbolic link the file it leads to; a
- * device or a pipe is written to. */
-PrStatus pr_write_svg(PrRun *run, const char *path);
-
-/* Writes the prediction and all kept steps as two groups of tracks that Perfetto and
- * chrome://tracing open; see trace_json.c. The file appears as that of pr_write_svg does. */
+/* Writes the kept steps as tracks that Perfetto and chrome://tracing open. With the options of the
+ * program, pipec FILE --emit=svg --with=PATH draws them over the prediction. A regular file is
+ * replaced only when the new one is complete, behind a symbolic link the file it leads to; a device
+ * or a pipe is written to. PR_E_IO if no step was kept. */
 PrStatus pr_write_trace(PrRun *run, const char *path);
 
 /* Writes what the kept steps took as a profile for pipec --profile=FILE (lang/spec.md 6): the
  * median of each kind of op on each stage in ns, of transfers the least, which waited least, and
  * the bytes of the model. A kind that some stage does not run is left out; B is I + W where all
- * backwards are split. PR_E_IO if no step was kept. */
+ * backwards are split. The file appears as that of pr_write_trace does. */
 PrStatus pr_write_profile(PrRun *run, const char *path);
 
 #ifdef __cplusplus

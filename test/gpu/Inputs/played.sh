@@ -21,7 +21,6 @@ gpt_bench_cuda_*) echo "= played: engine +1.00 % (aim 2 %: met)"; [ "$PLAY" != o
 esac
 case " $* " in *" --processes "*) apart=1 ;; *) apart= ;; esac
 for arg; do
-  if [ "$last" = --svg ]; then echo '</svg>' > "$arg"; fi
   if [ "$last" = --perfetto ]; then echo '}' > "$arg"; fi
   if [ "$last" = --trace ]; then echo "step 1.000 ms, bubble 10.0 %" >&2; fi
   last=$arg

@@ -255,7 +255,7 @@ def trace(page):
     for k in (0, len(steps) - 1):
         page.js(f"$('step').value = {k}; $('step').onchange()")
         mine = [e for e in events if e["pid"] == events[-1]["pid"] and e["args"].get("step", 0) == steps[k]]
-        compute = {e["name"]: e for e in mine if e["tid"] % 2 == 1}
+        compute = {e["name"]: e for e in mine if e["cat"] == "compute"}
         zero = min(e["ts"] for e in compute.values())
         got = page.js("(p => p.compute.flat().map(i => [i.op, ...['start', 'end'].map(w => p.tracks[1][w][i.rank][i.nth] / p.tracks[1].factor)]))(panels[0])")
         same(len(got), len(compute), "measured ops")

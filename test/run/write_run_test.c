@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * pr_write_svg, pr_write_trace and pr_write_profile on a real run of a program of two ranks and two
- * microbatches, written out by hand.
+ * pr_write_trace and pr_write_profile on a real run of a program of two ranks and two microbatches,
+ * written out by hand.
  *
- *   svg_run_test DIR
+ *   write_run_test DIR
  *
- * writes DIR/predicted.svg and .json (no step kept), DIR/both.svg and .json and DIR/profile.json
- * (two steps); draws through links, into a fifo and, if there is one, to the device DIR/full;
- * provokes the errors that drawing can run into and shows that the run goes on after them. Prints
- * the errors. */
+ * writes DIR/trace.json and DIR/profile.json (two steps); writes through links, into a fifo and, if
+ * there is one, to the device DIR/full; provokes the errors that writing can run into and shows
+ * that the run goes on after them. Prints the errors. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,7 +117,7 @@ static void *read_all(void *path) {
 
 static void must(int ok, const char *what) {
   if (!ok) {
-    printf("svg_run_test: %s\n", what);
+    printf("write_run_test: %s\n", what);
     exit(1);
   }
 }
@@ -132,49 +131,39 @@ int main(int argc, char **argv) {
                          .backward = backward,
                          .update = update};
   PrRun *run;
-  must(argc == 2 && strlen(argv[1]) < 500, "svg_run_test DIR");
-  must(pr_open(&run, &program, &model, NULL) == PR_OK, "open");
-  must(pr_steps(run, 1) == PR_OK, "step");
-  snprintf(path, sizeof path, "%s/predicted.svg", argv[1]);
-  must(pr_write_svg(run, path) == PR_OK, "draw without a kept step");
-  snprintf(path, sizeof path, "%s/predicted.json", argv[1]);
-  must(pr_write_trace(run, path) == PR_OK, "trace without a kept step");
-  pr_close(run);
-
+  must(argc == 2 && strlen(argv[1]) < 500, "write_run_test DIR");
   must(pr_open(&run, &program, &model, &(PrOptions){.trace_steps = 2}) == PR_OK, "open");
   must(pr_steps(run, 3) == PR_OK, "steps");
-  snprintf(path, sizeof path, "%s/both.svg", argv[1]);
-  must(pr_write_svg(run, path) == PR_OK, "draw");
-  must(pr_write_svg(run, path) == PR_OK, "draw over the same file");
-  snprintf(path, sizeof path, "%s/both.json", argv[1]);
+  snprintf(path, sizeof path, "%s/trace.json", argv[1]);
   must(pr_write_trace(run, path) == PR_OK, "trace");
+  must(pr_write_trace(run, path) == PR_OK, "trace over the same file");
   snprintf(path, sizeof path, "%s/profile.json", argv[1]);
   must(pr_write_profile(run, path) == PR_OK, "profile");
   struct stat st;
-  must(stat(path, &st) == 0 && (st.st_mode & 0444) == 0444, "a picture that others may read");
+  must(stat(path, &st) == 0 && (st.st_mode & 0444) == 0444, "a profile that others may read");
 
   /* Links stay links, what they lead to is replaced or made; pipes stay pipes. */
   char other[600];
-  snprintf(path, sizeof path, "%s/link.svg", argv[1]);
-  must(symlink("linked.svg", path) == 0, "link");
-  must(pr_write_svg(run, path) == PR_OK, "draw through a link to nothing");
-  must(pr_write_svg(run, path) == PR_OK, "draw through a link to a file");
+  snprintf(path, sizeof path, "%s/link.json", argv[1]);
+  must(symlink("linked.json", path) == 0, "link");
+  must(pr_write_trace(run, path) == PR_OK, "write through a link to nothing");
+  must(pr_write_trace(run, path) == PR_OK, "write through a link to a file");
   must(lstat(path, &st) == 0 && S_ISLNK(st.st_mode), "the link is there");
-  snprintf(other, sizeof other, "%s/linked.svg", argv[1]);
-  must(lstat(other, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 1000, "the linked picture");
+  snprintf(other, sizeof other, "%s/linked.json", argv[1]);
+  must(lstat(other, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 1000, "the linked trace");
   must(unlink(path) == 0 && unlink(other) == 0, "unlink");
   snprintf(path, sizeof path, "%s/fifo", argv[1]);
   must(mkfifo(path, 0600) == 0, "fifo");
   pthread_t reader;
   void *nread;
   must(pthread_create(&reader, NULL, read_all, path) == 0, "thread");
-  must(pr_write_svg(run, path) == PR_OK, "draw into a pipe");
-  must(pthread_join(reader, &nread) == 0 && (uintptr_t)nread > 1000, "a picture through the pipe");
+  must(pr_write_trace(run, path) == PR_OK, "write into a pipe");
+  must(pthread_join(reader, &nread) == 0 && (uintptr_t)nread > 1000, "a trace through the pipe");
   must(lstat(path, &st) == 0 && S_ISFIFO(st.st_mode), "the fifo is there");
   must(unlink(path) == 0, "unlink");
   snprintf(path, sizeof path, "%s/full", argv[1]);
   if (lstat(path, &st) == 0) { /* a node like /dev/full, if the test may make one */
-    must(pr_write_svg(run, path) == PR_E_IO, "a full device");
+    must(pr_write_trace(run, path) == PR_E_IO, "a full device");
     must(lstat(path, &st) == 0 && S_ISCHR(st.st_mode), "the device is there");
     must(unlink(path) == 0, "unlink");
   }
@@ -183,20 +172,21 @@ int main(int argc, char **argv) {
   must(pr_open(&run, &program, &model, &(PrOptions){.trace_steps = 2}) == PR_OK, "open");
   must(pr_steps(run, 3) == PR_OK, "steps");
   snprintf(path, sizeof path, "%s/folder", argv[1]);
-  must(pr_write_svg(run, path) == PR_E_IO, "a folder is in the way");
+  must(pr_write_trace(run, path) == PR_E_IO, "a folder is in the way");
   printf("%s\n", pr_error(run));
   must(pr_steps(run, 1) == PR_OK, "a step after that");
   pr_close(run);
 
-  must(pr_open(&run, &program, &model, NULL) == PR_OK, "open");
-  snprintf(path, sizeof path, "%s/none/x.svg", argv[1]);
+  must(pr_open(&run, &program, &model, &(PrOptions){.trace_steps = 1}) == PR_OK, "open");
+  must(pr_steps(run, 1) == PR_OK, "a step");
+  snprintf(path, sizeof path, "%s/none/x.json", argv[1]);
   must(pr_write_trace(run, path) == PR_E_IO, "there is no such folder");
   printf("%s\n", pr_error(run));
   pr_close(run);
 
   must(pr_open(&run, &program, &model, NULL) == PR_OK, "open");
   snprintf(path, sizeof path, "%s/none.json", argv[1]);
-  must(pr_write_profile(run, path) == PR_E_IO, "no step was kept");
+  must(pr_write_trace(run, path) == PR_E_IO, "no step was kept");
   printf("%s\n", pr_error(run));
   must(pr_steps(run, 1) == PR_OK, "a step after that");
   pr_close(run);
