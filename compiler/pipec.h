@@ -24,7 +24,6 @@
 #include "escape.h"
 #include "machine.h"
 #include "pipe_instr.h"
-#include "pipe_sim.h"
 #include "work.h"
 
 #define PIPEC_VERSION "0.2.0"

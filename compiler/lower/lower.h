@@ -3,6 +3,7 @@
 #ifndef PIPEC_LOWER_H
 #define PIPEC_LOWER_H
 
+#include "pipe_sim.h"
 #include "pipec.h"
 
 /* A channel: the transfers of one kind over one link, in order. Index: 2 * link + backward. */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "pipe_rows.h"
-#include "pipe_sim.h"
 #include "stages_cuda.h"
 
 typedef enum Kind { WAIT, RECORD, CALL, MOVE, MARK } Kind;

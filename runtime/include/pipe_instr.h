@@ -246,7 +246,7 @@ typedef struct PipeEdge {
 } PipeEdge;
 
 /* Transfers from rank `from` to rank `to` pass this link, which others pass, too, and one at a time
- * uses (pipe_sim.h). It is about predicted times only. */
+ * uses. It is about predicted times only. */
 typedef struct PipeShare {
   uint32_t from, to;
   uint32_t link; /* 0 .. nlink - 1 */
@@ -426,7 +426,7 @@ static inline PipeWeights pipe_no_weights(void) {
   _Pragma("GCC diagnostic ignored \"-Wmissing-braces\"") \
   PIPE_STATIC_ASSERT((v) == PIPE_ABI, "pipec and pipe_instr.h differ: recompile the .pipe file")
 
-/* Text of an op ("SEND_F"), its stream, its columns. Defined in pipe_sim.c. */
+/* Text of an op ("SEND_F"), its stream, its columns. */
 typedef enum PipeTensor {
   PIPE_T_NONE,
   PIPE_T_X,
@@ -469,6 +469,11 @@ static inline uint32_t pipe_other_end(PipeGraph g, const PipeInstr *c) {
     return down ? g.stage[c->stage].next : g.stage[c->stage].prev;
   return g.row[(size_t)(down ? g.edge[c->edge].to : g.edge[c->edge].from) * g.nmb + c->mb];
 }
+
+/* The other side of each transfer: pair[r][i] is its row in the list of the peer of rank r's
+ * instruction i, PIPE_NONE for compute; of a REDUCE or TIE that of the next row that takes part.
+ * One block, freed by free(pair). NULL on mismatch or no memory. Linear. */
+uint32_t **pipe_pair(const PipeProgram *p);
 
 /* The same text of an instruction; of a transfer that another one of its op could be mistaken for
  * it says the other end: "0SEND_F3>4" goes to stage 4, "4RECV_F3<0" comes from stage 0. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Which transfers of two ranks belong together (pipe_sim.h). */
+ * Which transfers of two ranks belong together. */
+#include <stdbool.h>
 #include <stdlib.h>
 
+#include "pipe_instr.h"
 #include "pipe_rows.h"
-#include "pipe_sim.h"
 
 static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
 

@@ -4,7 +4,7 @@
 # higher one, where no include shows the arrow.
 #
 # FOLDER is the name of a folder, and after ':' those whose headers all of its rooms may use:
-# compiler:lang,runtime/draw,runtime/tables,runtime/include
+# compiler:lang,runtime/tables,runtime/include
 import collections
 import glob
 import os

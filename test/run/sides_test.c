@@ -20,6 +20,7 @@
 #include "driver.h"
 #include "engines.h"
 #include "orders.h"
+#include "pipe_sim.h"
 #include "run.h"
 #include "tiny_model.h"
 

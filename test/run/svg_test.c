@@ -232,7 +232,7 @@ int main(int argc, char **argv) {
     track[0] = (SvgTrack){"Measured", got.start, got.end, 1, 1};
     ntrack = 2;
   }
-  int bad = svg_timeline(stdout, &p, track, ntrack) || fflush(stdout);
+  int bad = svg_draw(stdout, &p, track, ntrack, &(SvgOptions){0}) || fflush(stdout);
   if (measured)
     free_times(&got, g.P);
   free_times(&want, g.P);

@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "cuda_engine.h"
-#include "pipe_sim.h"
 
 PIPE_STATIC_ASSERT(sizeof(CudaPlace) <= PR_GROUP_PLACE, "a place fits");
 

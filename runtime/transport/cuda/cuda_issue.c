@@ -15,7 +15,6 @@
 
 #include "cuda_engine.h"
 #include "nvtx3/nvToolsExt.h"
-#include "pipe_sim.h"
 
 static _Thread_local cudaStream_t stream_now;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * The abstract machine of pipe_instr.h, with a clock: what a program does, exactly, when each op
- * takes the time its stage says. The compiler uses it to prove that a program completes and to
- * predict its makespan; the runtime to draw the prediction beside the measurement. A player of its
- * own, beside the machine of compiler/base/machine.h: it alone says when each instruction starts
- * and ends, with costs, shared links and fused actions. The other has no times, and confirms with a
- * certificate that the emitted lists complete (compiler/certify/verify_completes.c).
+ * takes the time its stage says. It proves that a program completes and predicts its makespan
+ * (timing/pipe_sim.c, predict.c). A player of its own, beside the machine of machine.h: it alone
+ * says when each instruction starts and ends, with costs, shared links and fused actions. The other
+ * has no times, and confirms with a certificate that the emitted lists complete
+ * (certify/verify_completes.c).
  *
  * Each stream is a FIFO, each instruction waits for a conjunction of earlier ones and there is no
  * choice, so the order in which the machine advances does not matter: it completes iff the
@@ -27,10 +27,6 @@
 
 #include <stdbool.h>
 #include "pipe_instr.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* One stream of one rank: indices into instr, or all of instr[0..n) when index is NULL. */
 typedef struct PipeStream {
@@ -101,14 +97,5 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank);
 /* The same for a finished program: start[r][i], end[r][i] for instruction i of rank r's list, from
  * one block that the caller frees with free(*start). NULL on stall, mismatch or no memory. */
 uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan);
-
-/* The other side of each transfer: pair[r][i] is its row in the list of the peer of rank r's
- * instruction i, PIPE_NONE for compute; of a REDUCE or TIE that of the next row that takes part.
- * One block, freed by free(pair). NULL on mismatch or no memory. Linear. */
-uint32_t **pipe_pair(const PipeProgram *p);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The measures of a timeline picture, which its parts share: svg.c draws the rows, svg_legend.c
- * what stands under them. Not installed. */
+ * what stands under them. */
 #ifndef PIPE_SVG_PAGE_H
 #define PIPE_SVG_PAGE_H
 

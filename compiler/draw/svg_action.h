@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The bars over ops that are one action. For svg.c only; not installed. */
+ * The bars over ops that are one action. For svg.c only. */
 #ifndef PIPE_SVG_ACTION_H
 #define PIPE_SVG_ACTION_H
 

@@ -3,7 +3,8 @@
  * tracks (a "process") for each set of times, in it one track per rank and stream, and an arrow
  * from each SEND to its RECV.
  *
- * Needs only the program and the times, as svg.h does. Not installed. */
+ * The runtime writes what it measured with it (pr_write_trace), the compiler predictions
+ * (--emit=trace). Needs only the program and the times. Not installed. */
 #ifndef PIPE_TRACE_JSON_H
 #define PIPE_TRACE_JSON_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Text for the timeline picture: numbers that do not follow the locale, numbers with units, and
- * text that is escaped for XML. For svg.c only; not installed. */
+ * text that is escaped for XML. For svg.c only. */
 #ifndef PIPE_SVG_TEXT_H
 #define PIPE_SVG_TEXT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The memory curve under a row of the timeline. For svg.c only; not installed. */
+ * The memory curve under a row of the timeline. For svg.c only. */
 #ifndef PIPE_SVG_CURVE_H
 #define PIPE_SVG_CURVE_H
 

@@ -29,9 +29,9 @@ enum {
   SHARES = 24,      /* steps of a column's height in a dense row */
   MAX_NAMED = 4     /* stages of a rank that are named beside its row */
 };
-#define DENSE_PX  0.75 /* mean op width below which rows show shares of time */
-#define ARROW_PX  13.0 /* room per transfer between two rows below which none is drawn */
-#define TEXT_PT 7.9 /* of the text of a page, whose px is 1/96 in */
+#define DENSE_PX 0.75 /* mean op width below which rows show shares of time */
+#define ARROW_PX 13.0 /* room per transfer between two rows below which none is drawn */
+#define TEXT_PT  7.9  /* of the text of a page, whose px is 1/96 in */
 
 const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_F] = {"#93c0e8", "#10222f", "forward"},
@@ -620,10 +620,6 @@ static void lay_out(Page *g, Panel *n, int npanel) {
           n[k].fits[in->op] += w * g->px >= label_width(g, in->mb);
       }
   }
-}
-
-int svg_timeline(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack) {
-  return svg_draw(out, p, track, ntrack, &(SvgOptions){0});
 }
 
 int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,

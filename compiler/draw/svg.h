@@ -2,9 +2,8 @@
  * Draws when each op of a PipeProgram ran, as one self-contained SVG 1.1 page that a paper can
  * print: ranks down, time across, one panel per track, all panels on one time scale.
  *
- * Needs only the program and the times: the compiler draws predictions with it, the runtime
- * measurements above predictions (pr_write_svg). The bytes written depend on the arguments alone,
- * not on the locale; all text from the program is escaped. */
+ * Needs only the program and the times. The bytes written depend on the arguments alone, not on the
+ * locale; all text from the program is escaped. */
 #ifndef PIPE_SVG_H
 #define PIPE_SVG_H
 
@@ -49,7 +48,6 @@ extern const SvgLook svg_look[PIPE_NOPS];
 /* Writes the page. Panels stand in the order of the tracks; the proved columns (in flight, memory)
  * stand beside the last. 0, or -1 when there is no memory or `out` took an error. Linear in
  * instructions; ops too narrow to be seen are drawn together, so a page stays below a few MB. */
-int svg_timeline(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack);
 int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
              const SvgOptions *o);
 
