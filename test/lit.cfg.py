@@ -14,7 +14,8 @@
 #   %seed   what a campaign draws its programs from: fixed, so that one tree has one verdict; another in each ./dev soak
 #   %patient COMMAND | FileCheck ... -DD=$D %enough  COMMAND gives its steps a deadline of $D seconds, which the checks
 #           write [[D]]. If they do not hold, it is run again with a longer one: a busy machine may need that.
-#   %torch  a Python that has PyTorch (REQUIRES: torch): $PIPE_TORCH_PYTHON, else %python
+#   %torch  a Python that has PyTorch (REQUIRES: torch) or safetensors and numpy (REQUIRES: safetensors):
+#           $PIPE_TORCH_PYTHON, else %python
 #
 # The longest tests start first: by the seconds that lit has recorded in the build folder, before there are any by those
 # of .lit_test_times.txt here.
@@ -50,8 +51,9 @@ for program in "spin", "fish", "zsh", "chromium", "clang-tidy":
     if shutil.which(program):
         config.available_features.add(program)
 torch = os.environ.get("PIPE_TORCH_PYTHON", config.python)
-if subprocess.run([torch, "-c", "import torch.distributed.pipelining"], capture_output=True, check=False).returncode == 0:
-    config.available_features.add("torch")
+for feature, module in ("torch", "torch.distributed.pipelining"), ("safetensors", "safetensors.numpy"):
+    if subprocess.run([torch, "-c", "import " + module], capture_output=True, check=False).returncode == 0:
+        config.available_features.add(feature)
 probe = os.path.join(config.build, "bin", "gpu_probe")  # and what is built where there may be a device
 if os.path.exists(probe) and subprocess.run([probe], capture_output=True, timeout=120, check=False).returncode == 0:
     config.available_features.add("gpu")

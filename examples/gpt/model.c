@@ -27,7 +27,7 @@
 typedef enum Kind { ONE, ZERO, NORMAL, RESIDUAL } Kind; /* initial value; the last two: matrices */
 
 /* clang-format off */
-#define POINTER(name, kind, elems) real *name;
+#define POINTER(name, kind, rows, columns) real *name;
 typedef struct Layer { LAYER_TENSORS(POINTER) } Layer;
 typedef struct First { FIRST_TENSORS(POINTER) } First;
 typedef struct Last { LAST_TENSORS(POINTER) } Last;
@@ -35,7 +35,7 @@ typedef struct Last { LAST_TENSORS(POINTER) } Last;
 /* clang-format on */
 
 /* Sum of the elements of a list of tensors. */
-#define PLUS(name, kind, elems) +(elems)
+#define PLUS(name, kind, rows, columns) +(rows) * (columns)
 static uint64_t layer_elems(uint64_t d) { return 0 LAYER_TENSORS(PLUS); }
 static uint64_t first_elems(uint64_t d, uint64_t seq) { return 0 FIRST_TENSORS(PLUS); }
 static uint64_t last_elems(uint64_t d) { return 0 LAST_TENSORS(PLUS); }
@@ -158,9 +158,9 @@ static GoutTop gout_top(const Shape *s, void *gout) {
 }
 
 /* Pointers to the tensors of a layer, in weights or in gradients alike. */
-#define SET(name, kind, elems) \
+#define SET(name, kind, rows, columns) \
   t.name = p; \
-  p += (elems);
+  p += (rows) * (columns);
 static Layer layer_at(const Shape *s, void *base, uint32_t l) {
   uint64_t d = s->d;
   real *p = (real *)base + (s->first ? first_elems(d, s->seq) : 0) + l * layer_elems(d);
@@ -191,12 +191,12 @@ static uint64_t weight_elems(const Shape *s) {
 
 /* Tensor i of the stage in memory order; 0 past the last. `ident` names it in the whole model. */
 typedef struct Tensor {
-  uint64_t elems, ident;
+  uint64_t elems, columns, ident;
   Kind kind;
   const char *name;
   uint32_t layer; /* PIPE_NONE: of none */
 } Tensor;
-#define ROW(name, kind, elems) {elems, 0, kind, #name, PIPE_NONE},
+#define ROW(name, kind, rows, columns) {(rows) * (columns), columns, 0, kind, #name, PIPE_NONE},
 static int tensor_at(const Shape *s, uint32_t i, Tensor *t) {
   uint64_t d = s->d, seq = s->seq;
   const Tensor first[] = {FIRST_TENSORS(ROW)}, layer[] = {LAYER_TENSORS(ROW)},
@@ -688,8 +688,11 @@ static int tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
     snprintf(layer, sizeof layer, "layer%u.", t.layer);
   snprintf(out->name, sizeof out->name, "%s%s%s", layer, t.name, part[i % 3]);
   out->of = i % 3 ? PR_OPT : PR_WEIGHT;
+  out->dtype = sizeof(real) == sizeof(float) ? PR_F32 : PR_F64;
   out->at = (before + (i % 3 == 2 ? all : 0)) * sizeof(real);
-  out->bytes = t.elems * sizeof(real);
+  out->ndim = t.kind >= NORMAL ? 2 : 1;
+  out->shape[0] = t.elems / t.columns;
+  out->shape[1] = t.columns;
   return 0;
 }
 

@@ -62,7 +62,7 @@ static void products(Op *op, bool ta, bool tb, uint64_t rows, uint64_t cols, uin
 template <class T> struct Net {
   /* ---- layouts ---- */
 
-#define POINTER(name, kind, elems) E *name;
+#define POINTER(name, kind, rows, columns) E *name;
   template <class E> struct LayerOf { LAYER_TENSORS(POINTER) };
   template <class E> struct FirstOf { FIRST_TENSORS(POINTER) };
   template <class E> struct LastOf { LAST_TENSORS(POINTER) };
@@ -198,13 +198,13 @@ template <class T> struct Net {
     return gout_top(s, base, &used);
   }
 
-#define PLUS(name, kind, elems) +(elems)
+#define PLUS(name, kind, rows, columns) +(rows) * (columns)
   static uint64_t first_elems(uint64_t d, uint64_t seq) { return 0 FIRST_TENSORS(PLUS); }
   static uint64_t layer_elems(uint64_t d) { return 0 LAYER_TENSORS(PLUS); }
 #undef PLUS
-#define SET(name, kind, elems) \
+#define SET(name, kind, rows, columns) \
   t.name = p; \
-  p += (elems);
+  p += (rows) * (columns);
   template <class E> static LayerOf<E> layer_at(const Shape &s, void *base, uint32_t l) {
     uint64_t d = s.d;
     E *p = (E *)base + (s.first ? first_elems(d, s.seq) : 0) + l * layer_elems(d);

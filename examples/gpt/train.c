@@ -28,7 +28,7 @@ extern const PipeProgram pipe_program;
 enum { HELD_WINDOWS = 128, REPORT_EVERY = 10, LAST = 10, CHECKPOINTS = 2 };
 
 typedef struct Options {
-  const char *data, *perfetto, *profile, *checkpoint,
+  const char *data, *perfetto, *profile, *weights, *checkpoint,
       *resume_from; /* resume_from: not the latest */
   uint64_t every;   /* steps from one checkpoint to the next */
   int resume;
@@ -349,6 +349,8 @@ static int train_pipelined(GptModel *m, Progress *p, Seq *held, const Options *o
   int bad = pr_open(&run, &pipe_program, &model, &options) != PR_OK;
   from.run = p->run = run;
   const char *dir = o->resume_from ? o->resume_from : o->checkpoint;
+  if (!bad && o->weights)
+    bad = pr_load_weights(run, o->weights) != PR_OK;
   if (!bad && o->resume && !(bad = pr_resume(run, dir, &p->first) != PR_OK) && leads(&from)) {
     if (p->first > 0)
       fprintf(stderr, "gpt: goes on after step %" PRIu64 " of %s\n", p->first, dir);
@@ -417,6 +419,8 @@ static const Option option[] = {
      offsetof(Options, perfetto), 0, 0},
     {"--profile", "FILE", "what they took, for pipec --profile=FILE", NAME,
      offsetof(Options, profile), 0, 0},
+    {"--weights", "FILE", "begin with those of a safetensors file, or of the files of its index",
+     NAME, offsetof(Options, weights), 0, 0},
     {"--checkpoint", "DIR", "write what is needed to go on, in the end and", NAME,
      offsetof(Options, checkpoint), 0, 0},
     {"--every", "N", "every N steps (default 50)", NUMBER, offsetof(Options, every), 1, UINT32_MAX},
@@ -496,8 +500,8 @@ int main(int argc, char **argv) {
     return usage("--data FILE is needed", "");
   if (o.resume && !o.checkpoint && !o.resume_from)
     return usage("--resume needs --checkpoint DIR", "");
-  if (o.sequential && o.checkpoint)
-    return usage("--checkpoint is of the engines, not of --sequential", "");
+  if (o.sequential && (o.checkpoint || o.weights))
+    return usage("--checkpoint and --weights are of the engines, not of --sequential", "");
   if (g.slices > 1 && g.slices != pipe_slices(prog))
     return usage("--slices is the number that the schedule has", "");
   g.slices = pipe_slices(prog);

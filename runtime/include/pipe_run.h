@@ -116,14 +116,37 @@ typedef struct PrCall {
   uint64_t updates;
 } PrCall;
 
-/* A tensor that the model keeps from step to step: bytes at .. at + bytes - 1 of a stage's weights
- * or optimizer state. */
-enum { PR_NAME = 64 };
+/* The type of an element, by the name that safetensors has for it. */
+typedef enum PrDtype {
+  PR_U8,
+  PR_BOOL,
+  PR_I8,
+  PR_F8_E4M3,
+  PR_F8_E5M2,
+  PR_I16,
+  PR_U16,
+  PR_F16,
+  PR_BF16,
+  PR_I32,
+  PR_U32,
+  PR_F32,
+  PR_I64,
+  PR_U64,
+  PR_F64,
+  PR_C64
+} PrDtype;
+
+/* A tensor that the model keeps from step to step: shape[0] * .. * shape[ndim - 1] elements, which
+ * lie in a stage's weights or optimizer state from byte `at` on, the last dimension innermost. */
+enum { PR_NAME = 128, PR_DIMS = 8 };
 typedef enum PrTensorOf { PR_WEIGHT, PR_OPT } PrTensorOf;
 typedef struct PrTensor {
-  char name[PR_NAME]; /* the same in whatever stage it lies */
+  char name[PR_NAME]; /* UTF-8; the same in whatever stage it lies */
   PrTensorOf of;
-  uint64_t at, bytes;
+  PrDtype dtype;
+  uint64_t at;
+  uint32_t ndim;
+  uint64_t shape[PR_DIMS];
 } PrTensor;
 
 /* A model: callbacks that return 0, or any other number to fail the run (it is in the text). They
@@ -161,10 +184,10 @@ typedef struct PrModel {
    * called, and what is attached behind it waits for its return; what it does beside that is the
    * model's affair. NULL if the program has none. */
   int (*side)(void *self, const PrCall *c);
-  /* For checkpoints that may go on in another number of stages: tensor i of a stage; non-zero:
-   * there are only i. Together they are all bytes of `weight` and `opt`, and no two of the model
-   * have one name. NULL: a checkpoint goes on with as many stages as it was written with, on any
-   * ranks. */
+  /* What checkpoints call the tensors: tensor i of a stage; non-zero: there are only i. Together
+   * they are all bytes of `weight` and `opt`. No two weights of the model have one name, nor two
+   * tensors of its optimizer state. NULL: `weight` and `opt` of a stage are a tensor of bytes each,
+   * and a checkpoint goes on with as many stages as it was written with, on any ranks. */
   int (*tensor)(void *self, uint32_t stage, uint32_t i, PrTensor *out);
   const char *identity; /* one line that says what else a checkpoint must be of; NULL: "" */
   /* For schedules with formulas (pipe_formula.h), else 0 and NULL. elem: 4 says that weight and
@@ -265,6 +288,13 @@ PrStatus pr_checkpoint(PrRun *run, const char *dir, uint32_t keep);
  * refused and fails the run: the text names the newest older one that is complete, which may be
  * given as `dir`. A program with another number of microbatches goes on; pr_note says so. */
 PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step);
+
+/* Begins with weights of a safetensors file, or of all files that an index names (its own name ends
+ * in .json): when pr_resume may be called, or before it. The file has the weights of all stages,
+ * with their names, dtypes and shapes, and nothing else; another one is refused, and fails the run.
+ * Optimizer states stay as PrModel.init left them. */
+PrStatus pr_load_weights(PrRun *run, const char *path);
+
 /* with its lists written out, unless they are rows and this process has one rank */
 const PipeProgram *pr_program(const PrRun *run);
 void pr_close(PrRun *run);                            /* NULL is fine */

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,67 +180,42 @@ static PrStatus stage_list(PrRun *run, CkList *list, char **block) {
   return st;
 }
 
-/* Writes zeros up to a multiple of PR_LINE. */
-static bool pad(FILE *out, uint64_t at) {
-  static const char zero[PR_LINE];
-  uint64_t n = pr_round(at) - at;
-  return n == 0 || fwrite(zero, n, 1, out) == 1;
-}
-
-static PrStatus write_stage(PrRun *run, const char *folder, uint32_t row) {
-  char *staged = NULL;
-  const PipeProgram *p = run->p;
-  uint32_t stage = p->stage[row].model;
-  char name[CK_NAME], path[CK_PATH];
+/* Of replicas of a stage the first one's. */
+static PrStatus write_file(PrRun *run, const char *folder, uint32_t row, CkPart part) {
+  char name[CK_NAME], path[CK_PATH], step[24], hash[24], *staged = NULL, *head = NULL;
+  const char *const about[] = {"step", step, "program", hash, NULL};
+  size_t front;
   CkList list = {0};
-  CkRow *rows = NULL;
-  FILE *out = NULL;
-  snprintf(name, sizeof name, "stage-%u", stage);
+  ck_file_name(name, run->p->stage[row].model, part);
+  snprintf(step, sizeof step, "%" PRIu64, pr_steps_done(run));
+  snprintf(hash, sizeof hash, "%016" PRIx64, run->p->hash);
   PrStatus st = path_of(run, path, folder, name);
-  if (st || (st = ck_list(run, row, &list)))
+  if (st || (st = ck_list(run, row, part, &list)))
     goto done;
+  st_place(list.t, list.n);
   if (run->engine->take && (st = stage_list(run, &list, &staged)))
     goto done;
-  if (!(rows = calloc(list.n + (size_t)1, sizeof *rows))) {
-    st = pr_fail(run, PR_E_MEMORY, "no memory for %u tensors", list.n);
+  for (uint32_t i = 0; i < list.n; i++)
+    list.t[i].sum = pr_checksum(list.t[i].data, list.t[i].bytes);
+  if (!(head = st_write(list.t, list.n, about, &front))) {
+    st = pr_fail(run, PR_E_MEMORY, "no memory for the names of %u tensors", list.n);
     goto done;
   }
-  CkHead head = {.magic = CK_MAGIC,
-                 .version = CK_VERSION,
-                 .ntensor = list.n,
-                 .step = pr_steps_done(run),
-                 .nmodel = p->nmodel,
-                 .stage = stage};
-  const uint64_t front = sizeof head + list.n * sizeof *rows;
-  head.bytes = pr_round(front);
-  for (uint32_t i = 0; i < list.n; i++) {
-    const CkTensor *t = &list.t[i];
-    memcpy(rows[i].key, t->key, sizeof t->key);
-    rows[i].at = head.bytes;
-    rows[i].bytes = t->bytes;
-    rows[i].sum = pr_checksum(t->data, t->bytes);
-    head.bytes += pr_round(t->bytes);
-  }
-  head.sum = ck_head_sum(&head, rows);
-  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  out = fd < 0 ? NULL : fdopen(fd, "wb");
+  FILE *out = fopen(path, "wbxe");
   if (!out) {
     st = cannot(run, "make", path);
-    if (fd >= 0)
-      close(fd);
     goto done;
   }
-  bool ok = fwrite(&head, sizeof head, 1, out) == 1 &&
-            fwrite(rows, sizeof *rows, list.n, out) == list.n && pad(out, front);
+  bool ok = fwrite(head, front, 1, out) == 1;
   for (uint32_t i = 0; ok && i < list.n; i++)
-    ok = (rows[i].bytes == 0 || fwrite(list.t[i].data, rows[i].bytes, 1, out) == 1) &&
-         pad(out, rows[i].bytes);
-  pr_fault_meet_point(run, PR_AT_SAVE, p->stage[row].rank);
+    ok = list.t[i].bytes == 0 || fwrite(list.t[i].data, list.t[i].bytes, 1, out) == 1;
+  if (part == CK_WEIGHTS)
+    pr_fault_meet_point(run, PR_AT_SAVE, run->p->stage[row].rank);
   st = finish_file(run, out, path, ok);
 
 done:
   free(staged);
-  free(rows);
+  free(head);
   free(list.t);
   return st;
 }
@@ -253,91 +227,123 @@ static PrStatus write_stages(PrRun *run, const char *folder) {
     if (!pr_is_here(run, run->p->stage[s].rank))
       continue;
     atomic_store(&run->ck_at, CK_AT_STAGE + s);
-    st = write_stage(run, folder, s);
-    if (!st && pr_failed(run)) /* its deadline is over */
-      st = (PrStatus)atomic_load(&run->status);
+    for (CkPart part = 0; !st && part < CK_PARTS; part++)
+      if (!(st = write_file(run, folder, s, part)) && pr_failed(run)) /* its deadline is over */
+        st = (PrStatus)atomic_load(&run->status);
   }
   atomic_store(&run->ck_at, CK_AT_MEETING);
   return st;
 }
 
-/* Appends to text[*len]; false: it is full. */
-static bool add(char *text, size_t room, size_t *len, const char *fmt, ...) PR_PRINTF(4, 5);
-static bool add(char *text, size_t room, size_t *len, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  int n = vsnprintf(text + *len, room - *len, fmt, ap);
-  va_end(ap);
-  *len += (size_t)n;
-  return n >= 0 && *len < room;
+/* Writes a small file. */
+static PrStatus write_text(PrRun *run, const char *path, const char *text, size_t len) {
+  FILE *out = fopen(path, "wbe");
+  return out ? finish_file(run, out, path, fwrite(text, len, 1, out) == 1)
+             : cannot(run, "make", path);
 }
 
 /* Looks at what all processes have written, and lists it. */
-static PrStatus write_manifest(PrRun *run, const char *folder) {
+static PrStatus list_files(PrRun *run, const char *folder, CkFiles *files) {
+  char path[CK_PATH], name[CK_NAME], why[ST_WHY];
+  PrStatus st = PR_OK;
+  for (uint32_t s = 0; s < run->p->nmodel; s++)
+    for (CkPart part = 0; part < CK_PARTS; part++) {
+      ck_file_name(name, s, part);
+      if ((st = path_of(run, path, folder, name)))
+        return st;
+      if (!ck_add(files, path, part, NULL, why))
+        return pr_fail(
+            run, PR_E_IO,
+            "checkpoint: %s was written, and now: %.200s; do all ranks share the folder?", name,
+            why);
+    }
+  const CkHave *twice = ck_sort(files);
+  return twice ? pr_fail(run, PR_E_ARG, "model: two of its tensors are called %s", twice->t.key)
+               : PR_OK;
+}
+
+static const char *name_of(const CkFiles *files, uint32_t i) {
+  return strrchr(files->file[i].path, '/') + 1;
+}
+
+/* What loaders of models look for. */
+static void put_index(FILE *f, const CkFiles *files, const PrRun *run) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < files->nhave; i++)
+    bytes += files->have[i].part == CK_WEIGHTS ? files->have[i].t.bytes : 0;
+  fprintf(f, "{\"metadata\":{\"total_size\":%" PRIu64 ",\"step\":%" PRIu64 "},\"weight_map\":{",
+          bytes, pr_steps_done(run));
+  for (uint32_t i = 0; i < files->nhave && files->have[i].part == CK_WEIGHTS; i++) {
+    fputs(i ? ",\"" : "\"", f);
+    escape_put(f, ESCAPE_JSON, files->have[i].t.key);
+    fprintf(f, "\":\"%s\"", name_of(files, files->have[i].file));
+  }
+  fputs("}}\n", f);
+}
+
+static void put_manifest(FILE *f, const CkFiles *files, const PrRun *run) {
   const PipeProgram *p = run->p;
   const uint32_t nloss = run->loss_steps ? run->nsink * p->nmb : 0;
-  size_t room = 2048 + 20 * (size_t)nloss + 128 * (size_t)p->nmodel +
-                (run->m.identity ? strlen(run->m.identity) : 0),
-         len = 0;
-  char *text = malloc(room), path[CK_PATH], name[CK_NAME], why[CK_PATH], of[256], params[512];
-  PrStatus st = text ? path_of(run, path, folder, "manifest")
-                     : pr_fail(run, PR_E_MEMORY, "no memory for a manifest");
-  if (st)
-    goto done;
-  escape_text(of, sizeof of, ESCAPE_TERMINAL, p->name); /* a line each */
-  escape_text(params, sizeof params, ESCAPE_TERMINAL, p->params);
-  bool ok = add(text, room, &len,
-                "pipe checkpoint %d\nstep %" PRIu64 "\nprogram %016" PRIx64 " %s %s\n", CK_VERSION,
-                pr_steps_done(run), p->hash, of, params) &&
-            add(text, room, &len, "model %s\nstages %u\nlosses %u",
-                run->m.identity ? run->m.identity : "", p->nmodel, nloss);
-  for (uint32_t i = 0; ok && i < nloss; i++) {
+  fprintf(f, "pipe checkpoint %d\nstep %" PRIu64 "\nprogram %016" PRIx64 " ", CK_VERSION,
+          pr_steps_done(run), p->hash);
+  escape_put(f, ESCAPE_TERMINAL, p->name); /* a line each */
+  fputc(' ', f);
+  escape_put(f, ESCAPE_TERMINAL, p->params);
+  fprintf(f, "\nmodel %s\nstages %u\nlosses %u", run->m.identity ? run->m.identity : "", p->nmodel,
+          nloss);
+  for (uint32_t i = 0; i < nloss; i++) {
     uint64_t bits;
     memcpy(&bits, &run->loss[(run->loss_steps - 1) & 1][i], sizeof bits);
-    ok = add(text, room, &len, " %016" PRIx64, bits);
+    fprintf(f, " %016" PRIx64, bits);
   }
-  ok = ok && add(text, room, &len, "\n");
-  for (uint32_t s = 0; ok && !st && s < p->nmodel; s++) {
-    char file[CK_PATH];
-    CkRow *rows;
-    snprintf(name, sizeof name, "stage-%u", s);
-    CkHead *head = path_of(run, file, folder, name) ? NULL : ck_read_head(file, &rows, why);
-    if (!head) {
-      st = pr_fail(run, PR_E_IO,
-                   "checkpoint: %s was written, and now: %.*s; do all ranks share the folder?",
-                   name, 200, why);
-      break;
-    }
-    ok = add(text, room, &len, "stage-%u %" PRIu64 " %016" PRIx64 "\n", s, head->bytes, head->sum);
-    free(head);
-    free(rows);
-  }
-  if (st)
-    goto done;
-  ok = ok && add(text, room, &len, "end %016" PRIx64 "\n", pr_checksum(text, len));
-  if (!ok) {
-    st = pr_fail(run, PR_E_IO, "checkpoint: manifest too long");
-    goto done;
-  }
-  FILE *out = fopen(path, "wb");
-  st = out ? finish_file(run, out, path, fwrite(text, len, 1, out) == 1)
-           : cannot(run, "make", path);
+  fputc('\n', f);
+  for (uint32_t i = 0; i < files->nfile; i++)
+    fprintf(f, "%s %" PRIu64 " %016" PRIx64 "\n", name_of(files, i), files->file[i].seal.bytes,
+            files->file[i].seal.sum);
+}
 
-done:
+/* Writes what `put` says of the files. sealed: its last line is `end` and a checksum of the
+ * rest. */
+static PrStatus write_list(PrRun *run, const char *folder, const char *name, const CkFiles *files,
+                           void (*put)(FILE *, const CkFiles *, const PrRun *), bool sealed) {
+  char path[CK_PATH], *text = NULL;
+  size_t len = 0;
+  PrStatus st = path_of(run, path, folder, name);
+  FILE *f = st ? NULL : open_memstream(&text, &len);
+  if (f) {
+    put(f, files, run);
+    fflush(f);
+    if (sealed)
+      fprintf(f, "end %016" PRIx64 "\n", pr_checksum(text, len));
+  }
+  const bool bad = !f || ferror(f);
+  if (((f && fclose(f)) || bad) && !st)
+    st = pr_fail(run, PR_E_MEMORY, "no memory for %s", name);
+  if (!st)
+    st = write_text(run, path, text, len);
   free(text);
+  return st;
+}
+
+static PrStatus write_lists(PrRun *run, const char *folder) {
+  CkFiles files = {0};
+  PrStatus st = list_files(run, folder, &files);
+  if (!st)
+    st = write_list(run, folder, "model.safetensors.index.json", &files, put_index, false);
+  if (!st)
+    st = write_list(run, folder, "manifest", &files, put_manifest, true);
+  ck_free(&files);
   return st;
 }
 
 /* Writes DIR/latest anew. */
 static PrStatus point_to(PrRun *run, const char *dir, const char *name) {
-  char path[CK_PATH], temporary[CK_PATH];
+  char path[CK_PATH], temporary[CK_PATH], text[CK_NAME + 1];
   PrStatus st = path_of(run, path, dir, "latest");
   if (st || (st = path_of(run, temporary, dir, "latest.partial")))
     return st;
-  FILE *out = fopen(temporary, "wb");
-  if (!out)
-    return cannot(run, "make", temporary);
-  if ((st = finish_file(run, out, temporary, fprintf(out, "%s\n", name) > 0))) {
+  const int len = snprintf(text, sizeof text, "%s\n", name);
+  if ((st = write_text(run, temporary, text, (size_t)len))) {
     unlink(temporary);
     return st;
   }
@@ -367,7 +373,7 @@ static PrStatus commit(PrRun *run, const char *dir, const char *folder, const ch
   char path[CK_PATH], final[CK_NAME];
   snprintf(final, sizeof final, "%.*s", (int)(strlen(name) - strlen(".partial")), name);
   atomic_store(&run->ck_at, CK_AT_COMMIT);
-  PrStatus st = write_manifest(run, folder);
+  PrStatus st = write_lists(run, folder);
   pr_fault_meet_point(run, PR_AT_COMMIT, 0);
   if (!st && pr_failed(run))
     st = (PrStatus)atomic_load(&run->status);

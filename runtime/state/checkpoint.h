@@ -2,9 +2,10 @@
  * Checkpoints; not installed.
  *
  *   checkpoint.c       writing: pr_checkpoint
- *   checkpoint_load.c  reading: pr_resume
- *   checkpoint_file.c  what both know of the files
+ *   checkpoint_load.c  reading: pr_resume, pr_load_weights
+ *   checkpoint_file.c  which tensors and files there are
  *   checkpoint_watch.c its deadline
+ *   safetensors.c      the header of a file, on top of json.c
  *
  * A folder of checkpoints has
  *
@@ -12,13 +13,15 @@
  *                      is looked for
  *   lock               held by the run that writes
  *   step-40.2/         after 40 steps, by the second run that wrote into the folder
- *     manifest         text: what it is of, and length and checksum of every other file
- *     stage-0 ...      one file per stage of the model
+ *     manifest         text: what it is of, and length and checksum of the header of each file
+ *     stage-0.safetensors        the weights of a stage of the model
+ *     stage-0.state.safetensors  what else it keeps: optimizer state, states of formulas, gradients
+ *     model.safetensors.index.json  in which file each weight is: for other programs
  *   step-50.2.partial/ one that was being written when the run ended
  *
- * A stage file is a CkHead, its CkRows and the tensors, each on a line of PR_LINE bytes, in the
- * byte order of the machine that wrote it. Checksums are XXH3 with 64 bits. A folder gets its name,
- * and `latest` changes, by a rename after everything in it has been written and synchronized. */
+ * The headers have the checksums of the tensors. Checksums are XXH3 with 64 bits. A folder gets its
+ * name, and `latest` changes, by a rename after everything in it has been written and
+ * synchronized. */
 #ifndef PIPE_CHECKPOINT_H
 #define PIPE_CHECKPOINT_H
 
@@ -27,53 +30,51 @@
 
 #include "checksum.h"
 #include "run.h"
+#include "safetensors.h"
 
 #ifndef PATH_MAX
 #define PATH_MAX 4096
 #endif
 
-enum { CK_VERSION = 1, CK_KEY = 96, CK_NAME = 64, CK_PATH = PATH_MAX };
-#define CK_MAGIC "PIPECKPT"
+enum { CK_VERSION = 2, CK_NAME = 64, CK_PATH = PATH_MAX };
 
-typedef struct CkHead {
-  char magic[8];
-  uint32_t version, ntensor;
-  uint64_t step, bytes; /* of the file */
-  uint32_t nmodel, stage;
-  uint64_t sum; /* of this with 0 here, and the rows */
-} CkHead;
-
-typedef struct CkRow {
-  char key[CK_KEY]; /* "tensor/weight", with zeros to the end */
-  uint64_t at, bytes, sum;
-} CkRow;
-
-_Static_assert(sizeof(CkHead) == 48 && sizeof(CkRow) == CK_KEY + 24, "version 1 of the files");
-
-/* A tensor of the model. */
-typedef struct CkTensor {
-  char key[CK_KEY];
-  char *data; /* NULL: in another process */
-  uint64_t bytes;
-} CkTensor;
+/* A stage has a file of each. */
+typedef enum CkPart { CK_WEIGHTS, CK_STATE, CK_PARTS } CkPart;
+void ck_file_name(char to[CK_NAME], uint32_t stage, CkPart part);
 
 typedef struct CkList {
-  CkTensor *t;
+  StTensor *t;
   uint32_t n, room;
 } CkList;
 
-/* Appends the tensors of a row of the stage table. PR_E_ARG: the model lists other than its
- * buffers. */
-PrStatus ck_list(PrRun *run, uint32_t row, CkList *list);
+/* Appends the tensors of a part of a row of the stage table. PR_E_ARG: the model lists other than
+ * its buffers. */
+PrStatus ck_list(PrRun *run, uint32_t row, CkPart part, CkList *list);
 
-/* What a row keeps from one step to the next: buffer i of it. False: there are only i. */
-typedef struct CkBuffer {
-  const char *name; /* "weight" */
-  int of;           /* PrTensorOf, or -1: the model does not name what is in it */
-  void *data;       /* NULL: in another process */
-  uint64_t bytes;
-} CkBuffer;
-bool ck_buffer(const PrRun *run, uint32_t row, uint32_t i, CkBuffer *out);
+/* A tensor in a file. */
+typedef struct CkHave {
+  StTensor t;
+  CkPart part;
+  uint32_t file; /* of CkFiles */
+  bool wanted;   /* this run has it, too */
+} CkHave;
+
+typedef struct CkFile {
+  char *path;     /* owned */
+  uint64_t front; /* where its data begins */
+  StSeal seal;
+} CkFile;
+
+/* Files whose headers have been read, and their tensors. All zero: none. */
+typedef struct CkFiles {
+  CkFile *file;
+  CkHave *have; /* ck_sort: by part and key */
+  uint32_t nfile, nhave;
+} CkFiles;
+bool ck_add(CkFiles *f, const char *path, CkPart part, const StSeal *seal, char why[ST_WHY]);
+const CkHave *ck_sort(CkFiles *f); /* one of two that have the same name; NULL: there is none */
+CkHave *ck_find(const CkFiles *f, CkPart part, const char *key); /* NULL: there is none */
+void ck_free(CkFiles *f);
 
 /* "step-40.2": *step and *attempt; false: another name. */
 bool ck_parse_name(const char *name, uint64_t *step, uint64_t *attempt, bool *partial);
@@ -86,12 +87,6 @@ typedef struct CkFound {
 
 /* The checkpoints in dir, newest first; the caller frees *found, also if this fails. */
 PrStatus ck_look_through(PrRun *run, const char *dir, CkFound **found, uint32_t *n);
-
-/* Reads head and rows of a stage file, which the caller frees, and compares them with their
- * checksum and with the length of the file. NULL with why[CK_PATH] set. */
-CkHead *ck_read_head(const char *path, CkRow **rows, char *why);
-
-uint64_t ck_head_sum(const CkHead *head, const CkRow *rows);
 
 /* A name of a folder that this run writes checkpoints to; the same in all processes. */
 typedef struct CkFolder {

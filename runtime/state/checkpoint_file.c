@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The files of a checkpoint: which tensors there are, names, heads and checksums. */
+ * The files of a checkpoint: their names, and which tensors are in them. */
 #include "checkpoint.h"
+#include "escape.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,81 +9,166 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-uint64_t ck_head_sum(const CkHead *head, const CkRow *rows) {
-  CkHead zero = *head;
-  zero.sum = 0;
-  return pr_checksum_after(pr_checksum(&zero, sizeof zero), rows, head->ntensor * sizeof *rows);
+void ck_file_name(char to[CK_NAME], uint32_t stage, CkPart part) {
+  snprintf(to, CK_NAME, "stage-%u%s.safetensors", stage, part == CK_STATE ? ".state" : "");
 }
 
-bool ck_buffer(const PrRun *run, uint32_t row, uint32_t i, CkBuffer *out) {
+/* What a row keeps from one step to the next: buffer i of it. False: there are only i. */
+typedef struct Buffer {
+  const char *name; /* "weight" */
+  CkPart part;
+  int of;     /* PrTensorOf, or -1: the model does not name what is in it */
+  char *data; /* NULL: in another process */
+  uint64_t bytes;
+} Buffer;
+
+static bool buffer(const PrRun *run, uint32_t row, uint32_t i, Buffer *out) {
   const StageRun *s = &run->stage[row];
-  const CkBuffer all[] = {
-      {"weight", PR_WEIGHT, s->weight, s->size.weight},
-      {"opt", PR_OPT, s->opt, s->size.opt},
-      {"state", -1, s->state,
+  const Buffer all[] = {
+      {"weight", CK_WEIGHTS, PR_WEIGHT, s->weight, s->size.weight},
+      {"opt", CK_STATE, PR_OPT, s->opt, s->size.opt},
+      {"state", CK_STATE, -1, s->state,
        (uint64_t)__builtin_popcount(run->p->stage[row].states) * pr_round(s->size.weight)},
-      {"grad", -1, s->grad, s->left ? s->size.grad : 0}};
+      {"grad", CK_STATE, -1, s->grad, s->left ? s->size.grad : 0}};
   if (i >= sizeof all / sizeof *all)
     return false;
   *out = all[i];
   return true;
 }
 
-/* The next entry; NULL: no memory. */
-static CkTensor *append(CkList *list) {
+/* Is it UTF-8, and not what a file calls its metadata? */
+static bool is_name(const char *name) {
+  uint32_t code;
+  size_t took;
+  bool ok = strcmp(name, "__metadata__") != 0;
+  for (; ok && *name; name += took)
+    ok = (took = escape_utf8(name, strlen(name), &code)) > 0;
+  return ok;
+}
+
+/* The next entry, for tensor `is` of a buffer. */
+static PrStatus append(PrRun *run, CkList *list, const Buffer *b, const PrTensor *is) {
   if (list->n == list->room) {
     uint32_t room = list->room ? 2 * list->room : 64;
-    CkTensor *t = realloc(list->t, room * sizeof *t);
+    StTensor *t = realloc(list->t, room * sizeof *t);
     if (!t)
-      return NULL;
+      return pr_fail(run, PR_E_MEMORY, "no memory for %u tensors", room);
     list->t = t;
     list->room = room;
   }
-  CkTensor *t = &list->t[list->n++];
-  memset(t, 0, sizeof *t);
-  return t;
-}
-
-PrStatus ck_list(PrRun *run, uint32_t row, CkList *list) {
-  uint32_t stage = run->p->stage[row].model;
-  CkBuffer b;
-  for (uint32_t i = 0; ck_buffer(run, row, i, &b); i++) {
-    bool named = run->m.tensor && b.of >= 0;
-    uint64_t sum = 0;
-    PrTensor tensor;
-    for (uint32_t k = 0; named && !run->m.tensor(run->m.self, stage, k, &tensor); k++) {
-      if ((int)tensor.of != b.of)
-        continue;
-      tensor.name[PR_NAME - 1] = 0;
-      if (tensor.at > b.bytes || tensor.bytes > b.bytes - tensor.at)
-        return pr_fail(run, PR_E_ARG,
-                       "model: tensor %s of stage %u is not within its %s of %llu bytes",
-                       tensor.name, stage, b.name, (unsigned long long)b.bytes);
-      sum += tensor.bytes;
-      CkTensor *t = append(list);
-      if (!t)
-        return pr_fail(run, PR_E_MEMORY, "no memory for %u tensors", list->n);
-      snprintf(t->key, sizeof t->key, "%s/%s", tensor.name, b.name);
-      t->data = b.data ? (char *)b.data + tensor.at : NULL;
-      t->bytes = tensor.bytes;
-    }
-    if (named && sum != b.bytes)
-      return pr_fail(run, PR_E_ARG,
-                     "model: the tensors of stage %u have %llu bytes of its %s, not %llu", stage,
-                     (unsigned long long)sum, b.name, (unsigned long long)b.bytes);
-    if (named || b.bytes == 0)
-      continue;
-    CkTensor *t = append(list);
-    if (!t)
-      return pr_fail(run, PR_E_MEMORY, "no memory for %u tensors", list->n);
-    snprintf(t->key, sizeof t->key, "stage %u of %u/%s", stage, run->p->nmodel, b.name);
-    t->data = b.data;
-    t->bytes = b.bytes;
-  }
+  StTensor *t = &list->t[list->n++];
+  *t = (StTensor){.dtype = is->dtype,
+                  .ndim = is->ndim,
+                  .bytes = st_bytes(is->dtype, is->ndim, is->shape),
+                  .data = b->data ? b->data + is->at : NULL};
+  memcpy(t->key, is->name, sizeof t->key);
+  memcpy(t->shape, is->shape, sizeof t->shape);
   return PR_OK;
 }
+
+/* The tensors of a buffer by the names that the model has for them. */
+static PrStatus append_named(PrRun *run, CkList *list, const Buffer *b, uint32_t stage) {
+  const PrModel *m = &run->m;
+  uint64_t sum = 0;
+  PrStatus st = PR_OK;
+  for (uint32_t i = 0; !st; i++) {
+    PrTensor is = {.ndim = 0};
+    if (m->tensor(m->self, stage, i, &is))
+      break;
+    if ((int)is.of != b->of)
+      continue;
+    is.name[PR_NAME - 1] = 0;
+    const uint64_t bytes = st_bytes(is.dtype, is.ndim, is.shape);
+    if (!is_name(is.name))
+      return pr_fail(run, PR_E_ARG, "model: tensor %u of stage %u: '%s' is no name for a tensor", i,
+                     stage, is.name);
+    if (bytes == UINT64_MAX)
+      return pr_fail(run, PR_E_ARG, "model: tensor %s of stage %u: dtype %u, %u dimensions",
+                     is.name, stage, (unsigned)is.dtype, is.ndim);
+    if (bytes > b->bytes || is.at > b->bytes - bytes)
+      return pr_fail(run, PR_E_ARG,
+                     "model: tensor %s of stage %u is not within its %s of %llu bytes", is.name,
+                     stage, b->name, (unsigned long long)b->bytes);
+    sum += bytes;
+    st = append(run, list, b, &is);
+  }
+  return st || sum == b->bytes
+             ? st
+             : pr_fail(run, PR_E_ARG,
+                       "model: the tensors of stage %u have %llu bytes of its %s, not %llu", stage,
+                       (unsigned long long)sum, b->name, (unsigned long long)b->bytes);
+}
+
+PrStatus ck_list(PrRun *run, uint32_t row, CkPart part, CkList *list) {
+  const uint32_t stage = run->p->stage[row].model;
+  PrStatus st = PR_OK;
+  Buffer b;
+  for (uint32_t i = 0; !st && buffer(run, row, i, &b); i++) {
+    PrTensor whole = {.dtype = PR_U8, .ndim = 1, .shape = {b.bytes}};
+    snprintf(whole.name, sizeof whole.name, "stage %u of %u/%s", stage, run->p->nmodel, b.name);
+    if (b.part == part && run->m.tensor && b.of >= 0)
+      st = append_named(run, list, &b, stage);
+    else if (b.part == part && b.bytes > 0)
+      st = append(run, list, &b, &whole);
+  }
+  return st;
+}
+
+/* ---- what is in files ------------------------------------------------------------------------ */
+
+bool ck_add(CkFiles *f, const char *path, CkPart part, const StSeal *seal, char why[ST_WHY]) {
+  StHead head;
+  if (!st_read(path, seal, &head, why))
+    return false;
+  CkFile *file = realloc(f->file, (f->nfile + (size_t)1) * sizeof *file);
+  CkHave *have = realloc(f->have, (f->nhave + (size_t)head.n + 1) * sizeof *have);
+  char *own = strdup(path);
+  f->file = file ? file : f->file;
+  f->have = have ? have : f->have;
+  const bool ok = file && have && own;
+  if (ok)
+    file[f->nfile] = (CkFile){.path = own, .front = head.bytes, .seal = head.seal};
+  for (uint32_t i = 0; ok && i < head.n; i++)
+    have[f->nhave++] = (CkHave){.t = head.t[i], .part = part, .file = f->nfile};
+  f->nfile += ok;
+  free(head.t);
+  if (!ok) {
+    free(own);
+    snprintf(why, ST_WHY, "no memory for its tensors");
+  }
+  return ok;
+}
+
+static int by_name(const void *a, const void *b) {
+  const CkHave *x = a, *y = b;
+  return x->part != y->part ? (x->part > y->part) - (x->part < y->part)
+                            : strcmp(x->t.key, y->t.key);
+}
+
+const CkHave *ck_sort(CkFiles *f) {
+  if (f->nhave > 0)
+    qsort(f->have, f->nhave, sizeof *f->have, by_name);
+  for (uint32_t i = 1; i < f->nhave; i++)
+    if (by_name(&f->have[i - 1], &f->have[i]) == 0)
+      return &f->have[i];
+  return NULL;
+}
+
+CkHave *ck_find(const CkFiles *f, CkPart part, const char *key) {
+  CkHave have = {.part = part};
+  snprintf(have.t.key, sizeof have.t.key, "%s", key);
+  return f->nhave ? bsearch(&have, f->have, f->nhave, sizeof have, by_name) : NULL;
+}
+
+void ck_free(CkFiles *f) {
+  for (uint32_t i = 0; i < f->nfile; i++)
+    free(f->file[i].path);
+  free(f->file);
+  free(f->have);
+}
+
+/* ---- folders --------------------------------------------------------------------------------- */
 
 bool ck_parse_name(const char *name, uint64_t *step, uint64_t *attempt, bool *partial) {
   int end = 0;
@@ -124,64 +210,4 @@ PrStatus ck_look_through(PrRun *run, const char *dir, CkFound **found, uint32_t 
   if (*n > 0)
     qsort(*found, *n, sizeof **found, newest_first);
   return PR_OK;
-}
-
-CkHead *ck_read_head(const char *path, CkRow **rows, char *why) {
-  FILE *in = fopen(path, "rb");
-  CkHead *head = NULL;
-  struct stat st;
-  *rows = NULL;
-  if (!in || fstat(fileno(in), &st)) {
-    snprintf(why, CK_PATH, "%s", strerror(errno));
-    goto bad;
-  }
-  head = malloc(sizeof *head);
-  if (!head || fread(head, sizeof *head, 1, in) != 1) {
-    snprintf(why, CK_PATH, "cut short: %lld bytes", (long long)st.st_size);
-    goto bad;
-  }
-  if (memcmp(head->magic, CK_MAGIC, sizeof head->magic)) {
-    snprintf(why, CK_PATH, "not a file of a checkpoint, or of a machine of another byte order");
-    goto bad;
-  }
-  if (head->version != CK_VERSION) {
-    snprintf(why, CK_PATH, "version %u of checkpoints; this runtime reads version %u",
-             head->version, CK_VERSION);
-    goto bad;
-  }
-  if ((uint64_t)st.st_size != head->bytes) {
-    snprintf(why, CK_PATH, "%s: %lld bytes of %llu",
-             (uint64_t)st.st_size < head->bytes ? "cut short" : "too long", (long long)st.st_size,
-             (unsigned long long)head->bytes);
-    goto bad;
-  }
-  if (head->ntensor > (head->bytes - sizeof *head) / sizeof **rows) {
-    snprintf(why, CK_PATH, "damaged: %u tensors in %llu bytes", head->ntensor,
-             (unsigned long long)head->bytes);
-    goto bad;
-  }
-  *rows = calloc(head->ntensor + (size_t)1, sizeof **rows);
-  if (!*rows || fread(*rows, sizeof **rows, head->ntensor, in) != head->ntensor) {
-    snprintf(why, CK_PATH, *rows ? "cannot be read" : "no memory for its head");
-    goto bad;
-  }
-  bool whole = ck_head_sum(head, *rows) == head->sum;
-  for (uint32_t i = 0; whole && i < head->ntensor; i++) {
-    const CkRow *r = &(*rows)[i];
-    whole = r->key[CK_KEY - 1] == 0 && r->at <= head->bytes && r->bytes <= head->bytes - r->at;
-  }
-  if (!whole) {
-    snprintf(why, CK_PATH, "damaged: the checksum of its head differs");
-    goto bad;
-  }
-  fclose(in);
-  return head;
-
-bad:
-  if (in)
-    fclose(in);
-  free(*rows);
-  free(head);
-  *rows = NULL;
-  return NULL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Reading checkpoints. Every process reads the manifest and the heads of all files, and then the
- * tensors of its own rows: by their names, whichever stage had them. Whatever is not as it was
- * written, or not what the model has, is told with file and tensor, and fails the run: weights may
- * be half read by then. */
+ * Reading checkpoints, and weights that another program wrote. Every process reads the manifest
+ * and the headers of all files, and then the tensors of its own rows: by their names, whichever
+ * stage had them. Whatever is not as it was written, or not what the model has, is told with file
+ * and tensor, and fails the run: weights may be half read by then. */
 #include "checkpoint.h"
 #include "escape.h"
 
@@ -15,31 +15,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A tensor of the checkpoint. */
-typedef struct Have {
-  CkRow row;
-  uint32_t stage; /* its file */
-  bool wanted;
-} Have;
-
 typedef struct Load {
   PrRun *run;
-  const char *dir; /* of the caller */
-  char folder[CK_PATH];
+  const char *what;     /* that is read: for messages */
+  const char *dir;      /* of the caller; NULL: weights alone, of the file `folder` */
+  char folder[CK_PATH]; /* or of weights the file or index; "": there is no checkpoint yet */
   uint64_t step;
   uint32_t nstage; /* of the checkpoint */
   uint64_t *loss;  /* [nloss] bits */
   uint32_t nloss;
   char program[128]; /* that wrote it: name and parameters */
-  Have *have;        /* [nhave] by key */
-  uint32_t nhave;
+  CkFiles files;
 } Load;
 
-#define REFUSE(l, ...) pr_fail((l)->run, PR_E_CHECKPOINT, "checkpoint: " __VA_ARGS__)
-
-static int by_key(const void *a, const void *b) {
-  return strcmp(((const Have *)a)->row.key, ((const Have *)b)->row.key);
-}
+#define REFUSE(l, form, ...) pr_fail((l)->run, PR_E_CHECKPOINT, "%s: " form, (l)->what, __VA_ARGS__)
 
 /* The text of a small file with a NUL after it, or NULL with errno set. */
 static char *read_text(const char *path, size_t *len) {
@@ -159,31 +148,14 @@ static PrStatus read_losses(Load *l, char *text) {
   return PR_OK;
 }
 
-/* Head and rows of the file of a stage. */
-static PrStatus read_stage(Load *l, uint32_t stage, const char *listed) {
-  char path[CK_PATH], why[CK_PATH];
-  uint64_t bytes = 0, sum = 0;
-  CkRow *rows;
-  if (snprintf(path, sizeof path, "%s/stage-%u", l->folder, stage) >= (int)sizeof path)
-    return REFUSE(l, "path too long: %s", l->folder);
-  CkHead *head = ck_read_head(path, &rows, why);
-  if (!head)
-    return damaged(l, "%s: %s", path, why);
-  PrStatus st = PR_OK;
-  sscanf(listed, "%" SCNu64 " %" SCNx64, &bytes, &sum);
-  Have *more = realloc(l->have, (l->nhave + head->ntensor + (size_t)1) * sizeof *more);
-  if (!more)
-    st = pr_fail(l->run, PR_E_MEMORY, "no memory for %u tensors", l->nhave);
-  else
-    l->have = more;
-  if (!st && (head->bytes != bytes || head->sum != sum || head->step != l->step ||
-              head->stage != stage || head->nmodel != l->nstage))
-    st = damaged(l, "%s is not the file that the manifest lists", path);
-  for (uint32_t i = 0; !st && i < head->ntensor; i++)
-    l->have[l->nhave++] = (Have){.row = rows[i], .stage = stage};
-  free(head);
-  free(rows);
-  return st;
+/* A file of the checkpoint; seal: as the manifest has it. NULL: one of weights. */
+static PrStatus add_file(Load *l, const char *path, CkPart part, const char *seal) {
+  char why[ST_WHY];
+  StSeal is = {0};
+  if (seal)
+    sscanf(seal, "%" SCNu64 " %" SCNx64, &is.bytes, &is.sum);
+  return ck_add(&l->files, path, part, seal ? &is : NULL, why) ? PR_OK
+                                                               : damaged(l, "%s: %s", path, why);
 }
 
 static PrStatus read_manifest(Load *l) {
@@ -221,16 +193,50 @@ static PrStatus read_manifest(Load *l) {
     l->nstage = (uint32_t)strtoul(value, NULL, 10);
   if ((value = line(&at, "losses")))
     st = read_losses(l, value);
-  for (uint32_t s = 0; !st && s < l->nstage; s++) {
-    char key[CK_NAME];
-    snprintf(key, sizeof key, "stage-%u", s);
-    value = line(&at, key);
-    st = value ? read_stage(l, s, value) : REFUSE(l, "%.600s does not list stage %u", path, s);
-  }
+  for (uint32_t s = 0; !st && s < l->nstage; s++)
+    for (CkPart part = 0; !st && part < CK_PARTS; part++) {
+      char key[CK_NAME], file[CK_PATH];
+      ck_file_name(key, s, part);
+      if (!(value = line(&at, key)))
+        st = REFUSE(l, "%.600s does not list %s", path, key);
+      else if (snprintf(file, sizeof file, "%s/%s", l->folder, key) >= (int)sizeof file)
+        st = REFUSE(l, "path too long: %s", l->folder);
+      else
+        st = add_file(l, file, part, value);
+    }
 
 done:
   free(text);
   return st;
+}
+
+/* A file that an index names; 0: go on. */
+static int add_named(void *arg, const char *name) {
+  Load *l = arg;
+  char path[CK_PATH];
+  const char *slash = strrchr(l->folder, '/');
+  if (snprintf(path, sizeof path, "%.*s%s", (int)(slash ? slash + 1 - l->folder : 0), l->folder,
+               name) >= (int)sizeof path)
+    return (int)REFUSE(l, "path too long: %s", l->folder);
+  for (uint32_t i = l->files.nfile; i-- > 0;)
+    if (!strcmp(l->files.file[i].path, path))
+      return 0;
+  return (int)add_file(l, path, CK_WEIGHTS, NULL);
+}
+
+/* The file of weights, or those of its index. */
+static PrStatus add_weights(Load *l) {
+  const char *end = strrchr(l->folder, '.');
+  char why[ST_WHY];
+  size_t len;
+  if (!end || strcmp(end, ".json"))
+    return add_file(l, l->folder, CK_WEIGHTS, NULL);
+  char *text = read_text(l->folder, &len);
+  if (!text)
+    return REFUSE(l, "cannot read %s: %s", l->folder, strerror(errno));
+  const int st = st_parse_index(text, len, add_named, l, why);
+  free(text);
+  return st < 0 ? REFUSE(l, "%.500s: %s", l->folder, why) : (PrStatus)st;
 }
 
 /* Refuses a checkpoint for a tensor that one side has and the other has not. */
@@ -246,30 +252,27 @@ static PrStatus foreign(Load *l, const char *key, bool model_has) {
                 model_has ? "this one has" : "this one has not");
 }
 
-/* Reads a tensor of this process. file: the one that is open, of *stage; another is opened if
- * needed. */
-static PrStatus read_tensor(Load *l, const Have *h, const CkTensor *t, FILE **file,
-                            uint32_t *stage) {
-  char path[CK_PATH];
-  if (snprintf(path, sizeof path, "%s/stage-%u", l->folder, h->stage) >= (int)sizeof path)
-    return REFUSE(l, "path too long: %s", l->folder);
-  if (!*file || *stage != h->stage) {
-    if (*file)
-      fclose(*file);
-    *file = fopen(path, "rb");
-    *stage = h->stage;
+/* Reads a tensor of this process. in: file number *open, or NULL; another is opened if needed. */
+static PrStatus read_tensor(Load *l, const CkHave *h, const StTensor *t, FILE **in,
+                            uint32_t *open) {
+  const CkFile *file = &l->files.file[h->file];
+  if (!*in || *open != h->file) {
+    if (*in)
+      fclose(*in);
+    *in = fopen(file->path, "rb");
+    *open = h->file;
   }
   const PrEngine *engine = l->run->engine; /* memory of a device is written from a copy */
   void *to = engine->take ? malloc(t->bytes + 1) : t->data;
   PrStatus st = PR_OK;
   if (!to)
     st = pr_fail(l->run, PR_E_MEMORY, "no memory for %s", t->key);
-  else if (!*file || fseeko(*file, (off_t)h->row.at, SEEK_SET) ||
-           (t->bytes && fread(to, t->bytes, 1, *file) != 1))
-    st = damaged(l, "cannot read %s: %s", path,
-                 *file && feof(*file) ? "cut short" : strerror(errno));
-  else if (pr_checksum(to, t->bytes) != h->row.sum)
-    st = damaged(l, "%s: %s is damaged: its checksum differs", path, t->key);
+  else if (!*in || fseeko(*in, (off_t)(file->front + h->t.at), SEEK_SET) ||
+           (t->bytes && fread(to, t->bytes, 1, *in) != 1))
+    st = damaged(l, "cannot read %s: %s", file->path,
+                 *in && feof(*in) ? "cut short" : strerror(errno));
+  else if (h->t.has_sum && pr_checksum(to, t->bytes) != h->t.sum)
+    st = damaged(l, "%s: %s is damaged: its checksum differs", file->path, t->key);
   if (engine->take && !st)
     st = engine->store(l->run, t->data, to, t->bytes);
   if (engine->take)
@@ -294,41 +297,48 @@ static PrStatus see_gradients(PrRun *run) {
   return st;
 }
 
+static bool same_form(const StTensor *a, const StTensor *b) {
+  return a->dtype == b->dtype && a->ndim == b->ndim &&
+         !memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape);
+}
+
 /* The tensors of all rows; those of rows of this process are read. */
 static PrStatus read_rows(Load *l) {
   PrRun *run = l->run;
-  FILE *file = NULL;
-  uint32_t stage = 0;
+  FILE *in = NULL;
+  uint32_t open = 0;
   PrStatus st = see_gradients(run);
-  if (l->nhave > 0)
-    qsort(l->have, l->nhave, sizeof *l->have, by_key);
-  for (uint32_t s = 0; !st && s < run->p->nstage; s++) {
+  const CkHave *twice = ck_sort(&l->files);
+  if (!st && twice)
+    st = REFUSE(l, "%.400s has two tensors %s", l->folder, twice->t.key);
+  for (uint32_t i = 0; !st && i < run->p->nstage * (l->dir ? CK_PARTS : 1); i++) {
+    const CkPart part = l->dir ? i % CK_PARTS : CK_WEIGHTS;
     CkList list = {0};
-    st = ck_list(run, s, &list);
-    for (uint32_t i = 0; !st && i < list.n; i++) {
-      const CkTensor *t = &list.t[i];
-      Have key, *h;
-      memcpy(key.row.key, t->key, sizeof key.row.key);
-      h = l->nhave ? bsearch(&key, l->have, l->nhave, sizeof key, by_key) : NULL;
+    st = ck_list(run, l->dir ? i / CK_PARTS : i, part, &list);
+    for (uint32_t k = 0; !st && k < list.n; k++) {
+      const StTensor *t = &list.t[k];
+      CkHave *h = ck_find(&l->files, part, t->key);
+      char there[ST_FORM], here[ST_FORM];
       if (!h) {
         st = foreign(l, t->key, true);
-      } else if (h->row.bytes != t->bytes) {
-        st = REFUSE(l, "%.400s is of another model: %s has %llu bytes there, %llu in this one",
-                    l->folder, t->key, (unsigned long long)h->row.bytes,
-                    (unsigned long long)t->bytes);
+      } else if (!same_form(&h->t, t)) {
+        st_form(&h->t, there);
+        st_form(t, here);
+        st = REFUSE(l, "%.400s is of another model: %s is %s there, %s in this one", l->folder,
+                    t->key, there, here);
       } else {
         h->wanted = true;
         if (t->data)
-          st = read_tensor(l, h, t, &file, &stage);
+          st = read_tensor(l, h, t, &in, &open);
       }
     }
     free(list.t);
   }
-  if (file)
-    fclose(file);
-  for (uint32_t i = 0; !st && i < l->nhave; i++)
-    if (!l->have[i].wanted)
-      st = foreign(l, l->have[i].row.key, false);
+  if (in)
+    fclose(in);
+  for (uint32_t i = 0; !st && i < l->files.nhave; i++)
+    if (!l->files.have[i].wanted)
+      st = foreign(l, l->files.have[i].t.key, false);
   return st;
 }
 
@@ -366,10 +376,10 @@ static void set_steps(PrRun *run, const Load *l) {
 }
 
 /* Everything but its deadline. */
-static PrStatus load(Load *l, const char *dir, CkWatch *watch, PrStatus st) {
+static PrStatus load(Load *l, CkWatch *watch, PrStatus st) {
   PrRun *run = l->run;
-  if (!st && pr_leads(run))
-    st = find(l, dir);
+  if (!st && l->dir && pr_leads(run))
+    st = find(l, l->dir);
   atomic_store(&run->ck_at, CK_AT_READ_MEETING);
   if (run->engine->agree)
     st = run->engine->agree(run, st);
@@ -379,37 +389,49 @@ static PrStatus load(Load *l, const char *dir, CkWatch *watch, PrStatus st) {
     return st;
   ck_watch_again(watch);
   atomic_store(&run->ck_at, CK_AT_READ);
-  if (!(st = read_manifest(l)))
+  st = l->dir ? read_manifest(l) : add_weights(l);
+  if (!st)
     st = read_rows(l);
   atomic_store(&run->ck_at, CK_AT_READ_MEETING);
   return run->engine->agree ? run->engine->agree(run, st) : st;
 }
 
+/* Reads all that l says, in all processes alike, before the first step. */
+static PrStatus load_in_time(Load *l) {
+  PrRun *run = l->run;
+  CkWatch watch;
+  PrStatus st = (PrStatus)atomic_load(&run->status);
+  if (!st && pr_steps_done(run) > 0)
+    st = pr_fail(run, PR_E_ARG, "%s: read before the first step of a run, not after %llu", l->what,
+                 (unsigned long long)pr_steps_done(run));
+  PrStatus watched = ck_watch(run, &watch, pr_leads(run) ? CK_AT_READ : CK_AT_READ_MEETING);
+  st = load(l, &watch, st ? st : watched);
+  ck_watch_end(&watch);
+  ck_free(&l->files);
+  return !st && pr_failed(run) ? (PrStatus)atomic_load(&run->status) : st;
+}
+
 PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step) {
+  Load l = {.run = run, .what = "checkpoint", .dir = dir};
   *step = 0;
   if (!run)
     return PR_E_MEMORY;
-  PrStatus st = (PrStatus)atomic_load(&run->status);
-  if (!st && pr_steps_done(run) > 0)
-    st = pr_fail(run, PR_E_ARG, "checkpoint: a run resumes before its first step, not after %llu",
-                 (unsigned long long)pr_steps_done(run));
-  Load *l = calloc(1, sizeof *l);
-  if (!l)
-    return pr_fail(run, PR_E_MEMORY, "no memory to read a checkpoint");
-  l->run = run;
-  l->dir = dir;
-  CkWatch watch;
-  PrStatus watched = ck_watch(run, &watch, pr_leads(run) ? CK_AT_READ : CK_AT_READ_MEETING);
-  st = load(l, dir, &watch, st ? st : watched);
-  ck_watch_end(&watch);
-  if (!st && pr_failed(run))
-    st = (PrStatus)atomic_load(&run->status);
-  if (!st && l->folder[0]) {
-    set_steps(run, l);
-    *step = l->step;
+  PrStatus st = load_in_time(&l);
+  if (!st && l.folder[0]) {
+    set_steps(run, &l);
+    *step = l.step;
   }
-  free(l->loss);
-  free(l->have);
-  free(l);
+  free(l.loss);
   return st;
+}
+
+PrStatus pr_load_weights(PrRun *run, const char *path) {
+  Load l = {.run = run, .what = "weights"};
+  if (!run)
+    return PR_E_MEMORY;
+  if (!*path || strlen(path) >= sizeof l.folder)
+    return pr_fail(run, PR_E_ARG, "weights: no path: '%s'", path);
+  strcpy(l.folder, path);
+  l.nstage = run->p->nmodel;
+  return load_in_time(&l);
 }

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Length of the UTF-8 character at p, which has n > 0 bytes, and its code; 0: it is none. */
-static size_t utf8(const unsigned char *p, size_t n, uint32_t *code) {
+size_t escape_utf8(const char *text, size_t n, uint32_t *code) {
+  const unsigned char *p = (const unsigned char *)text;
   size_t len = p[0] < 0x80                   ? 1
                : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
                : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
@@ -62,7 +62,7 @@ static const char *meant(EscapeFor to, char c, char next) {
 
 size_t escape_one(EscapeFor to, const char *text, size_t n, char out[ESCAPE_ROOM]) {
   uint32_t code = 0;
-  size_t len = utf8((const unsigned char *)text, n, &code);
+  size_t len = escape_utf8(text, n, &code);
   const char *other = meant(to, text[0], n > 1 ? text[1] : 0);
   if (other) {
     strcpy(out, other);

@@ -6,6 +6,7 @@
 #define PIPE_ESCAPE_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* A character is shown if it is valid UTF-8, no control character, and does not steer the direction
@@ -24,6 +25,9 @@ enum { ESCAPE_ROOM = 8 }; /* longest escape of one character, with its NUL */
 /* Writes the first character of text, n > 0 bytes, to out as the language needs it, and a NUL.
  * Returns how many bytes of text it took, at least 1. */
 size_t escape_one(EscapeFor to, const char *text, size_t n, char out[ESCAPE_ROOM]);
+
+/* Bytes of the UTF-8 character that text, n > 0 bytes, begins with, and its code; 0: it is none. */
+size_t escape_utf8(const char *text, size_t n, uint32_t *code);
 
 /* Writes text up to its NUL: to f, or to out, which has room bytes, cut to fit, with a NUL. */
 void escape_put(FILE *f, EscapeFor to, const char *text);

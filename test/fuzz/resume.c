@@ -15,7 +15,7 @@
 #include "checkpoint.h"
 #include "driver.h"
 
-enum { NSTAGE = 2, NFILE = NSTAGE + 2, LATEST = NSTAGE, MANIFEST, MOST = 4096, END = 4 + 16 + 1 };
+enum { NSTAGE = 2, LATEST = NSTAGE * CK_PARTS, MANIFEST, NFILE, MOST = 4096, END = 4 + 16 + 1 };
 
 typedef struct File {
   char path[128];
@@ -45,6 +45,8 @@ static void oom(size_t wanted) {
 static void remove_files(void) {
   for (int i = 0; i < NFILE; i++)
     unlink(written[i].path);
+  strcpy(strrchr(written[MANIFEST].path, '/'), "/model.safetensors.index.json");
+  unlink(written[MANIFEST].path);
   *strrchr(written[MANIFEST].path, '/') = 0;
   rmdir(written[MANIFEST].path);
   strcat(dir, "/lock");
@@ -89,8 +91,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
   snprintf(folder, sizeof folder, "%s/%.*s", dir, (int)written[LATEST].n - 1,
            written[LATEST].bytes);
   read_file(&written[MANIFEST], folder, "manifest");
-  read_file(&written[0], folder, "stage-0");
-  read_file(&written[1], folder, "stage-1");
+  for (int i = 0; i < LATEST; i++) {
+    char name[CK_NAME];
+    ck_file_name(name, (uint32_t)i / CK_PARTS, i % CK_PARTS);
+    read_file(&written[i], folder, name);
+  }
   atexit(remove_files);
   return 0;
 }
@@ -109,29 +114,17 @@ static void edit(File *f, int how, size_t at, char value) {
   }
 }
 
-/* The length and the sums in a stage file, and what the manifest says of it. */
-static void put_right(File *f, File *manifest, int stage) {
-  CkHead head;
-  static CkRow row[MOST / sizeof(CkRow)];
-  if (f->n < sizeof head)
-    return;
-  memcpy(&head, f->bytes, sizeof head);
-  size_t n = (f->n - sizeof head) / sizeof *row;
-  n = head.ntensor < n ? head.ntensor : n;
-  memcpy(row, f->bytes + sizeof head, n * sizeof *row);
-  for (size_t i = 0; i < n; i++)
-    if (row[i].at <= f->n && row[i].bytes <= f->n - row[i].at)
-      row[i].sum = pr_checksum(f->bytes + row[i].at, row[i].bytes);
-  head.bytes = f->n;
-  if (n == head.ntensor)
-    head.sum = ck_head_sum(&head, row);
-  memcpy(f->bytes, &head, sizeof head);
-  memcpy(f->bytes + sizeof head, row, n * sizeof *row);
-  char key[32], line[80];
-  snprintf(key, sizeof key, "\nstage-%d ", stage);
+/* What the manifest says of a file. */
+static void put_right(const File *f, File *manifest, int file) {
+  uint64_t n = 0;
+  char name[CK_NAME], key[CK_NAME + 4], line[CK_NAME + 80];
+  memcpy(&n, f->bytes, f->n < sizeof n ? f->n : sizeof n);
+  n = f->n < sizeof n ? f->n : n < f->n - sizeof n ? n + sizeof n : f->n; /* of the head */
+  ck_file_name(name, (uint32_t)file / CK_PARTS, file % CK_PARTS);
+  snprintf(key, sizeof key, "\n%s ", name);
   char *at = memmem(manifest->bytes, manifest->n, key, strlen(key));
   char *end = at ? memchr(at + 1, '\n', (size_t)(manifest->bytes + manifest->n - at - 1)) : NULL;
-  int len = snprintf(line, sizeof line, "%s%" PRIu64 " %016" PRIx64, key, head.bytes, head.sum);
+  int len = snprintf(line, sizeof line, "%s%zu %016" PRIx64, key, f->n, pr_checksum(f->bytes, n));
   if (!end || manifest->n + (size_t)len > MOST)
     return;
   memmove(at + len, end, (size_t)(manifest->bytes + manifest->n - end));
@@ -147,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   for (size_t i = 1; i + 4 <= size; i += 4)
     edit(&f[data[i] % NFILE], data[i] / NFILE % 4, (size_t)(data[i + 1] + 256 * data[i + 2]),
          (char)data[i + 3]);
-  for (int i = 0; right && i < NSTAGE; i++)
+  for (int i = 0; right && i < LATEST; i++)
     put_right(&f[i], &f[MANIFEST], i);
   if (right && f[MANIFEST].n > END) {
     char line[END + 1], *end = f[MANIFEST].bytes + f[MANIFEST].n - END;

@@ -74,12 +74,22 @@ for path in sorted((root / "stdlib").glob("*.pipe")):
         made = subprocess.run([pipec, path, f"--emit={form}", "-D", "P=2", "-D", "M=2"], capture_output=True, check=False)
         if made.returncode == 0:
             add(form.split("-")[-1], made.stdout)
-for how in range(16):
+for how in range(24):  # six files, four edits
     for right in 0, 1:
         write("resume", bytes([right, how, 40, 0, 49, how, 90, 0, 49]))
 for text in b"plain", b'a"\\*/ /* ??/ // <&>\n\t\x1b\x7f \xc2\x9b \xe2\x80\xae \xff':
     write("names", text)
-write("resume", bytes([1]) + bytes([7, 78, 0, ord("9")]) * 9)  # a manifest of more losses than it has
+write("resume", bytes([1]) + bytes([11, 78, 0, ord("9")]) * 9)  # a manifest of more losses than it has
+for data, text in (
+        (0, b"{}"), (0, b'{"__metadata__":{"format":"pt","note":"\\u00e9\\ud83d\\ude00\\n"}}  '),
+        (24, b'{"b":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"a":{"data_offsets":[16,24],"shape":[],"dtype":"F64"}}'),
+        (6, b'{ "\xc3\xa9" : {"dtype":"BF16", "shape":[3], "data_offsets":[0, 6]},\n"__metadata__":{"xxh3:\xc3\xa9":"0123456789abcdef"}}'),
+        (3, b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"BOOL","shape":[0,18446744073709551615],'
+            b'"data_offsets":[2,2]},"c":{"dtype":"I8","shape":[1,1,1,1,1,1,1,1],"data_offsets":[2,3]}}')):
+    write("safetensors", bytes([0, data, 0]) + text)
+for text in (b'{"metadata":{"total_size":1.5e3,"x":[null,true,{"a":[]}]},"weight_map":{"a":"x.safetensors","b":"y.safetensors"}}',
+             b'{"weight_map":{"a":"../x"}}', b'{"metadata":' + b"[" * 40 + b"]" * 40 + b"}"):
+    write("safetensors", bytes([1, 0, 0]) + text)
 name = b"name".ljust(128, b"\0")
 for flags in range(8):
     write("store", bytes([flags]) + b"".join(bytes([kind, len(rest)]) + rest for kind, rest in (

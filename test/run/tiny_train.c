@@ -4,7 +4,7 @@
  *
  *   tiny_train SCHEDULE.pipe [-D NAME=VALUE]... [--steps N] [--engine threads|mpi|cuda] [--seed N]
  *              [--deadline SECONDS] [--stages N] [--checkpoint DIR] [--every N] [--keep N]
- *              [--resume] [--checksums] [--also DIR] [--late SECONDS]
+ *              [--weights FILE] [--resume] [--checksums] [--also DIR] [--late SECONDS]
  *
  * --also: each checkpoint is written there, too, and then asked for again, which changes nothing.
  * --late: rank 1 resumes so much later than the others, and the model names its tensors, which
@@ -37,7 +37,7 @@ typedef struct Asked {
   uint32_t ndefine, nstage;
   uint64_t steps, every; /* of checkpoints */
   uint32_t keep;
-  const char *checkpoint, *also;
+  const char *checkpoint, *also, *weights;
   bool resume, names;
   long late_s;
   PrOptions options;
@@ -70,6 +70,8 @@ static bool read_option(Asked *a, char *name, char *value) {
     a->checkpoint = value;
   } else if (!strcmp(name, "--also")) {
     a->also = value;
+  } else if (!strcmp(name, "--weights")) {
+    a->weights = value;
   } else if (!strcmp(name, "--late")) {
     a->late_s = strtol(value, NULL, 10);
     a->names = true;
@@ -151,7 +153,8 @@ static int name_tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
   if (i == 0)
     nanosleep(&(struct timespec){0, 20000000}, NULL);
   *out = (PrTensor){.of = i ? PR_OPT : PR_WEIGHT,
-                    .bytes = i ? m.sizes(self, stage).opt : m.sizes(self, stage).weight};
+                    .ndim = 1,
+                    .shape = {i ? m.sizes(self, stage).opt : m.sizes(self, stage).weight}};
   snprintf(out->name, PR_NAME, "stage %u", stage);
   return 0;
 }
@@ -187,6 +190,8 @@ static int train(const Asked *a, const PipeProgram *p) {
   uint64_t done = 0;
   if (!st && a->resume && pr_rank(run) == 1)
     nanosleep(&(struct timespec){a->late_s, 0}, NULL);
+  if (!st && a->weights)
+    st = pr_load_weights(run, a->weights);
   if (!st && a->resume)
     st = pr_resume(run, a->checkpoint, &done);
   if (*pr_note(run) && pr_leads(run))
