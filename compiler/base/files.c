@@ -20,12 +20,12 @@ static char *read_whole(Sched *s, const char *path, Span at, uint32_t most, uint
     *len = s->opt->input_len;
     return s->opt->input_text;
   }
-  struct stat st;
+  struct stat st = {0};
   /* A stranger may have chosen the path: open nothing that can block or act on being opened. */
   bool odd = at.file != NO_FILE && stat(path, &st) == 0 && !S_ISREG(st.st_mode) &&
              !S_ISDIR(st.st_mode);
   FILE *f = odd ? NULL : input ? stdin : fopen(path, "rb");
-  const char *why = NULL;
+  const char *why = NULL, *larger = arena_printf(s->arena, "it is larger than %u MiB", most);
   char *text = NULL;
   size_t n = 0, cap = 0;
   if (odd)
@@ -34,6 +34,8 @@ static char *read_whole(Sched *s, const char *path, Span at, uint32_t most, uint
     why = strerror(errno);
   else if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
     why = "it is a directory";
+  else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > (uint64_t)most << 20)
+    why = larger;
   while (!why) { /* pipes have no size: read until the end */
     if (n == cap) {
       size_t bigger = cap ? cap * 2 : 4096;
@@ -45,7 +47,7 @@ static char *read_whole(Sched *s, const char *path, Span at, uint32_t most, uint
     size_t got = fread(text + n, 1, cap - n, f);
     n += got;
     if (n > (size_t)most << 20)
-      why = arena_printf(s->arena, "it is larger than %u MiB", most);
+      why = larger;
     else if (got == 0) {
       if (ferror(f))
         why = strerror(errno);
