@@ -76,6 +76,10 @@ typedef struct PrCudaOptions {
   /* most ranks that one group of transfers may be with: NCCL may cut a large group into launches of
    * its own, on each rank elsewhere; 0: 2 */
   uint32_t group_peers;
+  /* most blocks of threads, each a part of the device while it waits for its other end, that a
+   * communicator of transfers may take; 0: 4. NCCL alone takes up to 16 for two ranks. Its own
+   * variable NCCL_MAX_CTAS goes before it. Sums take what NCCL wants */
+  uint32_t transfer_blocks;
   /* 1: the step is captured once and replayed; one with a fault on request is not */
   int graph;
   int nvtx;             /* 1: a range around what is issued for an instruction, in op notation */

@@ -60,7 +60,7 @@ typedef struct World { /* what the ranks of a communicator share */
   Queue queue[MAX_RANKS][MAX_RANKS][2];
   Queue sums[MAX_RANKS];
   struct Split {
-    int color[MAX_RANKS], key[MAX_RANKS];
+    int blocks[MAX_RANKS], color[MAX_RANKS], key[MAX_RANKS];
     bool came[MAX_RANKS];
   } split[MAX_SPLITS];
   uint32_t nsplit;
@@ -74,6 +74,7 @@ struct ncclComm {
   uint64_t issued, done; /* groups */
   uint32_t captured;     /* groups of graphs */
   bool aborted, blocking;
+  int blocks; /* most of a kernel; 0: it was not said */
   /* In progress: */
   Group *pending;
   bool joining, late;
@@ -150,6 +151,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int n, ncclUniqueId id, int r
     shim_error("a communicator that blocks its host");
   *c = comm_new(w, rank);
   (*c)->blocking = config->blocking;
+  (*c)->blocks = config->maxCTAs;
   (*c)->joining = !config->blocking;
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   shim_me()->order = !order || strtol(order, NULL, 0) != 1 ? ORDER_NONE
@@ -172,7 +174,8 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out,
     shim_error("a communicator that blocks its host, or shares its parent's stream");
   if (c->pending || c->split_to || c->joining)
     shim_error("a call of NCCL while the communicator is in progress");
-  s->color[c->rank] = color, s->key[c->rank] = key, s->came[c->rank] = true;
+  s->blocks[c->rank] = config->maxCTAs, s->color[c->rank] = color, s->key[c->rank] = key,
+  s->came[c->rank] = true;
   *out = NULL;
   c->split_to = out;
   c->nsplit++;
@@ -207,6 +210,7 @@ static void finish_split(ncclComm_t c) {
     worlds = v;
   }
   *c->split_to = comm_new(v, rank);
+  (*c->split_to)->blocks = s->blocks[c->rank];
 }
 
 /* ---- groups ---- */
@@ -349,6 +353,8 @@ static ncclResult_t add(Member m, ncclComm_t c, cudaStream_t s) {
   ShimLog *l = shim_note(m.what == SEND ? SHIM_SEND : m.what == RECV ? SHIM_RECV : SHIM_SUM, s);
   l->peer = m.peer, l->p = m.to ? m.to : m.from, l->bytes = m.n * size_of(m.type);
   ncclResult_t r = ncclSuccess;
+  if (m.what != SUM && c->world->n > 1 && c->blocks == 0)
+    shim_error("a transfer that may take all of the device while it waits");
   if (!open_group) {
     open_group = shim_new(sizeof *open_group);
     open_group->comm = c, open_group->stream = s, open_group->name = shim_range();

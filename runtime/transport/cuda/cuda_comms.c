@@ -145,11 +145,19 @@ static PrStatus find_rounds(PrRun *run, Sets *x) {
 
 /* ---- making them ---- */
 
-static PrStatus split(PrRun *run, int color, int key, ncclComm_t *to) {
-  PrCuda *c = cuda_of(run);
+static ncclConfig_t config_of(const PrCuda *c, bool transfers) {
+  enum { BLOCKS = 4 };
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.splitShare = 0;
+  if (transfers)
+    config.maxCTAs = c->o.transfer_blocks ? (int)c->o.transfer_blocks : BLOCKS;
+  return config;
+}
+
+static PrStatus split(PrRun *run, int color, int key, ncclComm_t *to) {
+  PrCuda *c = cuda_of(run);
+  ncclConfig_t config = config_of(c, color >= (int)c->ncoll);
   *to = NULL;
   NCCL_TRY(run, c->comm, ncclCommSplit(c->comm, color, key, to, &config));
   if (*to)
@@ -351,9 +359,8 @@ static PrStatus register_slots(PrRun *run) {
 PrStatus cuda_open_nccl(PrRun *run) {
   PrCuda *c = cuda_of(run);
   ncclUniqueId id = {{0}};
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclConfig_t config = config_of(c, true);
   const PrGroup *g = c->o.group;
-  config.blocking = 0;
   if (g->size == 1)
     return PR_OK; /* no transfers, no sums */
   if (g->rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)

@@ -30,8 +30,8 @@ typedef enum {
 } ncclDataType_t;
 #define ncclChar ncclInt8
 
-typedef struct { size_t size; int blocking, splitShare; } ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER { sizeof(ncclConfig_t), 1, 0 }
+typedef struct { size_t size; int blocking, splitShare, maxCTAs; } ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER { sizeof(ncclConfig_t), 1, 0, 0 }
 
 ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t r);
