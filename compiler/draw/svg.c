@@ -493,7 +493,7 @@ static void draw_axis(const Page *g, const Panel *n, double y) {
 
 /* Height over the rows, of the heading and the names of the phases. */
 static double head_height(const Page *g, const Panel *n) {
-  return (g->figure > 0 ? 0 : 22) + (n->phases ? 15 : 4);
+  return (g->figure <= 0 ? 22 : g->npanel > 1 ? 13 : 0) + (n->phases ? 15 : 4);
 }
 
 static double panel_height(const Page *g, const Panel *n) {
@@ -510,6 +510,9 @@ static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
          " \302\267 bubble $</tspan></text>\n",
          g->left, head, n->track->title, svg_time(time, len, n->track->timed),
          svg_percent(bubble, len > 0 ? 1 - n->busy / (len * g->p->nrank) : 0));
+  else if (g->npanel > 1)
+    emit(g, "<text class=\"key\" font-weight=\"bold\" x=\"~\" y=\"~\">$</text>\n", g->left, head,
+         n->track->title);
   draw_rank_names(g, top);
   if (g->figure <= 0)
     draw_columns(g, n, top, head, proved);
@@ -626,6 +629,7 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
              const SvgOptions *o) {
   Page g = {.out = out,
             .p = p,
+            .npanel = ntrack,
             .curve = o->memory,
             .limit = o->limit_bytes,
             .wanted = o->arrows,

@@ -29,8 +29,8 @@ typedef struct SvgOptions {
                              when rows are too low for it */
   uint64_t limit_bytes;   /* per rank, of a program with sizes; 0: what was proved is the line */
   int arrows;             /* transfers: 0 if there is room for them, 1 always, 2 never */
-  /* > 0: for a paper, so many px wide (1/96 in), without title, headings, caption and the columns
-   * beside the rows */
+  /* > 0: for a paper, so many px wide (1/96 in), without title, caption and the columns beside the
+   * rows; several panels have their names */
   double figure;
   double figure_pt;       /* size of its text; 0: FIGURE_PT */
   /* of the program: where a rank is over the limit, marked; NULL: nowhere */

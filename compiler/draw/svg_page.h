@@ -26,6 +26,7 @@ typedef struct Panel {
 typedef struct Page {
   FILE *out;
   const PipeProgram *p;
+  int npanel;
   double left, width;     /* of the rows, px */
   double margin, beside;  /* around the page, and right of the rows */
   double figure;          /* SvgOptions.figure */
