@@ -373,7 +373,7 @@ typedef struct Options {
   bool critical_path;          /* report the critical path and idle time by cause */
   Color color;                 /* of show */
   bool time_passes;
-  bool verify;                 /* verify.c after every pass (always in debug builds) */
+  bool verify;                 /* second opinions, certify/; of a Debug build the default */
   /* --lowering: 1 + what Orders.lowering will be; 0: what the schedule says */
   int lowering;
   ChannelModel model;          /* --channels, --sends: what check_channels proves for */

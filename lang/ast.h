@@ -13,7 +13,7 @@ typedef struct Stmt Stmt;
 typedef struct Clause Clause;
 typedef struct Item Item;
 
-/* An interned name: equal text, equal pointer (ast_intern). */
+/* An interned name: equal text, equal pointer (intern). */
 typedef const char *Name;
 
 typedef enum ExprKind {

@@ -11,13 +11,10 @@
 
 #include "diag.h"
 
-#define WORK_PROOF  ((uint64_t)2000 * 1000 * 1000) /* steps; some seconds */
-#define WORK_SEARCH ((uint64_t)500 * 1000 * 1000)
+#define WORK_PROOF ((uint64_t)2000 * 1000 * 1000) /* steps; some seconds */
 enum {
-  WORK_EXPR = 4,   /* steps for an expression that is looked at for every M */
-  WORK_TEXT = 2,   /* steps for a byte of text that is compiled again, */
-  WORK_ORDER = 4, /*   for an op, as far as the orders are, */
-  WORK_PASS = 4   /*   and for an op in each pass that follows */
+  WORK_TEXT = 2, /* steps for a byte of text that is compiled again, */
+  WORK_PASS = 4  /*   and for an op in each pass */
 };
 
 typedef struct Work {

@@ -7,9 +7,9 @@
 #include "pipec.h"
 
 /* ---- verify.c: finds pipec's own mistakes; shares no code with the passes ---- */
-/* Requires check_user. The tables are a program, by the validator of the runtime: above all, no
- * slot is filled while it is in use. With opt->verify, the default of debug builds, by
- * verify_program, which also needs what check_user says of limits. */
+/* Behind check_user, where that runs. The tables are a program, by the validator of the runtime:
+ * above all, no slot is filled while it is in use. With opt->verify, the default of debug builds,
+ * by verify_program, which also needs what check_user says of limits. */
 bool check_tables(Sched *s);
 /* Asks the validator, and verifies all that the text says of a program. Aborts on a mistake. */
 void verify_program(const Sched *s);

@@ -298,7 +298,7 @@ static void sums_json(Sched *s, Text *t, const Critical *c) {
 /* What the instructions of a rank do not say: which side op it is, and which stand behind a `wait`
  * of the text. */
 typedef struct Beside {
-  /* by place in its stream: 1 + row of side_turn; 0: none. NULL: there are none */
+  /* by place in its stream: 1 + row of Sides.turn; 0: none. NULL: there are none */
   uint32_t *side[PIPE_NSTREAMS];
   bool *wait[PIPE_NSTREAMS];  /* NULL: none does */
   uint32_t at[PIPE_NSTREAMS]; /* instructions so far */

@@ -2,10 +2,11 @@
  * The proof for every value of a parameter: of the program that is emitted, not of the text.
  *
  * Values are taken in classes modulo T. A class is one program (family.c), found from three values
- * that follow each other and proved by verify_every for all that follow. Then the first value is
- * moved down as far as the program stays that of the text. Smaller values, and those that no class
- * has, are compiled one by one. That the text goes on to make the program of its class is compared,
- * not proved: for these values, and as many more as MOST_COMPARED instructions allow. */
+ * that follow each other, compared with a fourth, and proved by verify_every for all that follow.
+ * Then the first value is moved down as far as the program stays that of the text. Smaller values,
+ * and those that no class has, are compiled one by one. That the text goes on to make the program
+ * of its class is compared, not proved: for these values, and as many more as MOST_COMPARED
+ * instructions allow. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,8 @@ static bool compare_one(Search *x, const Class *c, int64_t v) {
 }
 
 /* Compares a value about twice as large, so that what ends soon is seen however few follow; then
- * those that follow, as many as `rows` instructions allow. False: one is not what the class says. */
+ * those that follow, as many as `rows` instructions allow. False: one is not what the class
+ * says. */
 static bool compare_class(Search *x, Class *c, uint64_t rows) {
   const int64_t step = c->every.cls->step;
   int64_t far = c->compared + (c->compared / step + 1) * step;

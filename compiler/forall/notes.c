@@ -175,7 +175,8 @@ static void note(Noter *x, uint32_t tag, bool same, int64_t n) {
   *vec_push(x->arena, &x->notes.note) = (Note){tag, same, n};
 }
 
-/* A use by row i. last: of the fields that are one slot, the last one, which says what it becomes. */
+/* A use by row i. last: of the fields that are one slot, the last, which says what it
+ * becomes. */
 static void use(Noter *x, uint32_t rank, uint32_t i, Used *u, uint32_t field, uint32_t last,
                 uint32_t pool) {
   const PipeRank *k = &x->p->rank[rank];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Puts each transfer at its op: the lowering `grouped` (lang/spec.md 8.4). The alternative is the
- * one global order of comm.c. Requires offload. Ensures lists: the ops and transfers of each rank
+ * one global order of order.c. Requires offload. Ensures lists: the ops and transfers of each rank
  * in one order. A RECV stands right before the op that reads the tensor, a SEND right after the op
  * that makes it. Transfers with no computation between them form a group, and the next op waits for
  * the group. Sums stand before the updates that need them, in the order of the model.

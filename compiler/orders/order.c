@@ -3,10 +3,10 @@
  * tensors are there. Requires check_deps. Proves that the orders of the ranks agree with the data;
  * if they do not, the schedule deadlocks under every channel model. Ensures the one global order of
  * transfers that the lowering `global` gives to every rank: by the time at which a transfer could
- * start. Ties: gradients first, then activations, then sums (turn_of), where every op takes time
- * (takes_time); else the order of the data, and with side ops in COMM streams that of the play
- * (by_time). Every dependence points forward in this order, so with enough slots it cannot
- * deadlock.
+ * start. Ties: gradients first, then activations, then sums (turn_of), where every op takes time,
+ * the same for all microbatches, and no stages are tied (takes_time); else the order of the data,
+ * and with side ops in COMM streams that of the play (by_time). Every dependence points forward in
+ * this order, so with enough slots it cannot deadlock.
  *
  * Why a player beside the machine of machine.h: when it runs there are no transfers yet, because
  * its times sort them; and searches call it thousands of times.
@@ -413,7 +413,8 @@ static void report_cycle(Sched *s, Ideal *ideal, const uint64_t *end, const uint
   ideal->stall = stall;
 }
 
-/* Do ops of no time pass on what they get? Then transfers at one time may need each other. */
+/* Does every op take time? Ops of no time pass on what they get: then transfers at one time may
+ * need each other. */
 static bool takes_time(const Sched *s) {
   for (uint32_t i = 0; i < s->model->nstage; i++) {
     const PipeStage *st = &s->model->stage[i];

@@ -47,7 +47,7 @@ static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) 
   return true;
 }
 
-/* The side op whose memory side op k gives back; nside_decl: there is none of that name. Requires
+/* The side op whose memory side op k gives back; Sides.ndecl: there is none of that name. Requires
  * that it gives. */
 static uint32_t given_by(const Sched *s, uint32_t k) {
   const char *name = s->sides->decl[k]->side->gives;

@@ -208,7 +208,7 @@ static size_t most_needs(const Sched *s, const List *l) {
 
 /* What stands where in the lists: position + 1; 0: in none. */
 typedef struct Stands {
-  uint32_t *op, *copy, *side; /* [nop], [ncopy], [nside_use] */
+  uint32_t *op, *copy, *side; /* [nop], [ncopy], [Sides.nuse] */
   uint32_t *turn, *turn0; /* copies of each group in their turns; [ngroup + 1] where its begin */
 } Stands;
 

@@ -252,7 +252,7 @@ static uint32_t most_communicators(Sched *s) {
 }
 
 /* The lowering `auto`. *p is the program with GLOBAL. The one with CHANNELS takes its place if the
- * former takes more than LEAST_GAIN percent longer, and no rank has more than
+ * former takes at least LEAST_GAIN percent longer, and no rank has more than
  * MOST_COMMUNICATORS. */
 static void choose_lowering(Sched *s, Lowered *lowered, Play *p) {
   enum { LEAST_GAIN = 5, MOST_COMMUNICATORS = 8 };

@@ -133,7 +133,7 @@ static bool report_mismatch(Sched *s) {
       diag_note(s->diag, s->orders->site[b->site], "the receive is for this op");
     return false;
   }
-  BUG_IF(true); /* all_match has found one */
+  BUG_IF(true); /* the caller has found one */
   return false;
 }
 

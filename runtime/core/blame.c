@@ -4,7 +4,7 @@
  *
  * From where each rank is (PrPlace) the table tells what its streams wait for: another stream of
  * the rank, or the other side of a transfer or sum. Following that from any rank ends at a cause,
- * or goes round in a circle, which a validated program cannot do by itself (stall.c). Of all causes
+ * or goes round in a circle, which no program of pipec does by itself (stall.c). Of all causes
  * the gravest is told, with the instruction of another rank that is the first to wait for it.
  * Linear in the instructions of the ranks that are looked at.
  *

@@ -8,14 +8,13 @@
  *     as plain text: it keeps out other users and other runs, not somebody who reads the packets or
  *     answers at the server's address.
  *   - Then each rank shows the hash of its program. When all have come and agree, all are welcome;
- *   if two
- *     differ, all are refused with both.
+ *     if two differ, all are refused with both.
  *   - Then it keeps named values, for what one rank has and others need (an NCCL id, a trace).
  *   - It tells all ranks, once, of the first fault: a rank that says it has failed, a rank whose
- *   connection
- *     ends without a good-bye (its process is gone), or a rank that says its step takes too long.
- *     For the last two it asks every rank first where it is, and gives those three seconds that do
- *     not answer, for they may be what all wait for. The verdict is the same for all.
+ *     connection ends without a good-bye (its process is gone), or a rank that says its step takes
+ *     too long. For the last two it asks every rank first where it is, and gives those three
+ *     seconds that do not answer, for they may be what all wait for. The verdict is the same for
+ *     all.
  *
  * Messages are a StoreHead and a payload, in the byte order of the machine, which must be one. */
 #ifndef PIPE_STORE_H

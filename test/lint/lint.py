@@ -99,7 +99,7 @@ def columns(root):
     seen = 0
     for path in files(root):
         if (not path.startswith(("compiler/", "examples/", "lang/", "runtime/", "test/"))
-                or path.startswith("compiler/forall/") or not path.endswith(CODE + (".cu", ".def", "ROOMS"))):
+                or not path.endswith(CODE + (".cu", ".def", "ROOMS"))):
             continue
         seen += 1
         for n, text in enumerate(lines(root, path), 1):
