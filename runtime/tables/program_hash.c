@@ -10,9 +10,8 @@
 #include <xxhash.h>
 
 uint64_t pipe_rank_hash(const PipeRank *k) {
-  XXH3_state_t *h = XXH3_createState();
-  if (!h)
-    return 0;
+  XXH3_state_t state, *h = &state;
+  XXH3_INITSTATE(h);
   XXH3_64bits_reset(h);
   const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->group};
   XXH3_64bits_update(h, size, sizeof size);
@@ -21,15 +20,12 @@ uint64_t pipe_rank_hash(const PipeRank *k) {
   XXH3_64bits_update(h, k->list, k->nlist * sizeof *k->list);
   XXH3_64bits_update(h, k->weights, k->weights ? k->ninstr * sizeof *k->weights : 0);
   XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
-  uint64_t value = XXH3_64bits_digest(h);
-  XXH3_freeState(h);
-  return value;
+  return XXH3_64bits_digest(h);
 }
 
 uint64_t pipe_program_hash(const PipeProgram *p) {
-  XXH3_state_t *h = XXH3_createState();
-  if (!h)
-    return 0;
+  XXH3_state_t state, *h = &state;
+  XXH3_INITSTATE(h);
   XXH3_64bits_reset(h);
   const uint64_t head[] = {p->abi,   p->nrank,   p->nstage, p->nmb,      p->nmodel,
                            p->sized, p->timed,   p->slots,  p->makespan, p->ideal,
@@ -58,7 +54,5 @@ uint64_t pipe_program_hash(const PipeProgram *p) {
     XXH3_64bits_update(h, p->formula[i].term, p->formula[i].n * sizeof *p->formula[i].term);
   XXH3_64bits_update(h, p->rule, p->nrule * sizeof *p->rule);
   XXH3_64bits_update(h, p->then, p->nthen * sizeof *p->then);
-  uint64_t value = XXH3_64bits_digest(h);
-  XXH3_freeState(h);
-  return value;
+  return XXH3_64bits_digest(h);
 }
