@@ -22,6 +22,7 @@
 #include "ast.h"
 #include "diag.h"
 #include "escape.h"
+#include "guard.h"
 #include "machine.h"
 #include "pipe_instr.h"
 #include "work.h"
@@ -320,7 +321,7 @@ static inline bool only_lists(const Sched *s) {
 /* The index in Model.pipe of the pipe of a row; imported files have no pipes. In place.c. */
 uint32_t pipe_of(const Sched *s, uint32_t row);
 
-/* ---- options, main.c ---- */
+/* ---- options, of driver/read_options.c ---- */
 typedef struct Define {
   const char *name;
   int64_t value;
@@ -350,8 +351,9 @@ typedef struct Options {
   RankBy by;                   /* what --compare sorts by */
   /* standard input, kept by file_read: it can be read once */
   char *input_text; uint32_t input_len;
-  /* not NULL: compile this text, refuse imports (fuzzing) */
+  /* not NULL: compile this text, whose path is `input` */
   const char *text; size_t text_len;
+  bool closed;                 /* read no other file (fuzzing) */
   const char *output;          /* NULL: standard output */
   const char *depfile;
   const char *counterexample;  /* where to draw a counter-example; NULL: nowhere */
@@ -392,7 +394,8 @@ typedef struct Options {
   Define *define; uint32_t ndefine;
   const char **include; uint32_t ninclude;
   const char *stdlib;          /* directory */
-  FILE *dump_out;              /* dumps and reports: stdout */
+  FILE *out;                   /* reports, dumps, and the output that `output` does not name */
+  FILE *progress;              /* the terminal that shows how far long work is; NULL: none */
 } Options;
 
 /* The time of the transfer that F, or B or I, sends. */
@@ -430,13 +433,5 @@ static inline uint32_t op_rank(const Sched *s, uint32_t op) {
 }
 static inline uint64_t round64(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 #define OP_TEXT PIPE_OP_TEXT
-
-#define BUG_IF(cond) \
-  do { \
-    if (cond) { \
-      fprintf(stderr, "pipec: internal error: %s:%d: %s\n", __FILE__, __LINE__, #cond); \
-      abort(); \
-    } \
-  } while (0)
 
 #endif

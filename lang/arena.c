@@ -2,8 +2,8 @@
  * The arena of a compile: a list of blocks, each at least twice as large as the one before, from
  * which memory is cut off in order. Nothing is given back before arena_free.
  *
- * Requires: `oom`, when set, does not return. Ensures: every pointer is 16-aligned and never NULL,
- * also for zero bytes. Cost: O(1) for each allocation; O(log n) calls to the system for n bytes. */
+ * Ensures: every pointer is 16-aligned and never NULL, also for zero bytes. Cost: O(1) for each
+ * allocation; O(log n) calls to the system for n bytes. */
 #define _DEFAULT_SOURCE /* mmap, madvise */
 #include "arena.h"
 
@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "guard.h"
 
 enum {
   ALIGN = 16,
@@ -22,18 +24,13 @@ enum {
 };
 
 struct ArenaBlock {
+  Held held; /* first: end_block */
   ArenaBlock *older;
   size_t bytes; /* with this header */
 };
 
 /* The header takes a whole number of ALIGN units, so what follows it is aligned as malloc is. */
 enum { HEADER_BYTES = (sizeof(ArenaBlock) + ALIGN - 1) / ALIGN * ALIGN };
-
-static void out_of_memory(Arena *a, size_t wanted) {
-  if (a->oom)
-    a->oom(wanted);
-  abort();
-}
 
 /* Large blocks come from the system as they are, all zero, and in huge pages where it has them.
  * NULL: there is no memory. */
@@ -55,19 +52,29 @@ static ArenaBlock *get_block(size_t *bytes) {
   return (ArenaBlock *)(void *)(map + skip);
 }
 
+static void end_block(Held *held) {
+  ArenaBlock *block = (ArenaBlock *)held;
+  if (block->bytes >= MIN_MAPPED_BYTES)
+    munmap(block, block->bytes);
+  else
+    free(block);
+}
+
 static void new_block(Arena *a, size_t bytes) {
   size_t block_bytes = FIRST_BLOCK_BYTES;
   if (a->block)
     block_bytes = a->block->bytes < MAX_DOUBLE_BYTES ? a->block->bytes * 2 : MAX_DOUBLE_BYTES;
   if (bytes > SIZE_MAX / 2)
-    out_of_memory(a, bytes);
+    guard_no_memory(bytes);
   if (block_bytes < bytes + HEADER_BYTES)
     block_bytes = bytes + HEADER_BYTES;
   ArenaBlock *block = get_block(&block_bytes);
   if (!block)
-    out_of_memory(a, block_bytes);
+    guard_no_memory(block_bytes);
   block->older = a->block;
   block->bytes = block_bytes;
+  block->held.end = end_block;
+  guard_hold(&block->held);
   a->block = block;
   a->cur = (char *)block + HEADER_BYTES;
   a->end = (char *)block + block_bytes;
@@ -77,7 +84,7 @@ static void new_block(Arena *a, size_t bytes) {
 
 void *arena_alloc(Arena *a, size_t bytes) {
   if (bytes > SIZE_MAX - ALIGN)
-    out_of_memory(a, bytes);
+    guard_no_memory(bytes);
   bytes = bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
   if (!a->block || bytes > (size_t)(a->end - a->cur))
     new_block(a, bytes);
@@ -88,7 +95,7 @@ void *arena_alloc(Arena *a, size_t bytes) {
 
 void *arena_zalloc(Arena *a, size_t count, size_t each) {
   if (each && count > SIZE_MAX / each)
-    out_of_memory(a, SIZE_MAX);
+    guard_no_memory(SIZE_MAX);
   void *p = arena_alloc(a, count * each);
   if (!a->fresh)
     memset(p, 0, count * each);
@@ -108,8 +115,7 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
   va_start(args, fmt);
   int n = vsnprintf(NULL, 0, fmt, args);
   va_end(args);
-  if (n < 0)
-    abort();
+  BUG_IF(n < 0);
   char *p = arena_alloc(a, (size_t)n + 1);
   va_start(args, fmt);
   vsnprintf(p, (size_t)n + 1, fmt, args);
@@ -120,19 +126,17 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
 void arena_free(Arena *a) {
   for (ArenaBlock *block = a->block, *older; block; block = older) {
     older = block->older;
-    if (block->bytes >= MIN_MAPPED_BYTES)
-      munmap(block, block->bytes);
-    else
-      free(block);
+    guard_drop(&block->held);
+    end_block(&block->held);
   }
-  *a = (Arena){.oom = a->oom};
+  *a = (Arena){0};
 }
 
 void vec_grow(Arena *a, void **at, uint32_t *cap, size_t each) {
   uint32_t old_cap = *cap;
   uint32_t new_cap = old_cap ? old_cap * 2 : 8;
   if (new_cap < old_cap || new_cap > SIZE_MAX / each)
-    out_of_memory(a, SIZE_MAX);
+    guard_no_memory(SIZE_MAX);
   void *grown = arena_alloc(a, new_cap * each);
   if (old_cap)
     memcpy(grown, *at, old_cap * each);

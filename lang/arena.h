@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Memory by lifetime: one arena from parse to emit, freed once. Blocks grow geometrically, so a
- * compile of n bytes costs O(log n) calls to malloc. Out of memory calls `arena->oom`, which must
- * not return (main.c prints and exits; the fuzzers and tests longjmp or abort). */
+ * compile of n bytes costs O(log n) calls to malloc. Without memory it ends by guard_no_memory; the
+ * guard of the thread holds the blocks of all arenas (guard.h). An arena begins as all zero. */
 #ifndef PIPE_ARENA_H
 #define PIPE_ARENA_H
 
@@ -15,7 +15,6 @@ typedef struct Arena {
   char *cur, *end;
   bool fresh;         /* what lies between these is zero, and not yet taken from the system */
   size_t total_bytes; /* taken from the system so far */
-  void (*oom)(size_t wanted);
 } Arena;
 
 void *arena_alloc(Arena *a, size_t bytes);              /* 16-aligned, uninitialised */

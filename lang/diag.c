@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "escape.h"
+#include "guard.h"
 
 enum { MAX_COLUMNS = 160, COLUMNS_BEFORE = 40 };
 
@@ -137,10 +138,26 @@ static void put_line(FILE *out, const Source *src, Span at) {
   fputc('\n', out);
 }
 
-static void put_message(Diag *d, const char *severity, const char *name, Span at,
-                        const char *text) {
+/* The error or warning that help belongs to. */
+static DiagRow *helped_row(Diag *d) {
+  uint32_t i = d->nrow;
+  while (i > 0 && d->row[i - 1].severity == SEVERITY_NOTE)
+    i--;
+  return i > 0 ? &d->row[i - 1] : NULL;
+}
+
+static void keep_row(Diag *d, DiagRow row) {
+  if (d->nrow == d->caprow)
+    vec_grow(d->arena, (void **)&d->row, &d->caprow, sizeof *d->row);
+  d->row[d->nrow++] = row;
+}
+
+static void put_message(Diag *d, Severity severity, const char *name, Span at, const char *text) {
+  static const char *const word[] = {"error", "warning", "note", "help"};
   if (!d->out)
     return;
+  if (severity != SEVERITY_HELP)
+    keep_row(d, (DiagRow){severity, name, at, text, NULL});
   const Source *src = at.file < d->nsource ? &d->source[at.file] : NULL;
   if (src) {
     at.beg = at.beg < src->len ? at.beg : src->len;
@@ -149,7 +166,7 @@ static void put_message(Diag *d, const char *severity, const char *name, Span at
     escape_put(d->out, ESCAPE_TERMINAL, src->path);
     fprintf(d->out, ":%u:%u: ", place.line, place.col);
   }
-  fprintf(d->out, "%s: ", severity);
+  fprintf(d->out, "%s: ", word[severity]);
   escape_put(d->out, ESCAPE_TERMINAL, text);
   if (name)
     fprintf(d->out, " [%s]", name);
@@ -163,8 +180,7 @@ static const char *format(Diag *d, const char *fmt, va_list args) {
   va_list again;
   va_copy(again, args);
   int n = vsnprintf(small, sizeof small, fmt, args);
-  if (n < 0)
-    abort();
+  BUG_IF(n < 0);
   char *text = arena_alloc(d->arena, (size_t)n + 1);
   vsnprintf(text, (size_t)n + 1, fmt, again);
   va_end(again);
@@ -231,7 +247,7 @@ void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) {
     if (!d->muted)
       count_error(d);
     if (!d->muted)
-      put_message(d, "error", diag_names[name], at, text);
+      put_message(d, SEVERITY_ERROR, diag_names[name], at, text);
   }
   va_end(args);
 }
@@ -247,7 +263,8 @@ void diag_warn(Diag *d, DiagName name, Span at, const char *fmt, ...) {
     return;
   va_list args;
   va_start(args, fmt);
-  put_message(d, d->werror ? "error" : "warning", diag_names[name], at, format(d, fmt, args));
+  put_message(d, d->werror ? SEVERITY_ERROR : SEVERITY_WARNING, diag_names[name], at,
+              format(d, fmt, args));
   va_end(args);
 }
 
@@ -256,7 +273,7 @@ void diag_note(Diag *d, Span at, const char *fmt, ...) {
     return;
   va_list args;
   va_start(args, fmt);
-  put_message(d, "note", NULL, at, format(d, fmt, args));
+  put_message(d, SEVERITY_NOTE, NULL, at, format(d, fmt, args));
   va_end(args);
 }
 
@@ -267,7 +284,10 @@ void diag_help(Diag *d, const char *fmt, ...) {
   va_start(args, fmt);
   const char *text = format(d, fmt, args);
   if (!d->helped || strcmp(text, d->helped) != 0)
-    put_message(d, "help", NULL, NO_SPAN, text);
+    put_message(d, SEVERITY_HELP, NULL, NO_SPAN, text);
   d->helped = text;
+  DiagRow *row = helped_row(d);
+  if (row)
+    row->help = row->help ? arena_printf(d->arena, "%s\n%s", row->help, text) : text;
   va_end(args);
 }

@@ -43,11 +43,21 @@ typedef enum DiagName {
 
 enum { DIAG_LIMIT = 20 };
 
+typedef enum Severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE, SEVERITY_HELP } Severity;
+
+/* A message that was printed, but for help, which stands with its error or warning. */
+typedef struct DiagRow {
+  Severity severity;
+  const char *name; /* "missing-op"; of a note NULL */
+  Span at;
+  const char *text, *help; /* help: lines, or NULL */
+} DiagRow;
+
 typedef struct Diag {
   Arena *arena;
   Source *source;       /* [nsource] */
   uint32_t nsource, capsource;
-  FILE *out;            /* where messages go; NULL drops them (fuzzing) and only counts */
+  FILE *out;            /* where messages go; NULL drops them and only counts */
   uint32_t errors, warnings;
   DiagName first;       /* of the first error; if there is one */
   const char *first_text; /* what it says */
@@ -56,6 +66,8 @@ typedef struct Diag {
   uint32_t nsaid;
   Span bad_line;        /* see diag_bad_line; file NO_FILE: none */
   const char *helped;   /* the last help, or NULL */
+  DiagRow *row;         /* [nrow] */
+  uint32_t nrow, caprow;
   bool muted;           /* the error that a note would belong to was not printed */
   bool werror;          /* warnings are errors */
 } Diag;

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "guard.h"
 #include "lexer.h"
 #include "parser.h"
 
@@ -457,11 +458,7 @@ static void verify(Format *f, Interner *names, Diag *quiet, const char *text, ui
     same = p->class == q.class && p->end - p->beg == q.end - q.beg &&
            memcmp(f->text + p->beg, text + q.beg, q.end - q.beg) == 0;
   }
-  if (!same || next(&r).class != LAST || quiet->errors) {
-    fprintf(stderr, "pipec: internal error: %s:%d: formatting changed the text\n", __FILE__,
-            __LINE__);
-    abort();
-  }
+  BUG_IF(!same || next(&r).class != LAST || quiet->errors); /* the text has changed */
 }
 
 char *format_text(Arena *a, Interner *names, const char *text, uint32_t len, uint32_t *result_len) {

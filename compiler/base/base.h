@@ -14,6 +14,10 @@ const char *hint_file(Sched *s, const char *path);
 char *file_read(Sched *s, const char *path, Span at, uint32_t *len);
 /* The same of data, which may be larger than a text. */
 char *file_read_data(Sched *s, const char *path, Span at, uint32_t *len);
+/* The text that is compiled: opt->text, or the file opt->input. NULL: reported. */
+const char *input_read(Sched *s, uint32_t *len);
+/* The names of the .pipe files of the standard library; *n of them, in no order. */
+const char *const *library_files(Sched *s, uint32_t *n);
 /* The file that import "path" of file `from` means, or NULL. */
 const char *file_find(Sched *s, const char *path, const char *from);
 /* An output: a temporary file beside `path`, which file_close renames if nothing failed; NULL path:
@@ -28,6 +32,7 @@ bool file_close(Sched *s, OutFile *o, bool ok);
 /* The same as file_open, for a file that was read: it keeps its permissions. */
 bool file_replace(Sched *s, OutFile *o, const char *path);
 void files_catch_signals(void); /* an interrupted process leaves no temporary file */
+void files_remove(void);        /* those that there are now, of a compile that does not go on */
 /* ---- text.c: texts in the arena ---- */
 const char *copy_text(Sched *s, const Copy *c); /* "2OFF3" */
 /* True for the model that check_deadlock and check_match prove. */

@@ -24,8 +24,8 @@ static char *read_whole(Sched *s, const char *path, Span at, uint32_t most, uint
   /* A stranger may have chosen the path: open nothing that can block or act on being opened. */
   bool odd = at.file != NO_FILE && stat(path, &st) == 0 && !S_ISREG(st.st_mode) &&
              !S_ISDIR(st.st_mode);
-  FILE *f = odd ? NULL : input ? stdin : fopen(path, "rb");
   const char *why = NULL, *larger = arena_printf(s->arena, "it is larger than %u MiB", most);
+  FILE *f = odd ? NULL : input ? stdin : guard_open(path);
   char *text = NULL;
   size_t n = 0, cap = 0;
   if (odd)
@@ -54,8 +54,8 @@ static char *read_whole(Sched *s, const char *path, Span at, uint32_t most, uint
       break;
     }
   }
-  if (f && !input)
-    fclose(f);
+  if (!input)
+    guard_close(f);
   if (why) {
     bool missing = at.file == NO_FILE && errno == ENOENT && !f;
     const char *near = missing ? hint_file(s, path) : NULL;
@@ -81,6 +81,11 @@ char *file_read_data(Sched *s, const char *path, Span at, uint32_t *len) {
   return read_whole(s, path, at, MOST_DATA, len);
 }
 
+const char *input_read(Sched *s, uint32_t *len) {
+  *len = (uint32_t)s->opt->text_len;
+  return s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, len);
+}
+
 static const char *join(Sched *s, const char *dir, size_t n, const char *path) {
   return n ? arena_printf(s->arena, "%.*s/%s", (int)n, dir, path) : path;
 }
@@ -92,7 +97,7 @@ static bool exists(const char *path) {
 }
 
 const char *file_find(Sched *s, const char *path, const char *from) {
-  if (s->opt->text)
+  if (s->opt->closed)
     return NULL;
   if (path[0] == '/')
     return exists(path) ? path : NULL;
@@ -136,10 +141,14 @@ static bool overwrites(Sched *s, const char *shown, const struct stat *st) {
 /* Temporary files that exist now: a signal that ends the process removes them. */
 static char *volatile pending[4];
 
-static void remove_pending(int sig) {
+void files_remove(void) {
   for (int i = 0; i < 4; i++)
     if (pending[i])
       unlink(pending[i]);
+}
+
+static void remove_pending(int sig) {
+  files_remove();
   signal(sig, SIG_DFL);
   raise(sig);
 }
@@ -160,7 +169,7 @@ void files_catch_signals(void) {
 }
 
 static bool open_output(Sched *s, OutFile *o, const char *path, bool replace) {
-  *o = (OutFile){.f = stdout, .shown = path, .path = path};
+  *o = (OutFile){.f = s->opt->out, .shown = path, .path = path};
   if (!path)
     return true;
   struct stat st;
@@ -214,6 +223,22 @@ bool file_close(Sched *s, OutFile *o, bool ok) {
   return err ? cannot_write(s, o->shown, err) : ok;
 }
 
+static void close_dir(void *dir) { closedir(dir); }
+
+const char *const *library_files(Sched *s, uint32_t *n) {
+  VEC(const char *) list = {0};
+  DIR *dir = s->opt->stdlib && !s->opt->closed ? opendir(s->opt->stdlib) : NULL;
+  guard_own(dir, close_dir);
+  for (struct dirent *e; dir && (e = readdir(dir));) {
+    size_t len = strlen(e->d_name);
+    if (len > 5 && strcmp(e->d_name + len - 5, ".pipe") == 0)
+      *vec_push(s->arena, &list) = arena_strndup(s->arena, e->d_name, len);
+  }
+  guard_end(dir, close_dir);
+  *n = list.n;
+  return list.at;
+}
+
 /* Letters and digits of the last part of a path, in lower case, without its .pipe. */
 static void squeeze(char to[40], const char *path) {
   const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
@@ -228,23 +253,19 @@ static void squeeze(char to[40], const char *path) {
 }
 
 const char *hint_file(Sched *s, const char *path) {
-  DIR *dir = s->opt->stdlib && !s->opt->text ? opendir(s->opt->stdlib) : NULL;
+  uint32_t n;
+  const char *const *name = library_files(s, &n);
   char want[40], have[40];
   const char *best = NULL;
   unsigned least = 2; /* letters that differ, and one more */
   squeeze(want, path);
-  for (struct dirent *e; dir && (e = readdir(dir));) {
-    size_t n = strlen(e->d_name);
-    if (n < 6 || strcmp(e->d_name + n - 5, ".pipe") != 0)
-      continue;
-    squeeze(have, e->d_name);
+  for (uint32_t i = 0; i < n; i++) {
+    squeeze(have, name[i]);
     unsigned far = strlen(want) > 3 ? name_distance(want, have) : strcmp(want, have) != 0;
     if (far < least && far <= (strlen(want) > 3))
-      least = far, best = arena_strndup(s->arena, e->d_name, n);
-    else if (best && far == least && strcmp(e->d_name, best) < 0)
-      best = arena_strndup(s->arena, e->d_name, n);
+      least = far, best = name[i];
+    else if (best && far == least && strcmp(name[i], best) < 0)
+      best = name[i];
   }
-  if (dir)
-    closedir(dir);
   return best;
 }

@@ -141,7 +141,7 @@ uint32_t **machine_times(Arena *a, const MachineList *list, uint32_t nrank, Chan
 
 /* The least buffer, in the unit of the model, with which the lists complete; 0: rendezvous is
  * enough. False: no buffer suffices. Cost: who meets whom is found once, then log(buffer) runs. */
-bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
-                          ChannelModel model, uint64_t *buffer);
+bool machine_least_buffer(const MachineList *list, uint32_t nrank, ChannelModel model,
+                          uint64_t *buffer);
 
 #endif

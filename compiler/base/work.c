@@ -2,9 +2,7 @@
  * Counts the steps that proofs for every M may take (work.h), and shows progress. */
 #include "work.h"
 
-#include <stdio.h>
 #include <time.h>
-#include <unistd.h>
 
 static uint64_t now_ms(void) {
   struct timespec t;
@@ -12,16 +10,15 @@ static uint64_t now_ms(void) {
   return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-void work_begin(Work *w, uint64_t steps, bool tell) {
-  *w = (Work){.left = steps, .of = steps, .at = NO_SPAN};
-  w->tell = tell && isatty(2);
-  if (w->tell)
+void work_begin(Work *w, uint64_t steps, FILE *progress) {
+  *w = (Work){.left = steps, .of = steps, .at = NO_SPAN, .progress = progress};
+  if (progress)
     w->tick = steps - steps / 200, w->begin = now_ms();
 }
 
 void work_end(Work *w) {
   if (w->told)
-    fprintf(stderr, "\r%*s\r", 60, "");
+    fprintf(w->progress, "\r%*s\r", 60, "");
   w->told = false;
 }
 
@@ -37,7 +34,7 @@ bool work_more(Work *w, uint64_t steps, Span at) {
   w->left -= steps;
   w->tick = w->left > w->of / 200 ? w->left - w->of / 200 : 0;
   if (now_ms() - w->begin > QUIET_MS) {
-    fprintf(stderr, "\rfor every value: %u %% of the steps that it may take ",
+    fprintf(w->progress, "\rfor every value: %u %% of the steps that it may take ",
             (unsigned)((w->of - w->left) / (w->of / 100)));
     w->told = true;
   }

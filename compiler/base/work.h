@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "diag.h"
 
@@ -22,13 +23,14 @@ typedef struct Work {
   /* more was wanted than there was: whatever was found since then counts for nothing */
   bool spent;
   Span at;      /* where */
-  uint64_t of;  /* how much there was, for the progress that is shown, if `tell` */
+  uint64_t of;  /* how much there was, for the progress that is shown */
   uint64_t tick, begin;
-  bool tell, told;
+  FILE *progress;
+  bool told;
 } Work;
 
-/* A new budget. tell: show the progress of long work on standard error, if it is a terminal. */
-void work_begin(Work *w, uint64_t steps, bool tell);
+/* A new budget. progress: the terminal that shows how far long work is, or NULL. */
+void work_begin(Work *w, uint64_t steps, FILE *progress);
 void work_end(Work *w); /* of what is shown */
 /* So many steps, or what `outer` has left if that is less; NULL: there is no bound. */
 static inline uint64_t work_within(const Work *outer, uint64_t steps) {

@@ -174,7 +174,7 @@ static bool key_cancels(Sets *s, Corner *first, uint32_t n) {
 
 bool sets_cancel(Sets *s) {
   bool ok = true;
-  Arena own = {.oom = s->arena->oom};
+  Arena own = {0};
   Sets tmp = {.arena = &own};
   if (s->corner.n > 0) /* at is NULL else */
     qsort(s->corner.at, s->corner.n, sizeof *s->corner.at, by_key);

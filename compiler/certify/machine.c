@@ -698,8 +698,8 @@ static bool completes_with(Machine *m, uint64_t buffer) {
   return run(m) == m->n;
 }
 
-bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t nrank,
-                          ChannelModel model, uint64_t *buffer) {
+bool machine_least_buffer(const MachineList *list, uint32_t nrank, ChannelModel model,
+                          uint64_t *buffer) {
   uint64_t low = 0, high = 1; /* low is too little, high is enough */
   for (uint32_t r = 0; r < nrank; r++)
     for (uint32_t i = 0; i < list[r].n; i++) {
@@ -708,7 +708,7 @@ bool machine_least_buffer(void (*oom)(size_t), const MachineList *list, uint32_t
                           : 0;
       high = high + load < high ? UINT64_MAX : high + load;
     }
-  Arena scratch = {.oom = oom};
+  Arena scratch = {0};
   Machine m = {.arena = &scratch, .list = list, .nrank = nrank, .model = model};
   build(&m);
   *buffer = 0;

@@ -103,20 +103,19 @@ static void verify_send(const Sched *s) {
   }
 }
 
-static void verify_tables(const Sched *s, const PipeProgram *p) {
+static void verify_tables(const PipeProgram *p) {
   char why[512];
   PrStatus st = pipe_validate(p, why, sizeof why);
   if (st == PR_E_MEMORY)
-    s->arena->oom(0); /* does not return */
+    guard_no_memory(0);
   if (st)
-    fprintf(stderr, "pipec: internal error: the emitted tables: %s\n", why);
-  BUG_IF(st);
+    guard_fail(GUARD_BUG, "the emitted tables: %s", why);
 }
 
 void verify_program(const Sched *s) {
   verify_head(s);
   verify_side_table(s);
-  verify_tables(s, s->prog);
+  verify_tables(s->prog);
   verify_times(s->prog);
   verify_text(s);
   verify_sides(s);
@@ -124,7 +123,7 @@ void verify_program(const Sched *s) {
   verify_weights(s);
   verify_formulas(s);
   verify_send(s);
-  verify_completes(s->prog, s->arena->oom);
+  verify_completes(s->prog);
 }
 
 bool check_tables(Sched *s) {
@@ -139,6 +138,6 @@ bool check_tables(Sched *s) {
   for (uint32_t r = 0; r < p.nrank && p.nchannel == 0; r++)
     rank[r].nsync = rank[r].nevent = 0;
   p.rank = rank;
-  verify_tables(s, &p);
+  verify_tables(&p);
   return true;
 }

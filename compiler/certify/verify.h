@@ -15,7 +15,7 @@ bool circle_holds(const Sched *s, const StallHop *hop, uint32_t nhop);
 
 /* The lists of a program are carried out to their end, whatever the order of events in time, and
  * every SEND meets its own RECV (verify_completes.c). Requires a valid program. */
-void verify_completes(const PipeProgram *p, void (*oom)(size_t));
+void verify_completes(const PipeProgram *p);
 
 /* verify_side.c: the table of side ops; every side op that a clause asks for, where it asks for it,
  * and no other; and the buffers that they take and give back. */

@@ -116,15 +116,14 @@ static void carry_out(Build *b) {
   MachineResult got = machine_run(b->a, list, n, model, true);
   const char *wrong = machine_verify(b->a, list, n, model, &got);
   if (wrong)
-    fprintf(stderr, "pipec: internal error: the certificate of the emitted lists: %s\n", wrong);
-  BUG_IF(wrong);
+    guard_fail(GUARD_BUG, "the certificate of the emitted lists: %s", wrong);
   BUG_IF(got.status == MACHINE_MISPAIRED);
   BUG_IF(got.status == MACHINE_STUCK);
 }
 
-void verify_completes(const PipeProgram *p, void (*oom)(size_t)) {
+void verify_completes(const PipeProgram *p) {
   for (int channels = 0; channels <= (p->lowering == PIPE_CHANNELS); channels++) {
-    Arena a = {.oom = oom};
+    Arena a = {0};
     Build b = {.p = p, .a = &a, .channels = channels};
     find_turns(&b);
     find_leads(&b);

@@ -510,7 +510,7 @@ static bool check_moves(EveryCheck *x) {
 }
 
 bool verify_every(Arena *a, const Every *e, const char **why) {
-  Arena own = {.oom = a->oom};
+  Arena own = {0};
   EveryCheck x = {.arena = &own, .e = e, .p = e->p};
   bool ok = e->p->lowering == PIPE_GLOBAL || every_no(&x, "only the lowering global is proved");
   ok = ok && read_all(&x) && check_rows(&x);

@@ -296,7 +296,7 @@ static uint32_t first_crossed(const Check *c, const Pair *p) {
 
 /* note [room]: every SEND of the pair ends with its RECV there, or room for it. */
 static const char *check_pair(const Check *c, const Pair *p) {
-  Arena scratch = {.oom = c->arena->oom};
+  Arena scratch = {0};
   const bool buffered = c->model.buffer > 0;
   Behind b = {.n = p->nrecv};
   const uint32_t crossed = first_crossed(c, p);

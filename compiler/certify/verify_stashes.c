@@ -272,7 +272,7 @@ static void verify_rank(Stashes *v, uint32_t r, Arena *a) {
 }
 
 void verify_stashes(const Sched *s) {
-  Arena a = {.oom = s->arena->oom};
+  Arena a = {0};
   Stashes v = {.s = (Sched *)s, .p = s->prog}; /* eval writes the values of variables */
   v.kept = NEW_ARRAY(&a, Kept, (size_t)v.p->nstage * v.p->nmb);
   v.chunks = NEW_ARRAY(&a, uint32_t, v.p->nrank);

@@ -52,7 +52,7 @@ static uint64_t message_bytes(const Sched *s, const Xfer *x) {
 
 /* Compiles input `which` with the values that the defines have now. */
 static void fill(Compare *c, uint32_t which, Row *row) {
-  Arena arena = {.oom = c->s->arena->oom};
+  Arena arena = {0};
   Diag diag;
   Options opt = *c->s->opt;
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt, .work = opt.work};
@@ -748,14 +748,14 @@ bool compare(Sched *s) {
     }
   }
   c.row = NEW_ARRAY(s->arena, Row, points * c.ninput);
-  bool tell = isatty(2);
+  FILE *progress = s->opt->progress;
   for (uint64_t p = 0; p < points; p++) {
     for (uint32_t k = 0; k < c.ninput; k++) {
       Row *w = &c.row[c.nrow++];
       fill(&c, k, w);
       c.sized &= w->refused || w->sized;
-      if (tell)
-        fprintf(stderr, "\r%u of %" PRIu64 " ", c.nrow, points * c.ninput);
+      if (progress)
+        fprintf(progress, "\r%u of %" PRIu64 " ", c.nrow, points * c.ninput);
     }
     for (uint32_t i = o->ndefine; i-- > 0;) { /* the last given varies fastest */
       Define *d = &o->define[i];
@@ -765,8 +765,8 @@ bool compare(Sched *s) {
         break;
     }
   }
-  if (tell)
-    fprintf(stderr, "\r%*s\r", 40, "");
+  if (progress)
+    fprintf(progress, "\r%*s\r", 40, "");
   bool any = false;
   for (uint32_t i = 0; i < c.nrow; i++)
     any |= !c.row[i].refused;

@@ -29,8 +29,8 @@ static double now_ms(void) {
 }
 
 static bool pass_parse(Sched *s, Parsed *parsed) {
-  uint32_t len = (uint32_t)s->opt->text_len;
-  const char *text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
+  uint32_t len;
+  const char *text = input_read(s, &len);
   if (!text)
     return false;
   parsed->names = intern_new(s->arena);
@@ -47,13 +47,13 @@ static bool emit(Sched *s) {
       [EMIT_C] = emit_c,       [EMIT_CSV] = emit_csv, [EMIT_COMMS_CSV] = emit_comms_csv,
       [EMIT_JSON] = emit_json, [EMIT_SVG] = emit_svg, [EMIT_TRACE] = emit_trace};
   if (s->opt->check_only || s->opt->critical_path)
-    emit_report(s, s->opt->dump_out);
+    emit_report(s, s->opt->out);
   if (s->opt->critical_path && s->prog) {
-    emit_critical(s, s->opt->dump_out);
-    emit_rank_costs(s, s->opt->dump_out);
+    emit_critical(s, s->opt->out);
+    emit_rank_costs(s, s->opt->out);
   }
   if (s->opt->show && s->prog)
-    emit_show(s, s->opt->dump_out);
+    emit_show(s, s->opt->out);
   if (s->opt->check_only || s->opt->critical_path || s->opt->show)
     return true;
   if (s->opt->emit == EMIT_NONE)
@@ -104,9 +104,9 @@ enum { NPASSES = sizeof pass_name / sizeof *pass_name };
 static void time_line(Sched *s, const char *name, double ms) {
   uint64_t n = s->prog ? (uint64_t)s->orders->nop + 2 * (uint64_t)s->ideal->nxfer : s->orders->nop;
   if (n && ms > 0)
-    fprintf(stderr, "%-16s %10.3f ms  %8.1f M/s\n", name, ms, (double)n / ms / 1e3);
+    fprintf(s->diag->out, "%-16s %10.3f ms  %8.1f M/s\n", name, ms, (double)n / ms / 1e3);
   else
-    fprintf(stderr, "%-16s %10.3f ms\n", name, ms);
+    fprintf(s->diag->out, "%-16s %10.3f ms\n", name, ms);
 }
 
 /* The products of a compile, as the passes that make them see them. */
@@ -153,11 +153,11 @@ static bool end_pass(Run *x, const char *name, bool ok, void (*dump)(Sched *, FI
     verify_ops(s);
   x->stopped = x->dump && strcmp(x->dump, name) == 0;
   if (all)
-    fprintf(s->opt->dump_out, "== %s%s\n", name, dump ? "" : " (unchanged)");
+    fprintf(s->opt->out, "== %s%s\n", name, dump ? "" : " (unchanged)");
   if ((all || x->stopped) && dump)
-    dump(s, s->opt->dump_out);
+    dump(s, s->opt->out);
   else if (x->stopped)
-    fprintf(s->opt->dump_out, "(unchanged)\n");
+    fprintf(s->opt->out, "(unchanged)\n");
   return !x->stopped;
 }
 

@@ -12,7 +12,24 @@ bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s st
 bool every_value(Sched *s);   /* every.c: of opt->every; the same */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);
-/* ---- library.c: requires opt->stdlib ---- */
+/* ---- read_options.c ---- */
+typedef enum CommandKind {
+  COMMAND_COMPILE, COMMAND_COMPARE, COMMAND_EVERY, COMMAND_FORMAT, COMMAND_LIST, COMMAND_EXPLAIN,
+  COMMAND_COMPLETION, COMMAND_MANUAL, COMMAND_HELP, COMMAND_VERSION
+} CommandKind;
+typedef struct Command {
+  CommandKind kind;
+  int shell;        /* COMMAND_COMPLETION */
+  const char *name; /* COMMAND_EXPLAIN: which; NULL: all */
+} Command;
+/* Fills s->opt, and says what is to be done. With opt->input already set, a caller of the library
+ * has named what is compiled: an option of the program only is refused, and so is another file.
+ * False: reported. */
+bool read_options(Sched *s, int n, const char *const *word, Command *todo);
+/* ---- library.c ---- */
+/* The directory of the standard library; NULL: unknown. */
+const char *library_dir(Sched *s);
+/* The rest requires opt->stdlib. */
 /* The path that argument `name` means (lang/spec.md 9.5). */
 const char *library_find(Sched *s, const char *name);
 /* Prints a line for each schedule of the library. False: reported. */

@@ -5,7 +5,6 @@
  * run. Linear in what is compiled. */
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base.h"
 #include "driver.h"
@@ -25,12 +24,10 @@ typedef struct Every {
   int64_t why_at;
 } Every;
 
-static void begin(const Sched *s, Sched *one, Arena *arena, Diag *diag, Options *opt, int64_t value,
-                  FILE *messages) {
-  *arena = (Arena){.oom = s->arena->oom};
+static void begin(const Sched *s, Sched *one, Arena *arena, Diag *diag, Options *opt,
+                  int64_t value) {
   *opt = *s->opt;
   *one = (Sched){.arena = arena, .diag = diag, .opt = opt};
-  diag_init(diag, arena, messages);
   opt->emit = EMIT_NONE, opt->check_only = false, opt->every.n = 0;
   opt->define = arena_alloc(arena, (opt->ndefine + 1) * sizeof *opt->define);
   memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
@@ -51,11 +48,12 @@ static void add(Every *e, const Sched *one, int64_t value) {
 
 /* False: the value is refuted, reported. */
 static bool try_value(Every *e, int64_t value) {
-  Arena arena;
+  Arena arena = {0};
   Diag diag;
   Options opt;
   Sched one;
-  begin(e->s, &one, &arena, &diag, &opt, value, NULL);
+  diag_init(&diag, &arena, NULL);
+  begin(e->s, &one, &arena, &diag, &opt, value);
   bool ok = compile_only(&one) && diag.errors == 0, admitted = ok || diag.first != DIAG_REQUIRES;
   if (ok)
     add(e, &one, value);
@@ -66,13 +64,12 @@ static bool try_value(Every *e, int64_t value) {
   arena_free(&arena);
   if (ok || !admitted)
     return true;
-  begin(e->s, &one, &arena, &diag, &opt, value, stderr);
+  Diag *said = e->s->diag;
+  begin(e->s, &one, e->s->arena, said, &opt, value);
   compile_only(&one);
-  e->s->diag->errors += diag.errors;
-  if (diag.first != DIAG_PARAM)
-    diag_note(e->s->diag, NO_SPAN, "%s = %" PRId64 " is the first of these values that is refused",
+  if (said->first != DIAG_PARAM)
+    diag_note(said, NO_SPAN, "%s = %" PRId64 " is the first of these values that is refused",
               e->s->opt->every.name, value);
-  arena_free(&arena);
   return false;
 }
 
@@ -104,14 +101,14 @@ static void report(const Every *e, FILE *f) {
 bool every_value(Sched *s) {
   const Define *d = &s->opt->every;
   Every e = {.s = s};
-  const bool tell = isatty(2);
+  FILE *progress = s->opt->progress;
   for (uint32_t i = 0; i < d->n; i++) {
     const int64_t value = d->lo + (int64_t)i * d->step;
-    if (tell)
-      fprintf(stderr, "\r%s = %" PRId64 ", %u of %u ", d->name, value, i + 1, d->n);
+    if (progress)
+      fprintf(progress, "\r%s = %" PRId64 ", %u of %u ", d->name, value, i + 1, d->n);
     bool ok = try_value(&e, value);
-    if (tell && (!ok || i + 1 == d->n))
-      fprintf(stderr, "\r%*s\r", 60, "");
+    if (progress && (!ok || i + 1 == d->n))
+      fprintf(progress, "\r%*s\r", 60, "");
     if (!ok)
       return false;
   }
@@ -120,6 +117,6 @@ bool every_value(Sched *s) {
                "the schedule admits none of these values of %s: %s", d->name, e.why);
     return false;
   }
-  report(&e, s->opt->dump_out);
+  report(&e, s->opt->out);
   return true;
 }

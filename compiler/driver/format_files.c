@@ -38,7 +38,7 @@ static bool format_file(Sched *s, Interner *names, const char *path, bool *diffe
     return same;
   }
   if (!s->opt->format_write)
-    return fwrite(result, 1, result_len, stdout) == result_len; /* main reports standard output */
+    return fwrite(result, 1, result_len, s->opt->out) == result_len; /* main reports */
   OutFile out;
   if (same)
     return true;

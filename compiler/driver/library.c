@@ -2,13 +2,53 @@
  * Finds schedules of the standard library by name: --list, and FILE arguments that are names. A
  * library file has two names: its file name without .pipe, and the name of its last schedule. Reads
  * all files of the library for this: they are few and small. */
-#include <dirent.h>
+#define _GNU_SOURCE /* dladdr1 */
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "driver.h"
 #include "base.h"
 #include "hints.h"
+
+/* The file that this code was loaded from: a shared library, or the program. False: unknown. */
+static bool find_self(char path[PATH_MAX]) {
+  Dl_info at;
+  struct link_map *map = NULL;
+  if (dladdr1((void *)(uintptr_t)library_dir, &at, (void **)&map, RTLD_DL_LINKMAP) && map &&
+      *map->l_name) /* the program has no name */
+    return realpath(map->l_name, path) != NULL;
+  ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+  path[n > 0 ? n : 0] = 0;
+  return n > 0;
+}
+
+const char *library_dir(Sched *s) {
+  const char *env = getenv("PIPE_STDLIB"), *dir = NULL;
+  char self[PATH_MAX];
+  if (env && *env)
+    return env;
+  if (!find_self(self))
+    return NULL;
+  /* bin/pipec, lib/libpipec.so or lib/x86_64-linux-gnu/libpipec.so, and share/pipe/stdlib */
+  for (int up = 1; up <= 3; up++) {
+    char *slash = strrchr(self, '/');
+    struct stat st;
+    if (!slash)
+      break;
+    *slash = 0;
+    if (up == 1)
+      continue;
+    const char *there = arena_printf(s->arena, "%s/share/pipe/stdlib", self);
+    if (stat(there, &st) == 0)
+      return there;
+    dir = dir ? dir : there;
+  }
+  return dir;
+}
 
 typedef struct LibFile {
   const char *name, *path; /* name: without .pipe */
@@ -24,7 +64,7 @@ static void read_file(Sched *s, LibFile *l) {
   char line[512];
   const char *comment = "";
   bool head = true;
-  FILE *f = fopen(l->path, "r");
+  FILE *f = guard_open(l->path);
   l->schedule = l->name;
   while (f && fgets(line, sizeof line, f)) {
     head &= line[0] == '#';
@@ -33,30 +73,21 @@ static void read_file(Sched *s, LibFile *l) {
     if (strncmp(line, "schedule ", 9) == 0)
       l->schedule = arena_strndup(s->arena, line + 9, strcspn(line + 9, "( \n"));
   }
-  if (f)
-    fclose(f);
+  guard_close(f);
   l->about = first_sentence(s, comment);
 }
 
 /* Sorted by name; *n of them. */
-static LibFile *read_library(Sched *s, size_t *n) {
-  VEC(LibFile) list = {0};
-  DIR *dir = s->opt->stdlib ? opendir(s->opt->stdlib) : NULL;
-  for (struct dirent *e; dir && (e = readdir(dir));) {
-    size_t len = strlen(e->d_name);
-    if (len < 6 || strcmp(e->d_name + len - 5, ".pipe") != 0)
-      continue;
-    LibFile *l = vec_push(s->arena, &list);
-    l->name = arena_strndup(s->arena, e->d_name, len - 5);
-    l->path = arena_printf(s->arena, "%s/%s", s->opt->stdlib, e->d_name);
-    read_file(s, l);
+static LibFile *read_library(Sched *s, uint32_t *n) {
+  const char *const *name = library_files(s, n);
+  LibFile *list = NEW_ARRAY(s->arena, LibFile, *n);
+  for (uint32_t i = 0; i < *n; i++) {
+    list[i].name = arena_strndup(s->arena, name[i], strlen(name[i]) - 5);
+    list[i].path = arena_printf(s->arena, "%s/%s", s->opt->stdlib, name[i]);
+    read_file(s, &list[i]);
   }
-  if (dir)
-    closedir(dir);
-  if (list.n)
-    qsort(list.at, list.n, sizeof *list.at, by_name);
-  *n = list.n;
-  return list.at;
+  qsort(list, *n, sizeof *list, by_name);
+  return list;
 }
 
 const char *library_find(Sched *s, const char *name) {
@@ -65,22 +96,22 @@ const char *library_find(Sched *s, const char *name) {
   const char *local = arena_printf(s->arena, "%s.pipe", name);
   if (access(local, F_OK) == 0) /* as an import of it would */
     return local;
-  size_t n;
+  uint32_t n;
   LibFile *l = read_library(s, &n);
   for (int schedules = 0; schedules < 2; schedules++)
-    for (size_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++)
       if (strcmp(schedules ? l[i].schedule : l[i].name, name) == 0)
         return l[i].path;
   return name;
 }
 
 bool library_list(Sched *s, FILE *f) {
-  size_t n;
+  uint32_t n;
   LibFile *l = read_library(s, &n);
   int wide = 0;
-  for (size_t i = 0; i < n; i++)
+  for (uint32_t i = 0; i < n; i++)
     wide = (int)strlen(l[i].name) > wide ? (int)strlen(l[i].name) : wide;
-  for (size_t i = 0; i < n; i++)
+  for (uint32_t i = 0; i < n; i++)
     fprintf(f, "%-*s  %s%s%s%s\n", wide, printable(s, l[i].name), printable(s, l[i].about),
             strcmp(l[i].name, l[i].schedule) ? " (schedule " : "",
             strcmp(l[i].name, l[i].schedule) ? printable(s, l[i].schedule) : "",

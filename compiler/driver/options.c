@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Turns options.def, the one list of options, into what getopt, --help and the manual page need.
+ * Turns options.def, the one list of options, into what --help and the manual page need.
  * completion.c makes the shell scripts. */
-#include <getopt.h>
 #include <string.h>
 
 #include "options.h"
@@ -9,33 +8,11 @@
 #include "names.h"
 
 const OptionRow option_row[NOPTIONS] = {
-#define X(id, letter, name, argument, takes, help) {letter, TAKES_##takes, name, argument, help},
+#define X(id, letter, name, argument, takes, who, help) \
+  {letter, TAKES_##takes, FOR_##who, name, argument, help},
 #include "options.def"
 #undef X
 };
-
-int option_next(int argc, char **argv) {
-  static struct option longopts[NOPTIONS + 1];
-  static char letters[2 * NOPTIONS + 2] = ":";
-  if (!longopts[0].name) {
-    int n = 0, k = 1;
-    for (int i = 0; i < NOPTIONS; i++) {
-      const OptionRow *o = &option_row[i];
-      if (o->name)
-        longopts[n++] = (struct option){o->name, o->takes ? required_argument : no_argument, NULL,
-                                        O_FIRST + 1 + i};
-      if (o->letter)
-        letters[k++] = o->letter;
-      if (o->letter && o->takes)
-        letters[k++] = ':';
-    }
-  }
-  int c = getopt_long(argc, argv, letters, longopts, NULL);
-  for (int i = 0; i < NOPTIONS; i++)
-    if (c > 0 && option_row[i].letter == c)
-      return O_FIRST + 1 + i;
-  return c;
-}
 
 const char *option_each_word(const OptionRow *o, const char *from, size_t *n) {
   from = from ? from : o->argument[0] == '=' ? o->argument + 1 : o->argument;
@@ -45,7 +22,7 @@ const char *option_each_word(const OptionRow *o, const char *from, size_t *n) {
 }
 
 bool option_word(int id, const char *word, int *k) {
-  const OptionRow *o = &option_row[id - O_FIRST - 1];
+  const OptionRow *o = &option_row[id];
   size_t n = 0;
   *k = 0;
   for (const char *w = NULL; (w = option_each_word(o, w, &n)); w += n, ++*k)
@@ -55,7 +32,7 @@ bool option_word(int id, const char *word, int *k) {
 }
 
 const char *option_words(Sched *s, int id) {
-  const OptionRow *o = &option_row[id - O_FIRST - 1];
+  const OptionRow *o = &option_row[id];
   const char *list = "";
   size_t n = 0;
   for (const char *w = NULL; (w = option_each_word(o, w, &n)); w += n)

@@ -5,30 +5,26 @@
 
 #include "pipec.h"
 
-enum { /* what option_next returns; above all letters */
-  O_FIRST = 256,
-#define X(id, letter, name, argument, takes, help) O_##id,
+enum { /* rows of option_row */
+#define X(id, letter, name, argument, takes, who, help) O_##id,
 #include "options.def"
 #undef X
-  O_LAST
+  NOPTIONS
 };
-
-enum { NOPTIONS = O_LAST - O_FIRST - 1 };
 
 typedef enum Takes {
   TAKES_NOTHING, TAKES_FILES, TAKES_DIRS, TAKES_WORDS, TAKES_PASSES, TAKES_DIAGNOSTICS, TAKES_TEXT
 } Takes;
 
+typedef enum OptionFor { FOR_ANY, FOR_PROGRAM } OptionFor;
+
 typedef struct OptionRow { /* the columns of options.def */
   char letter;
   Takes takes;
+  OptionFor who;
   const char *name, *argument, *help;
 } OptionRow;
-extern const OptionRow option_row[NOPTIONS]; /* of O_FIRST + 1 + i */
-
-/* getopt_long: the next option as one of O_, -1 at the first file, ':' or '?' as getopt does. Files
- * may stand between options. */
-int option_next(int argc, char **argv);
+extern const OptionRow option_row[NOPTIONS]; /* of O_ */
 
 /* The index of a word in the argument of option id, such as 1 of csv in "=c|csv"; false: none. */
 bool option_word(int id, const char *word, int *k);

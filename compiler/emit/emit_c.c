@@ -2,6 +2,7 @@
  * Writes the program as one C file of constant tables. Requires prog. The same program gives the
  * same bytes: no times, addresses or directories. Includes only the installed header, whose ABI it
  * asserts. Cost: linear; the inner loop writes numbers without printf. */
+#include <errno.h>
 #include <inttypes.h>
 
 #include "emit.h"
@@ -157,22 +158,25 @@ static RankRows rows_of(const Sched *s, RowMaker *maker, PipeRank *rank, uint32_
   rank[r].rows = rows.word, rank[r].nrows = rows.n, rank[r].weighted = k->weights != NULL;
   rank[r].hash = pipe_rank_hash(k);
   p.rank = rank;
-  bool ok = pipe_expand_rank(&p, r, &back, why);
-  if (!ok)
-    fprintf(stderr, "pipec: %s\n", why);
-  BUG_IF(!ok);
+  errno = 0;
+  if (!pipe_expand_rank(&p, r, &back, why)) {
+    if (errno == ENOMEM)
+      guard_no_memory(0);
+    guard_fail(GUARD_BUG, "the rows of rank %u: %s", r, why);
+  }
+  guard_own((void *)(uintptr_t)back.instr, free);
   BUG_IF(!same_bytes(back.instr, k->instr, k->ninstr * sizeof *k->instr));
   BUG_IF(!same_bytes(back.list, k->list, k->nlist * sizeof *k->list));
   BUG_IF(!same_bytes(back.sync, k->sync, k->nsync * sizeof *k->sync));
   BUG_IF(k->weights && !same_bytes(back.weights, k->weights, k->ninstr * sizeof *k->weights));
-  free((void *)(uintptr_t)back.instr);
+  guard_end((void *)(uintptr_t)back.instr, free);
   return rows;
 }
 
 void emit_c_tables(Sched *s, Text *t, const char *symbol, const RankRows *given) {
   const PipeProgram *p = s->prog;
   const char *x = t->prefix;
-  Arena own = {.oom = s->arena->oom};
+  Arena own = {0};
   RowMaker *maker = open_rows(&own, p);
   PipeRank *rank = NEW_ARRAY(&own, PipeRank, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {

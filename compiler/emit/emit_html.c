@@ -99,24 +99,15 @@ static void pack(Pack *p) {
   fprintf(p->f, "%d]", open == '{' ? shape(p, keys) : -1);
 }
 
-static char *json_of(Sched *s, size_t *n) {
-  char *text = NULL;
-  FILE *f = open_memstream(&text, n);
-  if (f)
-    emit_json(s, f);
-  if (!f || ferror(f) | fclose(f))
-    s->arena->oom(*n);
-  return text;
-}
-
 /* The data of one input for the page; its times are drawn `scale` times as long. */
 static void put_panel(Sched *s, double scale, FILE *f) {
-  size_t n = 0;
-  char *text = json_of(s, &n);
-  Pack p = {.arena = s->arena, .f = f, .at = text};
+  GuardText *json = guard_text();
+  emit_json(s, json->f);
+  guard_text_done(json);
+  Pack p = {.arena = s->arena, .f = f, .at = json->text};
   fprintf(f, "{\"scale\":%.17g,\"form\":", scale);
   pack(&p);
-  free(text);
+  guard_text_end(json);
   fputs(",\"shapes\":[", f);
   for (uint32_t i = 0; i < p.shape.n; i++)
     fprintf(f, "%s[%s]", i ? "," : "", p.shape.at[i]);

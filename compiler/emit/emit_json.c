@@ -638,5 +638,5 @@ void emit_json(Sched *s, FILE *f) {
   }
   text_lit(t, "]}\n");
   text_flush(t);
-  free(*start);
+  guard_end(*start, free);
 }

@@ -56,8 +56,8 @@ void emit_svg(Sched *s, FILE *f) {
                   .over = over_limit(s),
                   .said = said};
   if (svg_draw(f, s->prog, track, ntrack, &o) != 0 && !ferror(f))
-    s->arena->oom(0);
-  free(*start);
+    guard_no_memory(0);
+  guard_end(*start, free);
 }
 
 void emit_trace(Sched *s, FILE *f) {
@@ -71,5 +71,5 @@ void emit_trace(Sched *s, FILE *f) {
   const TraceGroup group[2] = {{name, start, end, 1, scale},
                                {"Measured", m->start, m->end, m->nstep, 1}};
   trace_json(f, s->prog, group, m->nstep ? 2 : 1);
-  free(*start);
+  guard_end(*start, free);
 }

@@ -127,7 +127,7 @@ static void lower_class(Search *x, Class *c) {
     Member *m = admits(x, v) ? member_at(x, v) : NULL;
     if (!m)
       continue;
-    Arena tmp = {.oom = x->s->arena->oom};
+    Arena tmp = {0};
     at = c->every;
     const bool same = m->ok && family_lower(&tmp, &at, (from - v) / T, m) &&
                       family_is(&tmp, &x->rules, &at, m) &&
@@ -351,7 +351,7 @@ static void conclude(Search *x, const Class *c, uint32_t n) {
 /* A small value as a class of its own. Returns how many words its rows have. */
 static uint64_t short_class(Arena *a, Member *m, uint32_t nparam, Every *out) {
   const uint32_t nrank = m->s.prog->nrank;
-  Arena tmp = {.oom = m->arena.oom};
+  Arena tmp = {0};
   RowMaker *maker = open_rows(&tmp, m->s.prog);
   uint64_t words = 0;
   uint32_t **word = NEW_ARRAY(a, uint32_t *, nrank), *nword = NEW_ARRAY(a, uint32_t, nrank);
@@ -482,7 +482,7 @@ bool check_all_m(Sched *s) {
   }
   const char *why = obstacle(s);
   Work work, *outer = s->work;
-  work_begin(&work, work_within(outer, WORK_PROOF), true);
+  work_begin(&work, work_within(outer, WORK_PROOF), s->opt->progress);
   s->work = s->opt->work = &work;
   bool ok = why ? not_decided(s, why) : search(&x);
   work_end(&work), s->work = s->opt->work = outer;

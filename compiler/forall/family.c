@@ -4,6 +4,7 @@
  * numbers only, and each number by as much from the first to the second as from the second to the
  * third: the word then says so with G. Nothing is believed of it: verify_every proves it, and
  * unrolled it is compared with what the text makes of further values. Linear in words. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ bool member_note(Member *m, States *state) {
   if (m->word)
     return true;
   const PipeProgram *p = m->s.prog;
-  Arena tmp = {.oom = m->arena.oom};
+  Arena tmp = {0};
   Noter *noter = open_notes(&tmp, p, state);
   RowMaker *maker = open_rows(&tmp, p);
   if (noter) {
@@ -309,7 +310,10 @@ bool family_is(Arena *a, const PipeLooped *l, const Every *e, const Member *m) {
   char *why = arena_alloc(a, PIPE_LOOP_TEXT);
   PipeLooped one = *l;
   one.cls = e->cls, one.nclass = 1;
+  errno = 0;
   PipeProgram *p = pipe_unroll(&one, m->value, why);
+  if (!p && errno == ENOMEM)
+    guard_no_memory(0);
   const bool ok = p && p->hash == m->s.prog->hash && strcmp(p->params, m->s.prog->params) == 0 &&
                   same_sites(p, m->s.prog);
   pipe_unroll_free(p);

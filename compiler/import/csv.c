@@ -613,8 +613,8 @@ bool read_csv(Sched *s, Expanded *e) {
   Csv c = {.s = s, .made = e, .idle = NO_SPAN, .own = NO_SPAN};
   /* no clauses: costs are the profile's, or the defaults */
   Instance x = {.s = s, .model = &e->model};
-  uint32_t len = (uint32_t)s->opt->text_len;
-  c.text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
+  uint32_t len;
+  c.text = input_read(s, &len);
   if (!c.text)
     return false;
   c.file = diag_source(s->diag, s->opt->input, c.text, len);

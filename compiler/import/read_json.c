@@ -571,8 +571,8 @@ bool is_json(const Options *o) {
 
 bool read_json(Sched *s, Expanded *e) {
   Read d = {.s = s, .x = {.s = s, .in = {.s = s, .model = &e->model}, .orders = &e->orders}};
-  uint32_t len = (uint32_t)s->opt->text_len;
-  d.text = s->opt->text ? s->opt->text : file_read(s, s->opt->input, NO_SPAN, &len);
+  uint32_t len;
+  d.text = input_read(s, &len);
   if (!d.text)
     return false;
   d.file = diag_source(s->diag, s->opt->input, d.text, len);
@@ -590,14 +590,9 @@ bool read_json(Sched *s, Expanded *e) {
     diag_error(s->diag, DIAG_JSON, (Span){d.file, pos, pos + 1}, "a byte 0, which JSON has not");
     return false;
   }
-  json_error_t err;
-  json_t *root = json_loadb(d.text, len, JSON_REJECT_DUPLICATES, &err);
-  if (!root) {
-    uint32_t pos = err.position > 0 ? (uint32_t)err.position - 1 : 0;
-    pos = pos < len ? pos : len ? len - 1 : 0;
-    diag_error(s->diag, DIAG_JSON, (Span){d.file, pos, pos + 1}, "%s", err.text);
+  json_t *root = json_parse(s, DIAG_JSON, d.file, d.text, len);
+  if (!root)
     return false;
-  }
   bool ok = json_is_object(root) || read_bad(&d, (Span){d.file, 0, 1}, "a program is an object");
   if (ok) {
     each_value(&d, blanks(d.text), in_top);
@@ -606,6 +601,6 @@ bool read_json(Sched *s, Expanded *e) {
          read_ties(&d, stages) && read_unit_times(&d, stages) && read_links(&d, root) &&
          read_ranks(&d, json_object_get(root, "rank"));
   }
-  json_decref(root);
+  json_drop(root);
   return ok;
 }

@@ -6,9 +6,8 @@
 #ifndef PIPEC_READ_JSON_H
 #define PIPEC_READ_JSON_H
 
-#include <jansson.h>
-
 #include "expand.h"
+#include "json_text.h"
 #include "lower.h"
 #include "orders.h"
 

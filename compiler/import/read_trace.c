@@ -7,12 +7,12 @@
  * and each has every instruction once. jansson reads one event at a time, so the place of a mistake
  * is known, and memory is that of the text and of its times. Cost: linear. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
 #include "base.h"
 #include "import.h"
+#include "json_text.h"
 
 #define MOST_US 9e12 /* 104 days */
 
@@ -54,8 +54,9 @@ static bool expect(Trace *t, char c) {
 /* The value that comes next, which the caller gives back; NULL: reported. */
 static json_t *value(Trace *t) {
   json_error_t err;
-  json_t *v = json_loadb(t->text + t->at, t->len - t->at,
-                         JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &err);
+  json_t *v = json_load_value(t->text + t->at, t->len - t->at,
+                              JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES,
+                              &err);
   const uint32_t read = err.position > 0 ? (uint32_t)err.position : 0;
   t->at = read < t->len - t->at ? t->at + read : t->len;
   if (!v)
@@ -184,7 +185,7 @@ static bool read_events(Trace *t, uint32_t from) {
     from = t->at;
     json_t *event = value(t);
     bool ok = event && read_event(t, from, event);
-    json_decref(event);
+    json_drop(event);
     if (!ok)
       return false;
   } while (take(t, ','));
@@ -198,7 +199,7 @@ static bool read_part(Trace *t, bool *events) {
   json_t *key = value(t);
   bool ok = key && (json_is_string(key) || bad(t, from, "expected a key")) && expect(t, ':');
   const char *name = ok ? arena_printf(t->s->arena, "%s", json_string_value(key)) : "";
-  json_decref(key);
+  json_drop(key);
   if (!ok)
     return false;
   if (strcmp(name, "traceEvents") == 0) {
@@ -208,7 +209,7 @@ static bool read_part(Trace *t, bool *events) {
   peek(t);
   json_t *v = value(t);
   ok = v && (strcmp(name, "otherData") != 0 || read_head(t, from, v));
-  json_decref(v);
+  json_drop(v);
   return ok;
 }
 

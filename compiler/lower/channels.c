@@ -278,7 +278,7 @@ static void move_needs(Sched *s, uint32_t r, const uint32_t *to) {
 
 static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uint32_t *to) {
   Streams *t = &s->lowered->stream[r];
-  Arena tmp = {.oom = s->arena->oom};
+  Arena tmp = {0};
   for (uint32_t i = 0; i < t->ncomm; i++)
     key[i] = (Turn){s->times->comm_start[r][i], turn[i], i};
   if (t->ncomm > 1)

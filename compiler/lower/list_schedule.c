@@ -431,7 +431,7 @@ static bool find_order(Net *net, uint64_t makespan, uint32_t *best) {
 }
 
 Xfer *list_schedule(Sched *s, uint64_t makespan) {
-  Arena own = {.oom = s->arena->oom};
+  Arena own = {0};
   Net *net = net_of(s, &own);
   uint32_t *order = arena_alloc(&own, net->nx * sizeof *order + 1);
   Xfer *x = NULL;

@@ -160,7 +160,7 @@ static Place start_place(Arena *a, const Sched *s, uint32_t r, const PipeRank *k
 }
 
 void place_events(Sched *s, PipeRank *k, uint32_t r) {
-  Arena own = {.oom = s->arena->oom};
+  Arena own = {0};
   Place p = start_place(&own, s, r, k);
   if (p.w.n == PIPE_COPY)
     place_rank(&p, PIPE_COPY);

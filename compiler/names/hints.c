@@ -6,7 +6,6 @@
 #include "base.h"
 #include "names.h"
 
-#include <dirent.h>
 #include <ctype.h>
 #include <string.h>
 
@@ -192,18 +191,14 @@ bool hint_weights(Sched *s, const Clause *c, Name name) {
 }
 
 bool hint_library(Sched *s, Name schedule, Span at) {
-  DIR *dir = s->opt->stdlib && !s->opt->text ? opendir(s->opt->stdlib) : NULL;
+  uint32_t n;
+  const char *const *name = library_files(s, &n);
   const char *file = NULL, *from = s->diag->source[at.file].path;
-  for (struct dirent *e; dir && (e = readdir(dir));) {
-    size_t n = strlen(e->d_name);
-    const char *path = n > 5 && strcmp(e->d_name + n - 5, ".pipe") == 0
-                           ? file_find(s, e->d_name, from)
-                           : NULL;
-    if (path && (!file || strcmp(e->d_name, file) < 0) && defines(path, schedule))
-      file = arena_strndup(s->arena, e->d_name, n);
+  for (uint32_t i = 0; i < n; i++) {
+    const char *path = file_find(s, name[i], from);
+    if (path && (!file || strcmp(name[i], file) < 0) && defines(path, schedule))
+      file = name[i];
   }
-  if (dir)
-    closedir(dir);
   if (file)
     diag_help(s->diag, "import \"%s\" defines it", file);
   return file != NULL;

@@ -679,7 +679,7 @@ bool expand(Sched *s, Expanded *e) {
           .in = {.s = s, .model = &e->model},
           .orders = &e->orders,
           .sides = &e->sides,
-          .scratch = {.oom = s->arena->oom}};
+          .scratch = {0}};
   const Clause *chosen = find_tune(s->parsed->def);
   e->model.name = s->parsed->def->name;
   for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)

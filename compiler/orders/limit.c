@@ -288,7 +288,7 @@ static void set_limits(Sched *s, Claims *claims, const Limit *row, uint32_t n) {
 }
 
 bool find_limits(Sched *s, Claims *claims) {
-  Arena a = {.oom = s->arena->oom};
+  Arena a = {0};
   Rows rows = {0};
   bool ok = true;
   for (uint32_t i = 0; ok && i < s->claims->nlimit; i++)
@@ -423,7 +423,7 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
   w->n = limits_of(s, r, &w->first);
   if (w->n == 0)
     return;
-  Arena own = {.oom = s->arena->oom};
+  Arena own = {0};
   w->now = NEW_ARRAY(&own, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->moment = NEW_ARRAY(s->arena, int64_t, NCOUNTS * (size_t)w->nchunk);
   w->copied = w->over = 0, w->ends = NULL;

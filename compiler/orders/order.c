@@ -491,7 +491,7 @@ static inline uint64_t next_key(const KeyOf *k, const Xfer *x, uint32_t i, uint3
  * which goes through memory once, then each bucket in the cache. most: no time is later. */
 static void sort_by_time(Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uint64_t most) {
   enum { MEAN = 256 };
-  Arena own = {.oom = s->arena->oom};
+  Arena own = {0};
   Keyed *keyed = arena_alloc(&own, (size_t)n * sizeof *keyed);
   uint64_t turns = s->model->nstage > s->model->nmodel
                        ? 4 * (uint64_t)s->model->nrank

@@ -374,7 +374,7 @@ static bool play_period(Ex *x, Arena *tmp, uint32_t n, int64_t old, int64_t peri
 static int64_t longer_period(Ex *x, uint32_t n, int64_t period) {
   enum { STEPS = 1 << 20 };
   Diag silent = *x->s->diag, *diag = x->s->diag;
-  Arena tmp = {.oom = x->s->arena->oom};
+  Arena tmp = {0};
   Listed *own = x->listed.at, *copy = arena_alloc(&tmp, n * sizeof *copy);
   int64_t found = 0;
   silent.out = NULL;
@@ -483,7 +483,7 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (!start_of_fill(x))
     return false;
   qsort(l, n, sizeof *l, by_key);
-  Arena tmp = {.oom = s->arena->oom};
+  Arena tmp = {0};
   bool ok = true;
   if (!period)
     fill_gaps(x, &tmp);

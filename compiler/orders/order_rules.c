@@ -612,7 +612,7 @@ bool play_rules(Ex *x) {
     return true;
   Sched *s = x->s;
   size_t n = s->orders->nop;
-  Arena own = {.oom = s->arena->oom}, *a = &own;
+  Arena own = {0}, *a = &own;
   uint32_t nunit = s->model->nrank + s->model->ngroup;
   Rules q = {
       .s = s,

@@ -15,7 +15,7 @@
 
 static void begin_again(const Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt) {
   if (arena != s->arena)
-    *arena = (Arena){.oom = s->arena->oom};
+    *arena = (Arena){0};
   *opt = *s->opt;
   *other = (Sched){.arena = arena, .diag = diag, .opt = opt, .work = opt->work, .again = s->again};
   diag_init(diag, arena, NULL);

@@ -470,13 +470,12 @@ static MachineResult run_machine(Sched *s, Arena *a, const MachineList *list, Ch
   MachineResult got = machine_run(a, list, s->model->nrank, model, s->opt->verify);
   const char *wrong = s->opt->verify ? machine_verify(a, list, s->model->nrank, model, &got) : NULL;
   if (wrong)
-    fprintf(stderr, "pipec: internal error: the certificate of check_channels: %s\n", wrong);
-  BUG_IF(wrong);
+    guard_fail(GUARD_BUG, "the certificate of check_channels: %s", wrong);
   return got;
 }
 
 bool lists_complete(Sched *s, const MachineList *list, ChannelModel model) {
-  Arena scratch = {.oom = s->arena->oom};
+  Arena scratch = {0};
   bool done = run_machine(s, &scratch, list, model).status == MACHINE_DONE;
   arena_free(&scratch);
   return done;
@@ -486,8 +485,7 @@ bool lists_complete(Sched *s, const MachineList *list, ChannelModel model) {
  * less, with which they do not. */
 static bool find_least(Sched *s, Verdict *verdict, const MachineList *list) {
   ChannelModel m = s->opt->model;
-  const bool found = machine_least_buffer(s->arena->oom, list, s->model->nrank, m,
-                                          &verdict->least_buffer);
+  const bool found = machine_least_buffer(list, s->model->nrank, m, &verdict->least_buffer);
   if (!s->opt->verify)
     return found;
   m.buffer = found ? verdict->least_buffer : UINT64_MAX;
@@ -552,7 +550,7 @@ static void offer_help(Sched *s, const MachineList *list) {
 static bool judge(Sched *s, Verdict *verdict, const MachineList *list) {
   ChannelModel model = s->opt->model;
   verdict->machine_list = list;
-  Arena scratch = {.oom = s->arena->oom};
+  Arena scratch = {0};
   MachineResult got = run_machine(s, &scratch, list, model);
   if (got.status == MACHINE_DONE) {
     arena_free(&scratch);

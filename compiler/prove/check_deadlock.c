@@ -133,7 +133,7 @@ static bool complete(Sched *s, Lowered *lowered, Play *p) {
     if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
       return true;
     if (st == PIPE_SIM_NOMEM)
-      s->arena->oom(0);
+      guard_no_memory(0);
     BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
     if (!comm_more_slots(s)) {
       report(s, &p->out, find_cycle(s, &p->out));

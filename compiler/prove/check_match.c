@@ -140,7 +140,7 @@ static bool report_mismatch(Sched *s) {
 bool check_match(Sched *s) {
   const PipeProgram *p = s->prog;
   size_t n = 2 * (size_t)(p->edge ? p->nedge : p->nstage) * p->nmb;
-  Arena own = {.oom = s->arena->oom};
+  Arena own = {0};
   Match m = {.number = NEW_ARRAY(&own, uint32_t, n),
              .channel = p->channel ? NEW_ARRAY(&own, uint32_t, n) : NULL,
              .count = {NEW_ARRAY(&own, uint32_t, p->nrank), NEW_ARRAY(&own, uint32_t, p->nrank)},

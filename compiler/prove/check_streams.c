@@ -246,7 +246,7 @@ static size_t nslots(const Sched *s, uint32_t r) {
 }
 
 static bool proves(Sched *s, uint32_t r) {
-  Arena own = {.oom = s->arena->oom};
+  Arena own = {0};
   Proof v = {.s = s, .r = r, .k = &s->prog->rank[r]};
   v.w = rank_streams(&own, s, r, v.k);
   v.room = stream_room(&own, &v.w);

@@ -54,7 +54,7 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
       return *t = p->t, true;
   if (s->ideal->done && own_costs(s, &uniform))
     return *t = s->ideal->time, true;
-  Arena scratch = {.oom = s->arena->oom};
+  Arena scratch = {0};
   OrderRun run = {.stage = &uniform,
                   .uniform = true,
                   .end = arena_alloc(&scratch, (size_t)s->orders->nop * sizeof *run.end + 1),

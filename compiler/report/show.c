@@ -355,5 +355,5 @@ void emit_show(Sched *s, FILE *f) {
     fprintf(f, "%*sone cell = %s: %s\n", LEFT, "", cell_text(&g),
             g.colour && g.utf8 ? "the two kinds with most" : "its kind, # where none has 3/5");
   legend(&g, used, LEFT, width);
-  free(*start);
+  guard_end(*start, free);
 }

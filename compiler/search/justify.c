@@ -455,7 +455,7 @@ static bool walk(Just *j, uint32_t turn, uint32_t try) {
 
 bool justify(Sched *s, Orders *orders, Tries *done, uint32_t tries,
              bool (*value)(Sched *, Timing, int64_t *), int64_t *least) {
-  Arena a = {.oom = s->arena->oom};
+  Arena a = {0};
   Just j = {.s = s,
             .done = done,
             .n = s->orders->nop,

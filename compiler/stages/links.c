@@ -241,7 +241,7 @@ bool links(Sched *s, Model *model) {
            npair, at = 0;
   if (nsource == 0 || s->opt->no_contention)
     return true;
-  Arena scratch = {.oom = s->arena->oom};
+  Arena scratch = {0};
   VEC(Passed) passed = {0};
   Pair *pair = pairs_that_meet(s, &scratch, &npair);
   bool ok = true;

@@ -3,10 +3,10 @@
  * duplicate key, a wrong type, a negative number or a wrong number of stages is an error at its
  * place in the file, as far as the library tells the place. Requires nstage; sets the fields of
  * every stage. */
-#include <jansson.h>
 #include <string.h>
 
 #include "base.h"
+#include "json_text.h"
 #include "stages.h"
 #include "profile_layers.h"
 
@@ -133,7 +133,7 @@ static bool apply(Sched *s, Model *model, Span at, const char *path, json_t *roo
 }
 
 bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has) {
-  if (s->opt->text && at.file != NO_FILE) /* a text names no files */
+  if (s->opt->closed && at.file != NO_FILE) /* a text names no files */
     return bad(s, at, path, "profiles cannot be read here");
   const char *found = at.file == NO_FILE ? path : file_find(s, path, s->diag->source[at.file].path);
   uint32_t len;
@@ -148,16 +148,9 @@ bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has)
       has[k] |= now[k];
     return ok;
   }
-  json_error_t err;
-  json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
-  if (!root) {
-    uint32_t pos = err.position > 0 ? (uint32_t)err.position - 1 : 0;
-    pos = pos < len ? pos : len ? len - 1 : 0;
-    diag_error(s->diag, DIAG_PROFILE, (Span){file, pos, pos + 1}, "%s", err.text);
-    return false;
-  }
-  bool ok = apply(s, model, at, path, root, now);
-  json_decref(root);
+  json_t *root = json_parse(s, DIAG_PROFILE, file, text, len);
+  bool ok = root && apply(s, model, at, path, root, now);
+  json_drop(root);
   for (int k = 0; ok && k < NKEYS; k++)
     has[k] |= now[k];
   return ok;

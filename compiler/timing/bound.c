@@ -348,7 +348,7 @@ Timing program_bound(Sched *s) {
   int64_t *room = NEW_ARRAY(s->arena, int64_t, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++)
     room[r] = s->lowered->peak[r].inflight;
-  Arena own = {.oom = s->arena->oom};
+  Arena own = {0};
   Timing bound = bound_of(s, &own, room);
   arena_free(&own);
   bound.busy = s->times->busy;

@@ -113,7 +113,8 @@ static Walk walk_open(Sched *s, Arena *a) {
   w.start = predict(s, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
-    a->oom(sizeof(uint32_t) * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));
+    guard_no_memory(sizeof(uint32_t) * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));
+  guard_own(w.pair, free);
   w.nth = NEW_ARRAY(a, uint32_t *, p->nrank);
   for (int c = 0; c < PIPE_NSTREAMS; c++)
     w.at[c] = NEW_ARRAY(a, uint32_t *, p->nrank);
@@ -551,14 +552,14 @@ static void find_idle(const Sched *s, Arena *a, const Walk *w, Critical *c) {
 
 const Critical *critical(Sched *s) {
   Critical *c = NEW(s->arena, Critical);
-  Arena scratch = {.oom = s->arena->oom};
+  Arena scratch = {0};
   Walk w = walk_open(s, &scratch);
   c->idle = arena_zalloc(s->arena, s->prog->nrank, sizeof *c->idle);
   c->busy = NEW_ARRAY(s->arena, uint64_t, s->prog->nrank);
   find_path(s, &w, c);
   find_idle(s, &scratch, &w, c);
-  free(*w.start);
-  free(w.pair);
+  guard_end(*w.start, free);
+  guard_end(w.pair, free);
   arena_free(&scratch);
   return c;
 }

@@ -6,7 +6,8 @@
 uint64_t **predict(Sched *s, uint64_t ***end) {
   uint64_t makespan = 0, **start = pipe_predict(s->prog, end, &makespan);
   if (!start)
-    s->arena->oom(sizeof(uint64_t) * 2 * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));
+    guard_no_memory(sizeof(uint64_t) * 2 * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));
+  guard_own(*start, free);
   BUG_IF(makespan != s->prog->makespan);
   return start;
 }

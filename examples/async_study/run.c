@@ -108,11 +108,6 @@ static int read_args(int argc, char **argv, Args *a) {
   return 0;
 }
 
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  exit(1);
-}
-
 /* A profile with the model's sizes and times; every stage takes the same part of the whole. */
 static bool write_profile(const Args *a, const Study *study, uint32_t nstage) {
   FILE *f = fopen(a->scratch, "w");
@@ -279,9 +274,9 @@ int main(int argc, char **argv) {
     fprintf(stderr, "async_study_run: %s: %s\n", a.model, error);
     return 1;
   }
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
-  Options opt = {.dump_out = stdout,
+  Options opt = {.out = stdout,
                  .emit = EMIT_NONE,
                  .stdlib = a.stdlib,
                  .input = a.schedule,

@@ -15,11 +15,6 @@ typedef struct Program {
   Sched s;
 } Program;
 
-static void program_oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  abort();
-}
-
 /* Schedule `name` of the library in dir, or `text` unless that is NULL; profile: or NULL; lowering:
  * of Options, 0. False: it has said why. To be freed either way. */
 static inline bool program_open_as(Program *g, const char *dir, const char *name, const char *text,
@@ -28,8 +23,7 @@ static inline bool program_open_as(Program *g, const char *dir, const char *name
   memset(g, 0, sizeof *g);
   if (ndefine)
     memcpy(g->define, define, ndefine * sizeof *define);
-  g->arena.oom = program_oom;
-  g->opt = (Options){.dump_out = stdout,
+  g->opt = (Options){.out = stdout,
                      .emit = EMIT_NONE,
                      .verify = true,
                      .stdlib = dir,

@@ -38,11 +38,6 @@
 #include "lower.h"
 #include "orders.h"
 
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  exit(1);
-}
-
 static bool small;
 
 static double seconds(void) {
@@ -68,14 +63,14 @@ typedef struct Run {
  * to be P. */
 static Run tried(const char *dir, const char *name, uint32_t P, uint32_t M, const char *more,
                  Emit emit, bool passes) {
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Define define[3] = {
       {.name = "P", .value = P}, {.name = "M", .value = M}, {.name = more, .value = P}};
   Options opt = {.emit = emit,
                  .check_only = emit == EMIT_NONE,
                  .output = "/dev/null",
-                 .dump_out = fopen("/dev/null", "w"),
+                 .out = fopen("/dev/null", "w"),
                  .stdlib = dir,
                  .define = define,
                  .ndefine = more ? 3 : 2,
@@ -83,13 +78,13 @@ static Run tried(const char *dir, const char *name, uint32_t P, uint32_t M, cons
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
-  if (!opt.dump_out)
+  if (!opt.out)
     exit(1);
   double w = seconds(), u = user_seconds();
   bool ok = compile(&s);
   Run r = {seconds() - w, user_seconds() - u,
            (uint64_t)s.orders->nop + 2 * (uint64_t)s.ideal->nxfer, arena.total_bytes, ok};
-  fclose(opt.dump_out);
+  fclose(opt.out);
   arena_free(&arena);
   return r;
 }
@@ -126,11 +121,10 @@ static void line(const char *dir, const char *name, uint32_t P, uint32_t M, Emit
 static void simulated(const char *dir, const char *name, uint32_t P, uint32_t M) {
   if (small)
     P = 4, M = 8;
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Define define[2] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
-  Options opt = {
-      .emit = EMIT_NONE, .dump_out = stdout, .stdlib = dir, .define = define, .ndefine = 2};
+  Options opt = {.emit = EMIT_NONE, .out = stdout, .stdlib = dir, .define = define, .ndefine = 2};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
   opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "guard.h"
 #include "machine_brute.h"
 
 const ChannelModel *model;
@@ -199,12 +200,12 @@ enum { SET = 1 << 16 };
 static State *seen_states, *stack_states;
 static uint32_t *seen_stamp, stamp;
 
-void brute_begin(void (*oom)(size_t)) {
+void brute_begin(void) {
   seen_states = calloc(SET, sizeof *seen_states);
   seen_stamp = calloc(SET, sizeof *seen_stamp);
   stack_states = calloc(SET, sizeof *stack_states);
   if (!seen_states || !seen_stamp || !stack_states)
-    oom(SET);
+    guard_no_memory(SET);
 }
 
 static bool first_visit(State s) {

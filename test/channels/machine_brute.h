@@ -29,7 +29,7 @@ static inline uint32_t bit(uint32_t i) { return (uint32_t)1 << i; }
 static inline uint32_t count_bits(uint32_t set) { return (uint32_t)__builtin_popcount(set); }
 static inline uint32_t lowest(uint32_t set) { return set ? (uint32_t)__builtin_ctz(set) : MOST; }
 
-void brute_begin(void (*oom)(size_t)); /* once */
+void brute_begin(void); /* once */
 /* How p ends, and where. False: two orders end differently. */
 bool brute(const Program *p, Verdict *verdict, State *end);
 

@@ -38,6 +38,6 @@ void program_shrink(Program *p, uint32_t (*badness)(const Program *, void *), vo
 
 /* Does machine_times say of a few lists what was worked out by hand? Else it prints the first that
  * differs. */
-bool program_times_agree(void (*oom)(size_t));
+bool program_times_agree(void);
 
 #endif

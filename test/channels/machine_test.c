@@ -50,11 +50,6 @@ static const char *const model_name[] = {"rank",
 static_assert(sizeof models / sizeof *models == NMODELS, "one count for each");
 static Count count[NMODELS];
 
-static void oom(size_t wanted) {
-  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
-  exit(2);
-}
-
 static const char *const brute_says[] = {"brute force completes", "brute force is stuck",
                                          "brute force mispairs"};
 
@@ -227,7 +222,7 @@ static uint64_t draws; /* what compare draws at random follows from it */
 
 /* NULL: the prover is right, and the verifier says so. One of brute_says: its verdict is wrong. */
 static const char *compare(const Program *p, Count *c, bool least) {
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   MachineList list[RANKS];
   MachineInstr moved[RANKS][PER_RANK];
   const char *wrong = NULL;
@@ -282,7 +277,7 @@ static const char *compare(const Program *p, Count *c, bool least) {
       if (brute(p, &v, &end) && v == V_DONE)
         break;
     }
-    if (machine_least_buffer(oom, list, p->nrank, *kept, &bound) ? bound != k : k <= most)
+    if (machine_least_buffer(list, p->nrank, *kept, &bound) ? bound != k : k <= most)
       wrong = "the least buffer is another";
     model = kept;
     if (c)
@@ -350,7 +345,7 @@ int main(int argc, char **argv) {
   const bool refuse = argc > 3 && strcmp(argv[3], "refused") == 0;
   if (argc > 3)
     only = (uint32_t)atoi(argv[3]);
-  brute_begin(oom);
+  brute_begin();
   if (refuse)
     return count_refused(programs, seed);
   printf("seed %" PRIu64 "\n", seed);
@@ -367,7 +362,7 @@ int main(int argc, char **argv) {
     if (wrong)
       worst = show(&p, k, which, least, worst, wrong);
   }
-  if (worst > 0 || !program_times_agree(oom))
+  if (worst > 0 || !program_times_agree())
     return 1;
   uint64_t least = 0;
   for (uint32_t i = 0; i < NMODELS; i++) {

@@ -5,14 +5,14 @@
 /* n SENDs meet n RECVs behind five computations, with room for one message. A SEND goes on once the
  * RECV of the one above it has begun at 5, the end of the computations, with the group that it is
  * in: by hand. */
-static bool queued_times_agree(void (*oom)(size_t)) {
+static bool queued_times_agree(void) {
   enum { N = 3, COMPUTES = 5 };
   static const struct {
     uint32_t n, group, sends[N], recvs[N];
   } want[] = {{2, 0, {1, 6}, {6, 7}}, {2, 1, {1, 6}, {6, 6}}, {3, 2, {1, 6, 7}, {7, 7, 7}}};
   bool ok = true;
   for (uint32_t k = 0; k < sizeof want / sizeof *want; k++) {
-    Arena arena = {.oom = oom};
+    Arena arena = {0};
     MachineInstr send[N], recv[COMPUTES + N];
     for (uint32_t i = 0; i < COMPUTES; i++)
       recv[i] = program_instr(MACHINE_COMPUTE);
@@ -43,7 +43,7 @@ static bool queued_times_agree(void (*oom)(size_t)) {
  * five times, takes 2, computes, takes 0, computes, and takes 1. The first is in the buffer until
  * its RECV begins at 6, the second waits for that room, and the third for its own RECV. What needs
  * nothing begins at once. By hand. */
-static bool tagged_times_agree(void (*oom)(size_t)) {
+static bool tagged_times_agree(void) {
   static const uint32_t tensor[] = {9, 9, 9, 9, 9, 2, 9, 0, 9, 1}, /* of rank 1; 9: it computes */
       want[2][10] = {{1, 2, 7, 6}, {1, 2, 3, 4, 5, 6, 6, 7, 7, 8}};
   enum { SENDS = 3, N = 10 };
@@ -58,7 +58,7 @@ static bool tagged_times_agree(void (*oom)(size_t)) {
     above = tensor[i] == 9 ? i : above;
   }
   const MachineList list[] = {{send, 1 + SENDS}, {recv, N}};
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   uint32_t **end = machine_times(&arena, list, 2,
                                  (ChannelModel){.channels = CHANNELS_TAGGED, .buffer = 1});
   bool ok = true;
@@ -73,6 +73,4 @@ static bool tagged_times_agree(void (*oom)(size_t)) {
   return ok;
 }
 
-bool program_times_agree(void (*oom)(size_t)) {
-  return queued_times_agree(oom) && tagged_times_agree(oom);
-}
+bool program_times_agree(void) { return queued_times_agree() && tagged_times_agree(); }

@@ -500,11 +500,6 @@ static const char *write_model(Sched *s, FILE *f) {
   return NULL;
 }
 
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  exit(2);
-}
-
 static const char *value_of(const char *arg, const char *option) {
   size_t n = strlen(option);
   return strncmp(arg, option, n) == 0 ? arg + n : NULL;
@@ -558,11 +553,11 @@ static bool judged(Sched *s) {
 }
 
 int main(int argc, char **argv) {
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Options opt = {.emit = EMIT_NONE,
                  .check_only = true,
-                 .dump_out = stderr,
+                 .out = stderr,
                  .stdlib = getenv("PIPE_STDLIB"),
                  .define = NEW_ARRAY(&arena, Define, (size_t)argc)};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};

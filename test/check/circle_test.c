@@ -60,11 +60,6 @@ static const Shape shapes[] = {
      true},
 };
 
-static void oom(size_t wanted) {
-  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
-  exit(2);
-}
-
 static uint64_t state;
 static uint32_t below(uint32_t n) {
   state = state * 6364136223846793005u + 1442695040888963407u;
@@ -279,13 +274,13 @@ int main(int argc, char **argv) {
   for (uint32_t i = 0; i < count; i++) {
     const Shape *shape = &shapes[i % NSHAPES];
     write_text(text, shape);
-    Arena arena = {.oom = oom};
+    Arena arena = {0};
     Diag diag;
     Options opt = {.input = "circle.pipe",
                    .text = text,
                    .text_len = strlen(text),
                    .emit = EMIT_NONE,
-                   .dump_out = stdout};
+                   .out = stdout};
     Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
     FILE *quiet = tmpfile(); /* what is said of it */
     bool done[MOST_OPS], all = true;

@@ -38,11 +38,6 @@ static const char graph[] = "schedule s(P = 3, M = 2) {\n"
                             "  order r { steady m { F(m) B(m - (P-1-r)) } U }\n"
                             "}\n";
 
-static void oom(size_t wanted) {
-  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
-  exit(2);
-}
-
 /* The n-th instruction of this kind on a rank. The tables are the arena's: they can be written. */
 static PipeInstr *nth(Sched *s, uint32_t rank, PipeOp op, uint32_t n) {
   const PipeRank *k = &s->prog->rank[rank];
@@ -146,14 +141,14 @@ static bool completes_anew(Sched *s) {
 
 int main(int argc, char **argv) {
   const char *how = argc == 2 ? argv[1] : "";
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Options opt = {.input = "proofs.pipe",
                  .text = strcmp(how, "edge") ? text : graph,
                  .text_len = (strcmp(how, "edge") ? sizeof text : sizeof graph) - 1,
                  .emit = EMIT_NONE,
                  .lowering = lowering_for(how),
-                 .dump_out = stdout};
+                 .out = stdout};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stdout);
   if (!compile_only(&s) || !damage(&s, how))

@@ -7,11 +7,10 @@
  *
  * Bounds, so that an input costs milliseconds: STEPS for everything that is evaluated, HOST_BYTES
  * for the program. The text names no file: imports and profiles in it are refused. Running out of
- * memory leaves by longjmp, as an embedder would.
+ * memory ends the compile, as in a library.
  *
  * Build with -fsanitize=fuzzer; run with -dict=pipe.dict on the inputs of seeds.py. */
 #define _GNU_SOURCE /* memfd_create */
-#include <setjmp.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,13 +19,6 @@
 #include "import.h"
 
 enum { STEPS = 300 * 1000, HOST_BYTES = 1 << 21 };
-
-static jmp_buf out_of_memory;
-
-static void oom(size_t wanted) {
-  (void)wanted;
-  longjmp(out_of_memory, 1);
-}
 
 /* THE letters; seeds.py uses them. Others mean nothing. */
 static void set_option(Options *o, char letter) {
@@ -61,22 +53,23 @@ static void set_option(Options *o, char letter) {
   }
 }
 
-/* Compiles as main.c does. True: what it returns agrees with its messages. */
-static bool run(Sched *s) {
+/* Compiles as main.c does. What it returns agrees with its messages. */
+static void run(void *of) {
+  Sched *s = of;
   Options *o = s->opt;
   if (is_csv(o) || is_json(o))
     o->for_all = NULL;
   o->looped = o->for_all && o->looped && o->emit == EMIT_C && !o->check_only;
   bool ok = o->ncompare && o->emit != EMIT_HTML ? compare(s) : compile(s);
   if (!ok && o->for_all) /* what is not proved for every M is said in the report */
-    return true;
-  return work_spent(s->work) || ok == (s->diag->errors == 0);
+    return;
+  if (!work_spent(s->work) && ok != (s->diag->errors == 0))
+    abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static FILE *nowhere;
-  static Arena arena;
   static int profile; /* a file in memory */
   static char profile_path[32];
   if (!nowhere) {
@@ -97,12 +90,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     abort();
   memcpy(copy, text, len);
   Work work;
-  work_begin(&work, STEPS, false);
+  work_begin(&work, STEPS, NULL);
   Options opt = {.input = "fuzz.pipe",
                  .text = copy,
                  .text_len = len,
+                 .closed = true,
                  .output = "/dev/null",
-                 .dump_out = nowhere,
+                 .out = nowhere,
                  .verify = true,
                  .host_limit_bytes = HOST_BYTES,
                  .work = &work};
@@ -113,13 +107,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       abort();
     opt.profile = profile_path;
   }
+  Arena arena = {0};
   Diag diag;
-  arena = (Arena){.oom = oom};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt, .work = &work};
   diag_init(&diag, &arena, nowhere);
-  if (setjmp(out_of_memory) == 0 && !run(&s))
+  Guard guard;
+  if (guard_run(&guard, run, &s) == GUARD_BUG) {
+    fprintf(stderr, "internal error: %s\n", guard.why);
     abort();
-  arena_free(&arena);
+  }
+  guard_release(&guard);
   free(copy);
   return 0;
 }

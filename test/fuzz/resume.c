@@ -37,11 +37,6 @@ static void must(bool ok) {
     abort();
 }
 
-static void oom(size_t wanted) {
-  (void)wanted;
-  abort();
-}
-
 static void remove_files(void) {
   for (int i = 0; i < NFILE; i++)
     unlink(written[i].path);
@@ -72,7 +67,7 @@ static void read_file(File *f, const char *folder, const char *name) {
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
   (void)argc, (void)argv;
-  static Arena arena = {.oom = oom};
+  static Arena arena = {0};
   static Diag diag;
   static Options opt = {
       .input = "two.pipe", .text = text, .text_len = sizeof text - 1, .emit = EMIT_NONE};

@@ -67,15 +67,10 @@ static int update(void *self, const PrCall *c) {
   return 0;
 }
 
-static void oom(size_t n) {
-  fprintf(stderr, "contract_test: no memory for %zu bytes\n", n);
-  exit(1);
-}
-
 int main(int argc, char **argv) {
   if (argc != 3)
     return 2;
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Options opt = {.input = argv[1], .emit = EMIT_NONE};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};

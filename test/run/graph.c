@@ -22,11 +22,6 @@
 
 /* ---- one program ---- */
 
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  abort();
-}
-
 static float engine_rate = RATE;
 static int failures, cases;
 static uint32_t mutants; /* of each program; 0: train it */
@@ -95,7 +90,7 @@ static uint32_t below(uint32_t n) {
 static void *copy(const void *from, size_t bytes) {
   void *to = malloc(bytes + 1);
   if (!to)
-    oom(bytes);
+    guard_no_memory(bytes);
   return from ? memcpy(to, from, bytes) : to;
 }
 
@@ -174,7 +169,7 @@ static void train(const char *name, Meant *g, const char *text) {
     if (!engines_case(0))
       continue;
     bool sized = k % 2 != 0, again = k > 1;
-    Arena arena = {.oom = oom};
+    Arena arena = {0};
     Diag diag;
     const char *bytes = "";
     if (sized) {
@@ -199,7 +194,7 @@ static void train(const char *name, Meant *g, const char *text) {
     Options opt = {.input = name,
                    .text = all,
                    .text_len = strlen(all),
-                   .dump_out = stdout,
+                   .out = stdout,
                    .emit = EMIT_NONE,
                    .lowering = (channels = !channels) ? 1 + PIPE_CHANNELS : 0,
                    .verify = true};

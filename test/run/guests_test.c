@@ -13,11 +13,6 @@ static const char *const text = "schedule a() { ranks 3 pipe n stages 3 mbs 4 pl
                                 "  order r { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U }\n"
                                 "  offload s, m -> 1 when s != 1 && m < 2 }\n";
 
-static void oom(size_t n) {
-  (void)n;
-  abort();
-}
-
 static PipeInstr *find(const PipeProgram *p, PipeOp op, uint32_t rank, uint32_t mb) {
   PipeInstr *c = (PipeInstr *)p->rank[rank].instr;
   while (c->op != op || c->mb != mb)
@@ -30,7 +25,7 @@ int main(void) {
   static const char *const name[N] = {"no fault", "peer",  "own",  "keep", "shared",
                                       "full",     "other", "here", "many"};
   for (int i = 0; i < N; i++) {
-    Arena arena = {.oom = oom};
+    Arena arena = {0};
     Diag diag;
     Options opt = {.input = "t.pipe", .text = text, .text_len = strlen(text), .verify = true};
     Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};

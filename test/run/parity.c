@@ -245,11 +245,6 @@ static int overlap(void *self, const PrCall *c, uint32_t n) {
 
 /* ---- one case ---- */
 
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  abort();
-}
-
 static int failures, cases;
 
 static void fail(const char *name, const PipeProgram *p, const char *what) {
@@ -492,7 +487,7 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
   if (!engines_case(P))
     return;
   const char *name = c->name;
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Define define[4] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
   uint32_t ndefine = 2;
@@ -500,7 +495,7 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
     define[ndefine++] = (Define){.name = u && u->every ? u->every : third, .value = V};
   if (extra.name)
     define[ndefine++] = extra;
-  Options opt = {.dump_out = stdout,
+  Options opt = {.out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
                  .stdlib = dir,

@@ -128,14 +128,8 @@ const Sample samples[] = {
 };
 const uint32_t nsamples = sizeof samples / sizeof *samples;
 
-static void oom(size_t wanted) {
-  fprintf(stderr, "out of memory (wanted %zu bytes)\n", wanted);
-  exit(2);
-}
-
 static void prepare(Compiled *c, const char *stdlib, const Sample *of) {
   memset(c, 0, sizeof *c);
-  c->arena.oom = oom;
   c->define[0] = (Define){.name = "P", .value = of->P, .n = 1};
   c->define[1] = (Define){.name = "M", .value = of->M, .n = 1};
   snprintf(c->path, sizeof c->path, "%s/%.*s.pipe", stdlib, (int)strcspn(of->name, " "), of->name);
@@ -148,7 +142,7 @@ static void prepare(Compiled *c, const char *stdlib, const Sample *of) {
                      .define = c->define,
                      .ndefine = of->text ? 0 : 2,
                      .verify = true,
-                     .dump_out = stdout};
+                     .out = stdout};
   c->s = (Sched){.arena = &c->arena, .diag = &c->diag, .opt = &c->opt};
   diag_init(&c->diag, &c->arena, stdout);
 }

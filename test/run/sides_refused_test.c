@@ -22,11 +22,6 @@ static const char *const linked =
     "exclusive r -> 0\n"
     "order r { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U } offload s, m when m < 3 }\n";
 
-static void oom(size_t n) {
-  (void)n;
-  abort();
-}
-
 static PipeInstr *find(const PipeProgram *p, PipeOp op, uint32_t stage) {
   PipeInstr *c = (PipeInstr *)p->rank[0].instr;
   while (c->op != op || c->stage != stage)
@@ -72,7 +67,7 @@ static void turns(void) {
   enum { TURN, RANGE, ORDER, GROUP, NONE_OF, STUCK, N };
   static const char *const name[N] = {"turn", "range", "order", "group", "none", "stuck"};
   for (int i = 0; i < N; i++) {
-    Arena arena = {.oom = oom};
+    Arena arena = {0};
     PipeProgram *p = compiled(&arena, linked);
     PipeInstr *copy[2][6];
     for (uint32_t r = 0, n; r < 2; r++) {
@@ -101,7 +96,7 @@ int main(void) {
   static const char *const name[N] = {"no fault", "name",  "row",  "stage", "class", "lacks",
                                       "free",     "taken", "wait", "copy",  "model", "fails"};
   for (int i = 0; i < N; i++) {
-    Arena arena = {.oom = oom};
+    Arena arena = {0};
     PipeProgram *p = compiled(&arena, text);
     PipeInstr *take = find(p, PIPE_SIDE_COMM, 0), *give = find(p, PIPE_SIDE, 0),
               *next = find(p, PIPE_SIDE_COMM, 1), *copy = find(p, PIPE_SIDE_COPY, 0);

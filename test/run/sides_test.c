@@ -252,11 +252,6 @@ static const char *stream(void) {
 }
 static const char *latest(void) { return draw(2) ? "latest " : ""; }
 
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  abort();
-}
-
 typedef struct Base {
   const char *file, *name; /* file NULL: `own` */
   uint32_t even, per;      /* P must be even; microbatches are multiples of P * per, 0: any */
@@ -283,7 +278,7 @@ static const PipeProgram *compile_text(Arena *arena, const char *dir, const char
   define[0] = (Define){.name = "P", .value = P};
   define[1] = (Define){.name = "M", .value = M};
   Options *opt = arena_zalloc(arena, 1, sizeof *opt);
-  *opt = (Options){.dump_out = stdout,
+  *opt = (Options){.out = stdout,
                    .emit = EMIT_NONE,
                    .verify = true,
                    .stdlib = dir,
@@ -301,7 +296,7 @@ static const PipeProgram *compile_text(Arena *arena, const char *dir, const char
 static int runs, differ, refused, at_ops;
 
 static void one_case(const char *dir, const char *path) {
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   const Base *b = &bases[draw(sizeof bases / sizeof *bases)];
   uint32_t P = 1 + draw(5), M = 1 + draw(9), k = 2 + draw(3), bytes = draw(2);
   bool off = !b->file, masks = strcmp(b->name, "chimera") != 0; /* MASK and REDUCE know no order */

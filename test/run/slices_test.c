@@ -262,11 +262,6 @@ static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uin
 
 /* ---- the cases ---- */
 
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  abort();
-}
-
 static int cases, differ;
 
 static void run_one(const PipeProgram *p, const Result *want, PrOptions o, const char *engine) {
@@ -485,9 +480,9 @@ static int refuses(const char *scratch) {
        "(0OFF0.0): comes after slice 1 has read the stash, which it reads at its old place"}};
   int wrong = 0;
   for (size_t i = 0; i < sizeof cases_ / sizeof *cases_; i++) {
-    Arena arena = {.oom = oom};
+    Arena arena = {0};
     Diag diag;
-    Options opt = {.dump_out = stdout,
+    Options opt = {.out = stdout,
                    .emit = EMIT_NONE,
                    .verify = true,
                    .input = arena_printf(&arena, "%s.pipe", scratch)};
@@ -530,11 +525,11 @@ static void one_case(const char *dir, const char *scratch, const char *name, con
                      Owner owner, uint32_t P, uint32_t M, uint32_t Q) {
   if (!engines_case(P))
     return;
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Define define[3] = {
       {.name = "P", .value = P}, {.name = "M", .value = M}, {.name = "Q", .value = Q}};
-  Options opt = {.dump_out = stdout,
+  Options opt = {.out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
                  .lowering = (P + 2 * M + Q) % 3 ? 0 : 1 + PIPE_CHANNELS,

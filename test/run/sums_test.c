@@ -117,15 +117,10 @@ static uint64_t train(const PipeProgram *p, uint64_t count, PrOptions *o, uint64
   return more;
 }
 
-static void oom(size_t n) {
-  fprintf(stderr, "sums_test: no memory for %zu bytes\n", n);
-  exit(1);
-}
-
 int main(int argc, char **argv) {
   if (argc != 4)
     return 2;
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Define m = {.name = "M", .value = atoi(argv[2])};
   Options opt = {.input = argv[1], .emit = EMIT_NONE, .define = &m, .ndefine = 1};

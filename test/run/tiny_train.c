@@ -43,11 +43,6 @@ typedef struct Asked {
   PrOptions options;
 } Asked;
 
-static void oom(size_t n) {
-  fprintf(stderr, "tiny_train: no memory for %zu bytes\n", n);
-  exit(1);
-}
-
 static int usage(const char *what) {
   fprintf(stderr, "tiny_train: what is %s?\n", what);
   return 2;
@@ -239,7 +234,7 @@ int main(int argc, char **argv) {
   }
   if (!a.file)
     return usage("the schedule");
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Options opt = {.input = a.file, .emit = EMIT_NONE, .define = a.define, .ndefine = a.ndefine};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};

@@ -176,11 +176,6 @@ static PrModel model_of(Told *t) {
 
 /* ---- cases ---- */
 
-static void oom(size_t n) {
-  fprintf(stderr, "out of memory: %zu\n", n);
-  abort();
-}
-
 static int cases, differ,
     older; /* runs; those that differ; those with versions that are not the newest */
 
@@ -240,9 +235,9 @@ static void one_case(const char *name, const char *text, Define *define, uint32_
                      const Rule *rule, bool sized) {
   if (!engines_case((uint32_t)define[0].value)) /* P */
     return;
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
-  Options opt = {.dump_out = stdout,
+  Options opt = {.out = stdout,
                  .emit = EMIT_NONE,
                  .verify = true,
                  .lowering = (rule->P + 2 * rule->M + rule->N + rule->w) % 3 ? 0
@@ -424,10 +419,10 @@ static int refused(const PipeProgram *p, const Rule *rule, const char *what) {
 
 /* Every version and every slot of a program in turn is another one, and some further slips. */
 static int refuse_all(void) {
-  Arena arena = {.oom = oom};
+  Arena arena = {0};
   Diag diag;
   Define d[2] = {{.name = "P", .value = 3}, {.name = "M", .value = 5}};
-  Options opt = {.dump_out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = d, .ndefine = 2};
+  Options opt = {.out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = d, .ndefine = 2};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   Rule rule = {3, 5, 1, 0, {1, 1, 1}, as_turns, NULL, false};
   diag_init(&diag, &arena, stderr);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * Texts in JSON, by jansson. The guard owns each value until json_drop. */
+#ifndef PIPEC_JSON_TEXT_H
+#define PIPEC_JSON_TEXT_H
+
+#include <jansson.h>
+
+#include "pipec.h"
+
+/* The value of a source, a text of `len` bytes; NULL: reported as `name`. */
+json_t *json_parse(Sched *s, DiagName name, uint32_t file, const char *text, uint32_t len);
+/* json_loadb, with its flags and its error. Fails without memory. */
+json_t *json_load_value(const char *text, size_t len, size_t flags, json_error_t *err);
+void json_drop(json_t *value); /* NULL is fine */
+
+#endif
