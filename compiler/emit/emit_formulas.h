@@ -14,8 +14,8 @@ void emit_formulas_c(Sched *s, Text *t);
 const char *formula_fields(Sched *s, const char *prefix); /* of the program, for its initializer */
 void emit_formulas_json(Sched *s, Text *t);
 
-/* emit_c.c: the tables of s->prog and the program; all their names begin with t->prefix. rows: of
- * each rank, of a program for every M; NULL: those of the lists of s->prog. */
-void emit_c_tables(Sched *s, Text *t, const char *symbol, const RankRows *rows);
+/* emit_c.c: the tables of s->prog and the program; all their names begin with t->prefix. given:
+ * rows of each rank, of a program for every M; NULL: those of the lists of s->prog. */
+void emit_c_tables(Sched *s, Text *t, const char *symbol, const RankRows *given);
 
 #endif

@@ -51,8 +51,8 @@ typedef struct PipeCompiled PipeCompiled;
  * "--profile=costs.json", "--memory-limit=40GiB", "--emit=svg", "--check". Options that print about
  * pipec, name an output, or take several files are refused.
  *
- * *c is NULL only if there is no memory for it; the functions below take it then, too. */
-PipeCompileStatus pipe_compile(PipeCompiled **c, const char *name, const char *text, int noption,
+ * *out is NULL only if there is no memory for it; the functions below take it then, too. */
+PipeCompileStatus pipe_compile(PipeCompiled **out, const char *name, const char *text, int noption,
                                const char *const *option);
 void pipe_compiled_free(PipeCompiled *c); /* NULL is fine */
 
