@@ -98,7 +98,7 @@ PIPE_STATIC_ASSERT(sizeof(PipeLoopTerm) == 16, "ABI");
 /* The program for a value of the parameter, with the lists of all ranks written out; its
  * instructions, 48 bytes each, are allocated. NULL: there is none, and why says what the values
  * are, or that there is no memory. The program for every value has to stay where it is. */
-PipeProgram *pipe_unroll(const PipeLooped *l, int64_t value, char why[PIPE_LOOP_TEXT]);
+PipeProgram *pipe_unroll(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEXT]);
 void pipe_unroll_free(PipeProgram *p); /* NULL is fine */
 
 /* The value of a formula. Returns 0: it has none. */
