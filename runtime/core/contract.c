@@ -2,7 +2,8 @@
  * Checks of what a model promises (PrCall in pipe_run.h), with the environment variable
  * PIPE_CHECK_MODEL=1:
  *
- *   - an op writes nothing behind its buffers: a line of known bytes stands behind each of them;
+ *   - an op writes nothing around its buffers: a line of known bytes stands behind each of them,
+ *     and in front of the first;
  *   - it leaves what it only reads as it is: its inputs, or the gradients of its outputs, and the
  *     weights; but where side ops may write weights meanwhile, these are not looked at;
  *   - U leaves grad zero;
@@ -10,9 +11,9 @@
  *     equal. Where R reads another version of the weights than F, or an estimate, they may differ.
  *
  * The first op that breaks one fails the run and is named. Everything is looked at after every op,
- * so ops take longer, and a rank has a line more for each buffer, which pr_bytes does not count.
- * Off it costs one comparison an op. Needs tensors that the host can read: not for engines with
- * memory of their own. */
+ * so ops take longer, and pr_bytes does not count the lines of known bytes. Off it costs one
+ * comparison an op. Needs tensors that the host can read: not for engines with memory of their
+ * own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ enum { KNOWN = 0xa5 };
 typedef struct Fence {
   unsigned char *from;
   uint64_t bytes;
-  const char *what; /* the buffer */
+  const char *what; /* the buffer; NULL: none, all are behind it */
   uint32_t stage;   /* PIPE_NONE: of the rank */
 } Fence;
 
@@ -64,7 +65,7 @@ PrStatus pr_take_contract(PrRun *run, RankRun *k) {
   }
   struct PrContract *c = k->contract = calloc(1, sizeof *c);
   if (c) {
-    c->fence = calloc(4 * (size_t)k->nstage + 1 + k->t->nslot, sizeof *c->fence);
+    c->fence = calloc(4 * (size_t)k->nstage + 2 + k->t->nslot, sizeof *c->fence);
     c->read = calloc(most, sizeof *c->read);
     c->stash = again ? calloc((size_t)k->nstage * run->p->nmb, sizeof *c->stash) : NULL;
   }
@@ -101,6 +102,9 @@ PrStatus pr_check_fences(PrRun *run, const RankRun *k, const char *where) {
     for (uint64_t j = 0; j < c->fence[i].bytes; j++)
       if (c->fence[i].from[j] != KNOWN) {
         const Fence *f = &c->fence[i];
+        if (!f->what)
+          return pr_fail(run, PR_E_MODEL, "model: rank %u, %s: wrote in front of its first buffer",
+                         k->id, where);
         return f->stage == PIPE_NONE
                    ? pr_fail(run, PR_E_MODEL, "model: rank %u, %s: wrote behind the end of '%s'",
                              k->id, where, f->what)

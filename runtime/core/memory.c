@@ -41,7 +41,7 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
  * size, so that one round of the loop cannot wrap and the test at its end catches a sum too big. */
 static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   const uint64_t limit = UINT64_C(1) << 60;
-  uint64_t used = 0, work = 0;
+  uint64_t used = pr_room(k, at, 0, NULL, PIPE_NONE), work = 0;
   for (uint32_t i = 0; i < k->nstage; i++) {
     StageRun *g = &run->stage[k->stage[i]];
     uint32_t states = run->p->stage[k->stage[i]].states;

@@ -287,10 +287,14 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
 PrStatus pr_add(PrRun *run, const Coll *l, void *const *grad, uint64_t bytes, uint64_t step) {
   int code = l->tie ? run->m.tie(run->m.self, l->stage, grad, l->ngrad, bytes)
                     : run->m.reduce(run->m.self, l->stage[0], grad, l->ngrad, bytes);
-  char where[PR_WHERE];
+  char where[PR_WHERE], at[PR_WHERE + 40];
   for (uint32_t i = 0; !code && i < l->n; i++) {
     const RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
-    if (k->contract && pr_check_fences(run, k, l->tie ? "tie" : "reduce"))
+    if (!k->contract)
+      continue;
+    snprintf(at, sizeof at, "step %llu, %s", (unsigned long long)step,
+             pr_where(run, &k->t->instr[l->index[i]], where));
+    if (pr_check_fences(run, k, at))
       return PR_E_MODEL;
   }
   if (!code)

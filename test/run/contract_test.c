@@ -42,6 +42,8 @@ static int forward(void *self, const PrCall *c) {
     ((float *)c->x)[1] = 1;
   if (c->stage == 0 && c->mb == 1 && makes(m, "weight"))
     ((float *)c->weight)[N - 1] += 1;
+  if (c->stage == 0 && c->mb == 2 && makes(m, "front"))
+    ((char *)c->weight)[-3] = 1;
   memset(c->act, c->op == PIPE_R && c->stage == 1 && c->mb == 2 && makes(m, "act"), 4 * N - 8);
   if (c->stage == 2 && c->mb == 1 && makes(m, "work"))
     ((char *)c->work)[70] = 1;
@@ -67,6 +69,12 @@ static int update(void *self, const PrCall *c) {
   return 0;
 }
 
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  if (stage == 1 && makes(self, "sum"))
+    ((char *)grad[n - 1])[bytes] = 1;
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc != 3)
     return 2;
@@ -84,7 +92,8 @@ int main(int argc, char **argv) {
                .init = init,
                .forward = forward,
                .backward = backward,
-               .update = update};
+               .update = update,
+               .reduce = reduce};
   PrRun *run;
   PrStatus st = pr_open(&run, s.prog, &m, NULL);
   if (!st)
