@@ -62,6 +62,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 extern const PrEngine pr_cuda;
 
@@ -90,6 +91,7 @@ typedef struct PrCudaOptions {
  * device. */
 void *pr_cuda_stream(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

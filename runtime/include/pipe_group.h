@@ -10,6 +10,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 enum {
   PR_GROUP_PLACE = 2048,     /* bytes of what a rank says of where it is */
@@ -56,6 +57,7 @@ typedef struct PrGroupServer PrGroupServer;
 PrGroupServer *pr_group_serve(uint32_t size, PrLaunch *at, char why[1024]);
 void pr_group_serve_end(PrGroupServer *s); /* once they have ended */
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -42,7 +42,8 @@
  *
  * Sizes are bytes. Times are ns, or abstract units when the program gives none (`timed` = 0).
  * Layout is fixed by the ABI version; the static assertions at the end guard it. The header is C11
- * and C++17, so that engines and models may be either; emitted programs are C. */
+ * and C++17, so that engines and models may be either; emitted programs are C. What stands between
+ * the visibility pragmas of the installed headers is what the shared libraries show. */
 #ifndef PIPE_INSTR_H
 #define PIPE_INSTR_H
 
@@ -57,6 +58,7 @@ extern "C" {
 #else
 #define PIPE_STATIC_ASSERT _Static_assert
 #endif
+#pragma GCC visibility push(default)
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
 #define PIPE_ABI 11u
@@ -555,6 +557,7 @@ static inline uint32_t pipe_sum_next(const PipeStage *stage, uint32_t op, uint32
   return op == PIPE_REDUCE ? stage[row].replica : stage[row].tie;
 }
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -33,6 +33,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct PrLaunch {
   const char *family; /* "torchrun"; "" if no family is there: rank 0 of 1 */
@@ -44,6 +45,7 @@ typedef struct PrLaunch {
 /* PR_OK, or PR_E_ARG with what is wrong in why[200]. */
 PrStatus pr_launch(PrLaunch *out, char why[200]);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -19,6 +19,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define PIPE_LOOP_MAGIC 0x504f4f4cu /* "LOOP", little endian */
 enum { PIPE_LOOP_TEXT = 320 };
@@ -110,6 +111,7 @@ const PipeLoopFormula *pipe_loop_refused(const PipeLooped *l, int64_t value);
  * program. */
 uint64_t pipe_program_hash(const PipeProgram *p);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

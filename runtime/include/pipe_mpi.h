@@ -34,6 +34,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 extern const PrEngine pr_mpi;
 
@@ -45,6 +46,7 @@ typedef struct PrMpiOptions {
   int synchronous;
 } PrMpiOptions;
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -25,6 +25,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef enum PrOptimKind { PR_SGD, PR_MOMENTUM, PR_ADAM, PR_ADAMW } PrOptimKind;
 
@@ -48,6 +49,7 @@ void pr_optim(const PrOptim *o, uint64_t t, double lr, uint64_t n, const float *
 void pr_optim_double(const PrOptim *o, uint64_t t, double lr, uint64_t n, const double *from,
                      double *to, double *grad, double *v, double *v2);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

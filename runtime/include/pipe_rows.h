@@ -29,6 +29,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* What a row says. Tags below PIPE_NOPS begin a row of that op; their number is the stage. */
 typedef enum PipeWord {
@@ -94,6 +95,7 @@ static inline int pipe_is_rows(const PipeProgram *p) {
  * in issue order. room: [3 * (ninstr + 1)], any values. Returns how many there are. */
 uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uint32_t *room);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -17,6 +17,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef enum PrStatus {
   PR_OK = 0,
@@ -320,6 +321,7 @@ PrStatus pr_write_trace(PrRun *run, const char *path);
  * backwards are split. The file appears as that of pr_write_trace does. */
 PrStatus pr_write_profile(PrRun *run, const char *path);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -57,7 +57,7 @@ def main():
 
     parts = ["test", "brute", "random", "shrink", "times"]
     objects = [compiled(f"{root}/test/channels/machine_{x}.c") for x in parts]
-    objects += [compiled(f"{root}/lang/arena.c")]
+    objects += [compiled(f"{root}/lang/{name}.c") for name in ("arena", "guard")]
     program = os.path.join(where, "planted")
     for name, (right, wrong) in MISTAKES.items():
         prover = PROVER if name == BOTH else ("", "")

@@ -110,8 +110,8 @@ def main():
 
     def link(objects, name):
         target = os.path.join(where, name)
-        subprocess.run(cc.split() + objects + [os.path.join(libdir, "libpipecore.a")] + libs + ["-lm", "-o", target],
-                       check=True)
+        archives = [os.path.join(libdir, archive) for archive in ("libpipec.a", "libpiperun.a")]
+        subprocess.run(cc.split() + objects + archives + libs + ["-lm", "-o", target], check=True)
         return target
 
     with open(tree.source(root, "plant.h")) as f:

@@ -41,7 +41,7 @@ def main():
             sys.exit(f"{name}: not once in {source}: {right}")
         with open(mistaken, "w") as f:
             f.write(text.replace(right, wrong) if right else text)
-        subprocess.run(cc.split() + flags + [mistaken, test, f"{libdir}/libpipecore.a"] + libs + ["-lm", "-o", program], check=True)
+        subprocess.run(cc.split() + flags + [mistaken, test, f"{libdir}/libpipec.a", f"{libdir}/libpiperun.a"] + libs + ["-lm", "-o", program], check=True)
         got = subprocess.run([program, programs, seed], capture_output=True, text=True)
         said = got.stdout.splitlines()[0].split(": ")[1] if got.returncode == 1 else f"exit {got.returncode}"
         print(f"{name}: {said}", flush=True)
