@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * A model that breaks a promise of PrCall, and what PIPE_CHECK_MODEL=1 says of it.
+ * A model that breaks a promise of PrCall, and what PIPE_CHECK_MODEL=1 says of it; or one whose
+ * tensors are not as PrModel.tensor promises, and what a checkpoint says.
  *
- *   contract_test SCHEDULE.pipe MISTAKE     prints the error of the run, or "fine" */
+ *   contract_test SCHEDULE.pipe MISTAKE [FOLDER]     prints the error of the run, or "fine" */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,8 +76,24 @@ static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uin
   return 0;
 }
 
+/* Weights and optimizer state of a stage, which have one name. */
+static int tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
+  const bool opt = i == 1;
+  *out = (PrTensor){.of = opt ? PR_OPT : PR_WEIGHT, .dtype = PR_F32, .ndim = 1, .shape = {N}};
+  snprintf(out->name, PR_NAME, makes(self, "twice") && opt ? "w" : "w%u", stage);
+  if (makes(self, "name"))
+    strcpy(out->name, stage == 0 ? "\u00fc \"w\" \n" : "\xff");
+  if (makes(self, "metadata"))
+    strcpy(out->name, "__metadata__");
+  out->at = opt && makes(self, "place") ? 1 : 0;
+  out->shape[0] -= opt && makes(self, "bytes");
+  out->ndim = makes(self, "dimensions") ? PR_DIMS + 1 : 1;
+  out->dtype = makes(self, "dtype") ? (PrDtype)-1 : PR_F32;
+  return i > 1;
+}
+
 int main(int argc, char **argv) {
-  if (argc != 3)
+  if (argc != 3 && argc != 4)
     return 2;
   Arena arena = {0};
   Diag diag;
@@ -93,11 +110,14 @@ int main(int argc, char **argv) {
                .forward = forward,
                .backward = backward,
                .update = update,
-               .reduce = reduce};
+               .reduce = reduce,
+               .tensor = tensor};
   PrRun *run;
   PrStatus st = pr_open(&run, s.prog, &m, NULL);
   if (!st)
     st = pr_steps(run, 2);
+  if (!st && argc == 4)
+    st = pr_checkpoint(run, argv[3], 0);
   printf("%s: %s\n", argv[2], st ? pr_error(run) : "fine");
   pr_close(run);
   arena_free(&arena);
