@@ -45,7 +45,8 @@ typedef struct PipeCompiled PipeCompiled;
 
 /* Compiles `text`, a schedule that is called `name` in messages and whose imports are looked up
  * beside `name`. text NULL: reads the file `name`; or the schedule of the standard library that has
- * this name.
+ * this name. That library is looked for beside libpipec.so, as ../share/pipe/stdlib, or beside the
+ * program that links libpipec.a; the environment's PIPE_STDLIB names another folder.
  *
  * option[0..noption) are words of pipec's command line: "-DP=8", or "-D" and "P=8";
  * "--profile=costs.json", "--memory-limit=40GiB", "--emit=svg", "--check". Options that print about
