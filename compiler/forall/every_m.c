@@ -336,6 +336,8 @@ static void conclude(Search *x, const Class *c, uint32_t n) {
   }
   while (from > 1 && (in_class(c, n, from - 1) || !admits(x, from - 1)))
     from--;
+  while (from > 1 && !admits(x, from)) /* named is a value that it holds for */
+    from++;
   f->proved = true;
   f->from = (uint64_t)from;
   f->multiple = n == first->step / by ? (uint64_t)by : 1;
