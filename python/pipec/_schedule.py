@@ -76,6 +76,14 @@ class Schedule:
         """The ops of each rank in order, in PyTorch's notation: "0F3" is F of stage 0, microbatch 3."""
         return [row.split(",") for row in self.csv.splitlines()]
 
+    @property
+    def placement(self) -> list[list[int]]:
+        """The stages of each rank."""
+        placed: list[list[int]] = [[] for _ in range(self.json["ranks"])]
+        for number, stage in enumerate(self.json["stages"]):
+            placed[stage["rank"]].append(number)
+        return placed
+
     @cached_property
     def json(self) -> dict[str, Any]:
         """All that the compiler knows; section 9 of the reference (lang/spec.md) has the keys."""
