@@ -127,8 +127,8 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<pipec.Schedule {self.report.partition(chr(10))[0]}>"
 
-    def _repr_svg_(self) -> str:
-        return self.svg
+    def _repr_svg_(self) -> str | None:
+        return self.svg if self.program else None
 
 
 def compile(
