@@ -211,6 +211,13 @@ uint32_t shim_stuck(void) { return shim.stuck; }
 uint32_t shim_hung(void) { return shim.hung; }
 const char *shim_hung_text(void) { return shim.hung_text; }
 uint32_t shim_aborts(void) { return shim.aborts; }
+uint32_t shim_transfers(void) { return shim.transfers; }
+uint32_t shim_comms(void) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < shim.nhost; i++)
+    n += shim.host[i].ncomm;
+  return n;
+}
 bool shim_stalled(void) { return shim.stalled; }
 uint64_t shim_most_queued(void) { return shim.most_queued; }
 void shim_unwatched(void) { shim.unwatched = true; }
@@ -250,6 +257,8 @@ void shim_go_on(void) {
 }
 void shim_lose(uint32_t host) { shim.host[host].loses = true; }
 void shim_skip(uint32_t host, uint32_t n) { shim.host[host].skip = n + 1; }
+void shim_overtake(uint32_t host, uint32_t n) { shim.host[host].overtakes = n + 1; }
+void shim_forgo(uint32_t host, uint32_t n) { shim.host[host].forgoes = n + 1; }
 void shim_kill(uint32_t host, uint64_t calls) {
   shim.host[host].calls_left = calls;
   shim.killed = true;
@@ -276,11 +285,19 @@ Op *op_new(Kind kind) {
 void stream_queue(cudaStream_t s, Op *op) {
   op->next = NULL;
   op->number = s->host->queued++;
-  if (s->tail)
-    s->tail->next = op;
-  else
-    s->head = op;
-  s->tail = op;
+  if (s->tail && s->tail->kind == OP_COPY && op->put == PUT_TOO_EARLY) {
+    Op **at = &s->head;
+    while (*at != s->tail)
+      at = &(*at)->next;
+    op->next = s->tail;
+    *at = op;
+  } else {
+    if (s->tail)
+      s->tail->next = op;
+    else
+      s->head = op;
+    s->tail = op;
+  }
   if (++s->queued > shim.most_queued && shim.steady)
     shim.most_queued = s->queued;
   if (s->queued > MOST_LAUNCHES && s->host->hang == HANGS && shim.hung++ == 0)
@@ -367,9 +384,12 @@ static void carry_out(cudaStream_t s) {
       vc_join(&s->vc, shim_number(op->from));
     break;
   case OP_PUT:
+    if (op->put == PUT_NEVER)
+      break;
     if (!shim.deaf)
       shim_touch(s->clock, &s->vc, op->to, sizeof(uint32_t), true, op->name);
     memcpy(op->to, &op->value, sizeof(uint32_t));
+    *shim_number(op->to) = s->vc;
     break;
   case OP_SET:
     shim_touch(s->clock, &s->vc, op->to, op->bytes, true, op->name);
@@ -443,7 +463,10 @@ static bool all_in_vain(void) {
 void shim_in_vain(void) {
   if (shim_one_op())
     return;
-  me->again = me->seen == shim.progress; /* between two looks it could have done something */
+  if (me->seen != shim.progress) /* between two looks it may do something, until it sleeps */
+    me->again = me->rested = false;
+  else
+    me->again = me->again || me->until || me->rested;
   me->seen = shim.progress;
   if (!shim.killed && !shim.alone && all_in_vain() && !shim.stalled) {
     shim.stalled = true;
@@ -477,7 +500,7 @@ bool call_begin(void) {
   pthread_mutex_lock(&shim.lock);
   take_turn();
   if (me->calls_left != UINT64_MAX && me->calls_left-- == 0)
-    me->dead = true, me->calls_left = UINT64_MAX;
+    me->dead = true, me->calls_left = UINT64_MAX, memory_of_dead(me);
   if (shim.stalled || me->dead) {
     pthread_mutex_unlock(&shim.lock);
     return false;
@@ -500,6 +523,9 @@ void shim_rest(void) {
   take_turn();
   for (int i = 0; i < MEANWHILE && !shim.stalled && !me->dead && !shim.lazy; i++)
     shim_one_op();
+  me->rested = true;
+  give_turn(); /* it may wait for what another host writes into memory */
+  take_turn();
   pthread_mutex_unlock(&shim.lock);
 }
 
@@ -509,6 +535,18 @@ bool shim_wait(bool (*f)(void *), void *arg) {
   bool ok = shim_until(f, arg);
   call_end();
   return ok;
+}
+
+void shim_write_down(const void *p) {
+  pthread_mutex_lock(&shim.lock);
+  *shim_number(p) = me->vc;
+  me->vc.t[me->clock]++;
+  pthread_mutex_unlock(&shim.lock);
+}
+void shim_read(const void *p) {
+  pthread_mutex_lock(&shim.lock);
+  vc_hear(&me->vc, shim_number(p), me);
+  pthread_mutex_unlock(&shim.lock);
 }
 
 void shim_enter(uint32_t host) {
@@ -543,7 +581,7 @@ void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
   shim.version = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = shim.stuck = 0, shim.text[0] = 0;
-  shim.hung = shim.aborts = 0, shim.hung_text[0] = 0;
+  shim.hung = shim.aborts = shim.transfers = 0, shim.hung_text[0] = 0;
   shim.streams = NULL;
   shim.turn = UINT32_MAX;
   for (uint32_t i = 0; i < MAX_HOSTS; i++)

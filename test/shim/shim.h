@@ -25,9 +25,10 @@
  *               over; else the device has room for one of them at a time, whichever comes first.
  *               Neither orders accesses of memory
  *   numbers     a stream may wait for a number in memory, which another one sets by a copy of 4
- *               bytes: what was before the copy is known behind the wait
+ *               bytes or a write of its own: what was before it is known behind the wait
  *   processes   memory of cudaMalloc may be opened by other hosts, and is given back once they have
- *               closed it
+ *               closed it. Memory of the host that processes share and register has one address
+ *               for devices, which is not one of theirs. A host that is killed writes no more of it
  *   abort       of a communicator ends once what was issued to it is over, which it is without its
  *               other ends, in the order of its streams; those of one group at once. While a graph
  *               has work of it, it is neither aborted nor finalized. No other thread of the host
@@ -62,6 +63,9 @@ void shim_leave(void);
 /* For what host threads do among themselves: until f(arg), asked whenever it is this thread's turn.
  * False: it never will be. */
 bool shim_wait(bool (*f)(void *), void *arg);
+/* What this host knows it writes down at p, or reads there. */
+void shim_write_down(const void *p);
+void shim_read(const void *p);
 
 uint64_t shim_leaks(void);         /* allocations that were not given back */
 uint64_t shim_lent(void);          /* and of them those that others could open */
@@ -72,6 +76,8 @@ uint32_t shim_stuck(void); /* streams that were destroyed while they waited for 
 uint32_t shim_hung(void);  /* communicators whose abort never ends */
 const char *shim_hung_text(void); /* of the first; "" */
 uint32_t shim_aborts(void); /* communicators that were aborted */
+uint32_t shim_comms(void);  /* that were made */
+uint32_t shim_transfers(void); /* sends and receives of NCCL */
 /* operations that were ever in one stream at once, since shim_steady */
 uint64_t shim_most_queued(void);
 
@@ -93,6 +99,10 @@ void *shim_realloc(void *p, size_t bytes);
 
 /* From here on, the n-th wait of the host for a number (from 0) is over at once. */
 void shim_skip(uint32_t host, uint32_t n);
+/* From here on, the n-th write of a number by the host right behind a copy (from 0) is carried out
+ * ahead of it; or its n-th write of a 1 never. */
+void shim_overtake(uint32_t host, uint32_t n);
+void shim_forgo(uint32_t host, uint32_t n);
 void shim_lazy(void);  /* from here on the device does nothing before a host looks for it in vain */
 /* from here on a number tells nothing: what only waits for numbers order is not ordered */
 void shim_deaf(void);
@@ -100,7 +110,7 @@ void shim_version(int nccl); /* what ncclGetVersion says from here on, until shi
 void shim_unordered(void);   /* from here on as if NCCL_LAUNCH_ORDER_IMPLICIT were not set */
 /* from here on, the n-th communicator that the host has made has an error */
 void shim_break(uint32_t host, uint32_t n);
-void shim_apart(void); /* from here on no host can open memory of another */
+void shim_apart(void); /* from here on no host can open memory of the device of another */
 /* Before all else, with one host: it is the one process of a run whose others are processes of
  * their own, with devices of their own. Communicators connect nobody: what is on them is over once
  * it has started, and no data comes. Any thread of the process may call. */

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * See shim.h: the calls of the CUDA runtime. */
+#define _GNU_SOURCE /* mremap */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "include/cuda.h"
 #include "shim_run.h"
@@ -36,6 +39,7 @@ cudaError_t cudaSetDevice(int to) {
   return cudaSuccess;
 }
 int shim_device(void) { return set_device; }
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
   *least = 0, *greatest = -5;
   return cudaSuccess;
@@ -135,7 +139,10 @@ static uint64_t free_all(Block **list) {
   return n;
 }
 
+static void unmap_all(void);
+
 uint64_t memory_left(void) {
+  unmap_all();
   free_all(&given);
   return free_all(&blocks);
 }
@@ -208,6 +215,106 @@ cudaError_t cudaIpcCloseMemHandle(void *p) {
     shim_error("memory is closed that is not open");
   pthread_mutex_unlock(&shim.lock);
   return cudaSuccess;
+}
+
+/* ---- memory of the host that processes share ---- */
+
+typedef struct Mapped {
+  struct Mapped *next;
+  Host *host;
+  char *at, *device; /* device: a mapping of its own, the same of all that have the file */
+  size_t bytes;
+  unsigned long file;
+} Mapped;
+static Mapped *mapped;
+
+/* The file that is mapped at p; 0: there is none. */
+static unsigned long file_at(const void *p) {
+  FILE *f = fopen("/proc/self/maps", "r");
+  char line[512];
+  unsigned long from, to, file, found = 0;
+  while (f && !found && fgets(line, sizeof line, f))
+    if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &file) == 3 &&
+        (unsigned long)p >= from && (unsigned long)p < to)
+      found = file;
+  if (f)
+    fclose(f);
+  return found;
+}
+
+static Mapped *mapping_of(const Host *h, const void *p) {
+  Mapped *m = mapped;
+  while (m && (m->host != h || m->at != p))
+    m = m->next;
+  return m;
+}
+
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
+  BEGIN;
+  const Mapped *same = mapped;
+  const unsigned long file = file_at(p);
+  if (starves())
+    END(cudaErrorMemoryAllocation);
+  if (!file || mapping_of(shim_me(), p) || flags != cudaHostRegisterMapped)
+    shim_error("memory is registered that the shim does not know");
+  while (same && same->file != file)
+    same = same->next;
+  Mapped *m = shim_new(sizeof *m);
+  *m = (Mapped){.next = mapped, .host = shim_me(), .at = p, .bytes = bytes, .file = file};
+  m->device = same ? same->device : mremap(p, 0, bytes, MREMAP_MAYMOVE); /* of the same pages */
+  if (m->device == MAP_FAILED)
+    abort();
+  mapped = m;
+  END(cudaSuccess);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *p, unsigned flags) {
+  BEGIN;
+  const Mapped *m = mapping_of(shim_me(), p);
+  *device = m ? m->device : NULL;
+  END(m && flags == 0 ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaHostUnregister(void *p) {
+  pthread_mutex_lock(&shim.lock); /* also of a run that has stopped */
+  Mapped *m = mapping_of(shim_me(), p);
+  waits_for(shim_me(), "memory of the host is unregistered");
+  if (m)
+    m->at = NULL;
+  else
+    shim_error("memory is unregistered that is not registered");
+  pthread_mutex_unlock(&shim.lock);
+  return cudaSuccess;
+}
+
+static void unmap_all(void) {
+  for (Mapped *m = mapped; m; m = m->next) {
+    const Mapped *again = m->next;
+    while (again && again->device != m->device)
+      again = again->next;
+    if (!again)
+      munmap(m->device, m->bytes);
+  }
+  mapped = NULL;
+}
+
+void memory_of_dead(const Host *h) {
+  for (const Mapped *m = mapped; m; m = m->next)
+    if (m->host == h && m->at) {
+      mmap(m->at, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+      memcpy(m->at, m->device, m->bytes);
+    }
+}
+
+/* Can a stream of h wait for, or write, a number at p? */
+static bool is_number(const Host *h, const char *p) {
+  const Block *b = blocks;
+  const Mapped *m = mapped;
+  while (b && (p < b->p || p >= b->p + b->bytes))
+    b = b->next;
+  while (m && (m->host != h || !m->at || p < m->device || p >= m->device + m->bytes))
+    m = m->next;
+  return m || (b && b->device && b->host == h);
 }
 
 cudaError_t cudaMemset(void *p, int value, size_t bytes) {
@@ -313,6 +420,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   return cudaSuccess;
 }
 
+static bool is_behind_copy(CUstream s) {
+  const Capture *c = s->capture;
+  const Op *last = c && c->nop > 0 ? c->op[c->nop - 1] : c ? NULL : s->tail;
+  return last && last->kind == OP_COPY && (!c || last->in == s);
+}
+
 static CUresult batch(CUstream s, unsigned n, CUstreamBatchMemOpParams *op, unsigned flags) {
   if (!call_begin())
     return CUDA_ERROR_UNKNOWN;
@@ -321,10 +434,7 @@ static CUresult batch(CUstream s, unsigned n, CUstreamBatchMemOpParams *op, unsi
   for (unsigned i = 0; i < n && ok; i++) {
     bool wait = op[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_32;
     void *at = (void *)(uintptr_t)op[i].waitValue.address;
-    const Block *b = blocks;
-    while (b && ((char *)at < b->p || (char *)at >= b->p + b->bytes))
-      b = b->next;
-    ok = b && b->device && b->host == h && op[i].waitValue.flags == 0 &&
+    ok = is_number(h, at) && op[i].waitValue.flags == 0 &&
          (wait || op[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_32);
     if (!ok)
       break;
@@ -333,6 +443,10 @@ static CUresult batch(CUstream s, unsigned n, CUstreamBatchMemOpParams *op, unsi
     x->value = (int)op[i].waitValue.value;
     if (wait && h->skip > 0 && --h->skip == 0)
       x->value = -1;
+    if (!wait && is_behind_copy(s) && h->overtakes > 0 && --h->overtakes == 0)
+      x->put = PUT_TOO_EARLY;
+    if (!wait && x->value && h->forgoes > 0 && --h->forgoes == 0)
+      x->put = PUT_NEVER;
     ShimLog *l = shim_note(SHIM_NUMBER, s);
     l->p = at, l->op = x;
     stream_put(s, x);
@@ -581,7 +695,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
                .to = from->to,
                .from = from->from,
                .bytes = from->bytes,
-               .value = from->value};
+               .value = from->value,
+               .put = from->put};
     c->op[i]->launched = op;
     if (from->external)
       from->external->last = op->record = shim_new(sizeof *op->record);

@@ -353,6 +353,7 @@ static ncclResult_t add(Member m, ncclComm_t c, cudaStream_t s) {
   ShimLog *l = shim_note(m.what == SEND ? SHIM_SEND : m.what == RECV ? SHIM_RECV : SHIM_SUM, s);
   l->peer = m.peer, l->p = m.to ? m.to : m.from, l->bytes = m.n * size_of(m.type);
   ncclResult_t r = ncclSuccess;
+  shim.transfers += m.what != SUM;
   if (m.what != SUM && c->world->n > 1 && c->blocks == 0)
     shim_error("a transfer that may take all of the device while it waits");
   if (!open_group) {

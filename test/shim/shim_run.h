@@ -21,9 +21,10 @@ typedef struct Host {
   bool hangs_all;      /* and nothing else on its device goes on then */
   uint64_t seen;       /* progress at its last look in vain */
   uint32_t ncomm, broken; /* communicators; 1 + the one that has an error */
-  bool again;          /* and at the one before */
+  bool again, rested;  /* and at the one before; it has slept since then */
   bool (*until)(void *); void *arg; /* shim_until; NULL: it is in no such */
   uint32_t skip;       /* waits for a number until that which is over at once, and 1; 0: none is */
+  uint32_t overtakes, forgoes; /* the same of writes of a 1 */
   uint64_t calls_left; /* until it is killed; UINT64_MAX: it is not */
   uint32_t nstream, nevent;
   /* Operations of NCCL: how many were issued, have started with all before them, and are over; how
@@ -85,6 +86,7 @@ typedef struct Op {
   struct CUstream_st *in; /* captured on */
   struct Op *launched;    /* of one that was captured: in the launch at hand */
   bool over, hangs;
+  enum { PUT_AS_IS, PUT_TOO_EARLY, PUT_NEVER } put;
   uint64_t number; /* in its queue: among those of its host */
   Vc at;          /* what its stream knew when it started */
   uint32_t clock;
@@ -133,7 +135,7 @@ extern struct Shim {
   bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy, late, alone, one_queue;
   bool hasty;
   uint64_t random, progress, ticks, most_queued;
-  uint32_t nhost, turn, nclock, errors, stuck, hung, aborts;
+  uint32_t nhost, turn, nclock, errors, stuck, hung, aborts, transfers;
   int version;
   uint8_t owner[MAX_CLOCKS]; /* host of a clock */
   char text[512], hung_text[256];
@@ -188,6 +190,7 @@ int shim_device(void); /* of this thread */
 bool graph_ready(GraphRun *r, struct CUstream_st *s);
 void graph_over(GraphRun *r); /* a launch is */
 cudaError_t memory_of_nccl(void **p, size_t bytes);
+void memory_of_dead(const Host *h); /* what it shares with others is theirs alone */
 bool memory_is(const void *p, size_t bytes, bool nccl); /* of a device, if nccl of ncclMemAlloc */
 uint64_t memory_left(void); /* allocations that were not given back; forgets them */
 
