@@ -7,9 +7,10 @@
  *   PrCudaOptions cuda = {.group = group, .device = local_rank};
  *   PrOptions options = {.engine = &pr_cuda, .engine_options = &cuda};
  *
- * With a group each process runs one rank on a device of its own: transfers are ncclSend and
- * ncclRecv in the order of the program's list, REDUCE and TIE ncclAllReduce among the ranks that
- * take part. Without one, this process runs all ranks on one device, each on streams of its own;
+ * With a group each process runs one rank: transfers are, in the order of the program's list,
+ * ncclSend and ncclRecv, for which it has a device of its own, or on one host copies
+ * (PrCudaOptions.transport); REDUCE and TIE are ncclAllReduce among the ranks that take part.
+ * Without one, this process runs all ranks on one device, each on streams of its own;
  * transfers are copies, and sums are made by the model, in the order of the CPU engines.
  *
  * With a group it needs NCCL 2.26: aborts of older ones may wait for the device, and start kernels
@@ -69,6 +70,12 @@ extern const PrEngine pr_cuda;
 /* The type of the numbers in gradients: what ncclAllReduce adds up. */
 typedef enum PrNumber { PR_FLOAT32, PR_FLOAT64, PR_FLOAT16, PR_BFLOAT16, PR_INT64 } PrNumber;
 
+/* What moves tensors between processes, in the whole run. NCCL: its kernels, which hold a part of
+ * the device while they wait. PEER: copy engines; all ranks are on one host, with devices that
+ * reach each other (or one device), and a program without sums between ranks makes no communicator.
+ * AUTO: PEER where that is possible between all ranks that have transfers, else NCCL. */
+typedef enum PrCudaTransport { PR_CUDA_AUTO, PR_CUDA_NCCL, PR_CUDA_PEER } PrCudaTransport;
+
 /* PrOptions.engine_options; all zero is the default. */
 typedef struct PrCudaOptions {
   const PrGroup *group; /* NULL: all ranks are in this process */
@@ -85,6 +92,7 @@ typedef struct PrCudaOptions {
   int graph;
   int nvtx;             /* 1: a range around what is issued for an instruction, in op notation */
   PrNumber grad;
+  PrCudaTransport transport; /* without a group transfers are copies anyway */
 } PrCudaOptions;
 
 /* In a callback: the cudaStream_t it has to use. NULL: there is none, it may wait for the

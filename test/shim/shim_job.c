@@ -3,8 +3,10 @@
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "shim_job.h"
@@ -25,6 +27,7 @@ typedef struct Board {
   uint32_t (*place[MOST_RANKS])(void *of, char to[PR_GROUP_PLACE]);
   void *of[MOST_RANKS];
   bool late; /* all have been asked */
+  bool far;  /* what a rank tells of itself is heard late */
   int there[MOST_RANKS];
   char at[MOST_RANKS][PR_GROUP_PLACE];
 } Board;
@@ -32,6 +35,7 @@ typedef struct Seat {
   Board *board;
   uint32_t rank, size, next, from; /* from: whose word is waited for */
   struct Word *word;
+  uint32_t looks; /* since another has failed */
 } Seat;
 
 static bool is_there(void *arg) {
@@ -50,6 +54,7 @@ static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
     if (!w->data)
       abort();
     memcpy(w->data, data, bytes);
+    shim_write_down(w);
     w->there = true;
   }
   s->word = w, s->from = from;
@@ -60,6 +65,7 @@ static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
   if (!w->there)
     return 1;
   memcpy(data, w->data, bytes);
+  shim_read(w);
   return 0;
 }
 
@@ -74,6 +80,7 @@ static uint32_t gather(void *arg, const void *mine, uint64_t bytes, void *all) {
   if (!w[s->rank].data)
     abort();
   memcpy(w[s->rank].data, mine, bytes);
+  shim_write_down(&w[s->rank]);
   w[s->rank].there = true;
   for (uint32_t r = 0; s->rank == 0 && r < s->size; r++) {
     s->word = &w[r], s->from = r;
@@ -82,6 +89,7 @@ static uint32_t gather(void *arg, const void *mine, uint64_t bytes, void *all) {
     if (!w[r].there)
       return 1 + r;
     memcpy((char *)all + r * bytes, w[r].data, bytes);
+    shim_read(&w[r]);
   }
   return 0;
 }
@@ -127,8 +135,9 @@ static int heard(void *arg, char *text, uint64_t n) {
   pthread_mutex_lock(&s->board->lock);
   bool asked = s->board->late;
   pthread_mutex_unlock(&s->board->lock);
+  enum { FAR = 400 };
   for (uint32_t r = 0; r < MOST_RANKS; r++)
-    if (r != s->rank && s->board->failed[r]) {
+    if (r != s->rank && s->board->failed[r] && (!s->board->far || s->looks++ > FAR)) {
       snprintf(text, n, "%s", s->board->text[r]);
       return 1;
     }
@@ -215,9 +224,21 @@ static int forward_or_fail(void *self, const PrCall *c) {
   return here ? 7 : f->inner.forward(self, c);
 }
 
+static _Thread_local const TestHost *this_host;
+CudaWhere __real_cuda_where(void);
+CudaWhere __wrap_cuda_where(void);
+CudaWhere __wrap_cuda_where(void) {
+  CudaWhere w = __real_cuda_where();
+  w.host += this_host->job->apart ? this_host->id : 0;
+  w.process += this_host->job->threads ? 0 : this_host->id;
+  return w;
+}
+
 static void *host_thread(void *arg) {
+  static const PrCudaTransport by[] = {PR_CUDA_NCCL, PR_CUDA_PEER, PR_CUDA_AUTO};
   TestHost *h = arg;
   Job *j = h->job;
+  this_host = h;
   bool last = j->processes && h->id + 1 == j->nhost;
   const PipeProgram *p = last && j->other ? j->other : j->p;
   WordModel word = {.joins = j->joins, .no_step = j->no_step, .odd = j->odd};
@@ -242,6 +263,7 @@ static void *host_thread(void *arg) {
                        &h->seat, watch_place, late,  place, gather};
   cuda.group = j->processes ? &h->group : NULL;
   cuda.nvtx = 1;
+  cuda.transport = !j->processes ? PR_CUDA_AUTO : last && j->alone ? PR_CUDA_NCCL : by[j->by];
   cuda.device = j->wanders ? 1 : cuda.device;
   cuda.device = absent && j->absent == ABSENT_DEVICE ? 3 : cuda.device;
   cuda.grad = j->floats ? PR_FLOAT32 : PR_INT64;
@@ -301,6 +323,10 @@ static void *host_thread(void *arg) {
   if (!st && j->trace)
     check_trace(j, run, h->id);
   j->status[h->id] = st;
+  j->counted[h->id] = run->rank ? (uint32_t)atomic_load(&run->rank[h->id].step) : 0;
+  for (uint32_t m = 0; j->counted[h->id] && m < p->nmb / (p->slices ? p->slices : 1); m++)
+    if (!run->free_running || run->loss_rank == h->id)
+      j->last[h->id][m] = pr_loss_mb(run, m);
   snprintf(j->error[h->id], sizeof *j->error, "%s", pr_error(run));
   j->through++; /* nobody gives memory back before all are */
   shim_wait(all_through, j);
@@ -326,6 +352,16 @@ static void on_one_processor(bool one) {
     sched_setaffinity(0, sizeof all, &all);
 }
 
+/* No file grows: those of shared memory neither. */
+static void fill(bool full) {
+  static struct rlimit before;
+  if (full)
+    getrlimit(RLIMIT_FSIZE, &before);
+  const struct rlimit none = {0, before.rlim_max};
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, full ? &none : &before);
+}
+
 void job_run(Job *j) {
   TestHost host[MOST_RANKS];
   pthread_t thread[MOST_RANKS];
@@ -336,6 +372,7 @@ void job_run(Job *j) {
   if (!j->board)
     abort();
   pthread_mutex_init(&j->board->lock, NULL);
+  j->board->far = j->far;
   memset(&j->result, 0, sizeof j->result);
   word_broken = 0;
   shim_begin(j->seed, j->nhost, j->log);
@@ -348,10 +385,12 @@ void job_run(Job *j) {
   if (j->hasty)
     shim_hasty();
   shim_version(j->nccl);
-  if (j->apart)
+  if (j->apart || j->closed)
     shim_apart();
   for (uint32_t i = 0; i < j->lose; i++)
     shim_lose(1 - i);
+  if (j->full)
+    fill(true);
   for (uint32_t i = 0; i < j->nhost; i++) {
     host[i] = (TestHost){.job = j, .id = i};
     if (pthread_create(&thread[i], NULL, host_thread, &host[i]))
@@ -359,6 +398,8 @@ void job_run(Job *j) {
   }
   for (uint32_t i = 0; i < j->nhost; i++)
     pthread_join(thread[i], NULL);
+  if (j->full)
+    fill(false);
   on_one_processor(false);
   shim_go_on();
   j->errors = shim_errors();
@@ -367,6 +408,8 @@ void job_run(Job *j) {
   j->stuck = shim_stuck();
   j->hung = shim_hung();
   j->aborts = shim_aborts();
+  j->comms = shim_comms();
+  j->transfers = shim_transfers();
   EXPECT(j->hung == 0, "%s: %s\n", j->p->name, shim_hung_text());
   j->most_ahead = shim_most_queued();
   j->broken = word_broken;

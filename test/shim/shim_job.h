@@ -33,6 +33,9 @@ typedef struct Job {
   const PipeProgram *other; /* of the last rank; NULL: the same */
   PrCudaOptions cuda;
   bool processes, joins, no_step, free_running;
+  enum { BY_NCCL, BY_PEER, BY_AUTO } by; /* PrCudaOptions.transport, of processes */
+  bool alone;   /* the last one has chosen NCCL all the same */
+  bool threads; /* those are threads of one process, for all that they know */
   bool floats; /* the float model, not that of words */
   uint32_t trace;
   bool checks; /* PrOptions.checksums */
@@ -50,6 +53,9 @@ typedef struct Job {
   bool deaf;              /* what only turns order is not ordered */
   int nccl;               /* its version; 0: one that has all */
   bool apart;             /* each process is on a host of its own */
+  bool far;               /* what a rank tells of its failure others hear late */
+  bool full;              /* there is no memory that processes share */
+  bool closed;            /* processes cannot open each other's memory */
   bool fails;             /* the model, once */
   /* host 1 does not come to pr_open, or has no device; not to pr_copy_weight; dies in pr_open */
   enum { ABSENT_NOT, ABSENT_OPEN, ABSENT_DEVICE, ABSENT_COPY, ABSENT_DEAD } absent;
@@ -63,11 +69,14 @@ typedef struct Job {
   Result result;
   PrStatus status[MOST_RANKS];
   char error[MOST_RANKS][PR_TEXT];
+  uint32_t counted[MOST_RANKS]; /* steps */
+  double last[MOST_RANKS][MOST_MBS]; /* losses of the last one, on ranks that know them */
   /* rules of the shim; buffers of side ops; streams that wait for ever */
   uint32_t errors, broken, stuck;
   char text[512];
   bool stalled;
   uint32_t hung, aborts;  /* communicators whose abort never ends; that were aborted */
+  uint32_t comms, transfers; /* that were made; sends and receives of NCCL */
   uint64_t most_ahead;
   uint32_t taken; /* allocations of host 1 in pr_open */
   /* Inside. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * shim_plan.c, shim_points.c, shim_kills.c, shim_waits.c and shim_library.c, of shim_test: what the
- * CUDA engine issues, against the table; what becomes of it without one wait, with a fault, without
- * memory, and without one of its processes; the schedules of the library. */
+ * shim_plan.c, shim_points.c, shim_kills.c, shim_waits.c, shim_peer.c and shim_library.c, of
+ * shim_test: what the CUDA engine issues, against the table; what becomes of it without one wait,
+ * with a fault, without memory, and without one of its processes; transfers by copies; the
+ * schedules of the library. */
 #ifndef SHIM_PLAN_H
 #define SHIM_PLAN_H
 
@@ -25,6 +26,9 @@ void plan_memory(const char *stdlib, uint64_t seed);
 void plan_waits(const char *stdlib, uint64_t seed);
 /* A rank is killed at some call: the others end in time, and say the same. */
 void plan_kills(const char *stdlib, uint64_t seed);
+/* Transport peer: where it is chosen, and refused; without any one number of its flags something is
+ * found; what has failed on one rank no rank takes for a step. */
+void plan_peer(const char *stdlib, uint64_t seed);
 /* Each schedule of the library, as it is or with lowering channels: the results of the CPU engine,
  * and no rule is broken. */
 void plan_library(const char *stdlib, bool channels, uint64_t seed);

@@ -16,8 +16,9 @@ typedef struct Spot { /* an instruction */
   char text[PIPE_OP_TEXT];
 } Spot;
 
-typedef enum On { THREADS, STREAMS, PROCESSES, GRAPH, GRAPHS, NENGINES } On;
-static const char *const on_name[] = {"threads", "streams", "processes", "a graph", "graphs"};
+typedef enum On { THREADS, STREAMS, PROCESSES, GRAPH, GRAPHS, PEERS, NENGINES } On;
+static const char *const on_name[] = {"threads", "streams", "processes",
+                                      "a graph", "graphs",  "peers"};
 
 /* What came of a run: of all its processes, which must say the same. */
 typedef struct Came {
@@ -87,8 +88,9 @@ static void suffer(const Spot *at, On on, const char *action, double deadline_s,
   memset(to, 0, sizeof *to);
   to->j = (Job){.p = at->p, .checks = true, .seed = seed, .deadline_s = deadline_s};
   to->j.cuda.graph = graph;
-  if (on == PROCESSES || on == GRAPHS) {
+  if (on == PROCESSES || on == GRAPHS || on == PEERS) {
     to->j.processes = true;
+    to->j.by = on == PEERS ? BY_PEER : BY_NCCL;
     to->j.kill = 1;
     to->j.kill_at = 1u << 30; /* never: but a run that stalls goes on to its deadline */
   }

@@ -21,6 +21,9 @@
  *                             names it
  *   shim_test headers STDLIB  transfers that say what they are: a swapped, a lost, a damaged one is
  *                             named
+ *   shim_test peer STDLIB     transfers by copy engines: where they are possible, what is refused;
+ *                             a number that is not waited for, is lost or comes too early is found;
+ *                             no rank counts a step of a run that fails
  *   shim_test kills STDLIB    a rank is killed at some call: the others stop within the deadline,
  *                             and say where
  *
@@ -75,6 +78,14 @@ static void looped_parity(const char *stdlib) {
   printf("for every M: %u runs\n", nrun);
 }
 
+static bool has_sums(const PipeProgram *p) {
+  bool any = false;
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+      any |= pipe_is_sum(p->rank[r].instr[i].op);
+  return any;
+}
+
 static void parity(const char *stdlib) {
   uint32_t nrun = 0;
   for (uint32_t i = 0; i < nsamples; i++) {
@@ -84,10 +95,14 @@ static void parity(const char *stdlib) {
       abort();
     const PipeProgram *p = c->s.prog, *rows = as_rows(&c->arena, p);
     job_reference(p, false, want);
-    for (uint32_t k = 0; k < 10; k++) {
+    for (uint32_t k = 0; k < 15; k++) {
       bool graph = k % 5 == 2, traced = k % 5 == 3;
       Job j = {.p = p,
-               .processes = k < 5,
+               .processes = k < 5 || k >= 10,
+               .by = k < 10   ? BY_NCCL
+                     : k < 13 ? BY_PEER
+                              : BY_AUTO,
+               .threads = k >= 10 && (k + i) % 2,
                .joins = k % 5 == 1 || k % 5 == 4,
                .hasty = k % 2,
                .wanders = k % 3 == 1,
@@ -95,7 +110,7 @@ static void parity(const char *stdlib) {
                           : k % 5 == 4 ? 2
                                        : 1,
                .trace = traced || (graph && i % 3 == 0) ? 3 : 0,
-               .checks = k == 4 || (k == 2 && i % 2),
+               .checks = k % 10 == 4 || (k % 10 == 2 && i % 2),
                .cuda = {.graph = graph, .ahead = k % 3},
                .seed = seed0 * 1000 + i * 10 + k};
       j.p = j.processes && !j.trace ? rows : p;
@@ -105,6 +120,9 @@ static void parity(const char *stdlib) {
              j.processes ? "processes" : "streams", k, j.text, j.error[0]);
       EXPECT(!job_whole(&j) || job_same(&j, want), "%s %s %u: results differ\n", samples[i].name,
              j.processes ? "processes" : "streams", k);
+      EXPECT(j.by == BY_NCCL || (j.transfers == 0 && (j.comms > 0) == has_sums(p)),
+             "%s %u: %u communicators, %u transfers of NCCL\n", samples[i].name, k, j.comms,
+             j.transfers);
     }
     printf("%s: %u ranks, %u microbatches\n", samples[i].name, p->nrank, p->nmb);
     if (i ==
@@ -591,7 +609,7 @@ static void headers(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6};
   static const struct {
     const char *how, *fault;
-    bool group, streams, graph, channels;
+    bool group, streams, graph, channels, peer;
   } tries[] = {
       {.how = "receives swapped"},
       {.how = "receives swapped", .graph = true},
@@ -606,6 +624,20 @@ static void headers(const char *stdlib) {
       {.how = "receives swapped", .channels = true, .graph = true},
       {.how = "a message damaged", .channels = true, .fault = "0SEND_F1:0:1:corrupt"},
       {.how = "a message lost", .channels = true, .fault = "1SEND_F2:1:2:drop"},
+      {.how = "receives swapped", .peer = true},
+      {.how = "receives swapped", .peer = true, .graph = true},
+      {.how = "a message damaged", .peer = true, .fault = "0SEND_F1:0:1:corrupt"},
+      {.how = "a message lost", .peer = true, .fault = "1SEND_F2:1:2:drop"},
+      {.how = "transfers of a group swapped", .peer = true, .group = true},
+      {.how = "a message of a group damaged",
+       .peer = true,
+       .group = true,
+       .fault = "2SEND_F1:0:1:corrupt"},
+      {.how = "a message of a group lost",
+       .peer = true,
+       .group = true,
+       .fault = "0SEND_F1:0:1:drop"},
+      {.how = "a message lost", .peer = true, .channels = true, .fault = "1SEND_F2:1:2:drop"},
   };
   const Sample *chunks = sample_named("chunks"), *channels = sample_named("1f1b channels");
   for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
@@ -620,6 +652,7 @@ static void headers(const char *stdlib) {
     Broken b = {c->s.prog, tries[i].how};
     Job j = {.p = c->s.prog,
              .processes = !tries[i].streams,
+             .by = tries[i].peer ? BY_PEER : BY_NCCL,
              .checks = true,
              .damage = break_it,
              .arg = &b,
@@ -632,8 +665,9 @@ static void headers(const char *stdlib) {
       setenv("PIPE_FAULT", tries[i].fault, 1);
     job_run(&j);
     unsetenv("PIPE_FAULT");
-    printf("%s%s%s%s\n", b.how, tries[i].channels ? ", channels" : "",
-           tries[i].streams ? ", one process" : "", tries[i].graph ? ", a graph" : "");
+    printf("%s%s%s%s%s\n", b.how, tries[i].channels ? ", channels" : "",
+           tries[i].streams ? ", one process" : "", tries[i].graph ? ", a graph" : "",
+           tries[i].peer ? ", by peer" : "");
     const char *first = NULL; /* that is not of another rank's */
     for (uint32_t r = 0; r < j.nhost && !first; r++)
       first = j.status[r] && j.status[r] != PR_E_LOST ? j.error[r] : NULL;
@@ -713,6 +747,8 @@ int main(int argc, char **argv) {
     headers(argv[2]);
   else if (strcmp(argv[1], "kills") == 0)
     plan_kills(argv[2], seed0);
+  else if (strcmp(argv[1], "peer") == 0)
+    plan_peer(argv[2], seed0);
   else if (strcmp(argv[1], "waits") == 0)
     plan_waits(argv[2], seed0);
   else

@@ -18,9 +18,10 @@ static void one_queue(const char *stdlib, uint64_t seed) {
     if (!want)
       abort();
     job_reference(c->s.prog, false, want);
-    for (uint32_t k = 0; k < 4; k++) {
+    for (uint32_t k = 0; k < 5; k++) {
       Job j = {.p = c->s.prog,
-               .processes = k < 3,
+               .processes = k != 3,
+               .by = k < 4 ? BY_NCCL : BY_AUTO,
                .checks = k == 1,
                .at_once = k == 2 ? STEPS : 1,
                .one_queue = true,

@@ -30,7 +30,7 @@
  * that each sum is made once, of all that it adds up in a step, and that of losses: NCCL picks an
  * algorithm by the size, and connects what that takes, and takes its buffers, when it is first
  * picked. All is zero yet, and stays so. At the last one all ranks meet. All of it is on one
- * stream. */
+ * stream. By transport peer there are sums alone, and not that of losses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +50,6 @@ ncclDataType_t cuda_type(const PrCuda *c, uint64_t *bytes) {
   return of[c->o.grad].type;
 }
 
-static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
-
 static bool of_transfers(const PipeChannel *ch) {
   return ch->op == PIPE_SEND_F || ch->op == PIPE_SEND_B;
 }
@@ -61,7 +59,7 @@ ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer) {
     *peer = (int)in->peer;
     return c->comm;
   }
-  *peer = is_send(in);
+  *peer = cuda_is_send(in);
   return c->channel_comm[in->channel];
 }
 
@@ -108,7 +106,7 @@ static PrStatus find_sets(PrRun *run, Sets *x) {
     const PipeChannel *ch = i < ncoll ? NULL : &p->channel[i - ncoll];
     for (uint32_t j = 0; !ch && j < run->coll[i].n; j++)
       x->rank[at + s->n++] = p->stage[run->coll[i].row[j]].rank;
-    if (ch && of_transfers(ch))
+    if (ch && of_transfers(ch) && !cuda_of(run)->edges)
       x->rank[at] = ch->from, x->rank[at + 1] = ch->to, s->n = 2;
     at += s->n;
     for (uint32_t j = 0; !ch && j < i && s->as == i; j++)
@@ -214,10 +212,10 @@ static Edge *find_edges(const PrRun *run, uint32_t n) {
   Edge *edge = calloc(n, sizeof *edge);
   for (uint32_t i = 0; edge && i < t->ninstr; i++) {
     const PipeInstr *in = &t->instr[i];
-    if (in->op < PIPE_SEND_F || in->op > PIPE_RECV_B)
+    if (!cuda_moves(in))
       continue;
     Edge *e = &edge[run->p->nchannel ? in->channel : in->peer];
-    const PipeInstr **at = is_send(in) ? &e->send : &e->recv;
+    const PipeInstr **at = cuda_is_send(in) ? &e->send : &e->recv;
     if (!*at || pr_moved_bytes(run, in) > pr_moved_bytes(run, *at))
       *at = in;
   }
@@ -294,9 +292,10 @@ static PrStatus touch_sums(PrRun *run) {
     if (x)
       NCCL_TRY(run, x, ncclAllReduce(at, at, bytes / each, type, ncclSum, x, s));
   }
-  NCCL_TRY(run, c->comm,
-           ncclAllReduce(c->loss, c->loss, (size_t)run->nsink * run->p->nmb, ncclFloat64, ncclSum,
-                         c->comm, s));
+  if (!c->edges)
+    NCCL_TRY(run, c->comm,
+             ncclAllReduce(c->loss, c->loss, (size_t)run->nsink * run->p->nmb, ncclFloat64, ncclSum,
+                           c->comm, s));
   return PR_OK;
 }
 
@@ -304,7 +303,7 @@ static PrStatus touch_sums(PrRun *run) {
 static PrStatus prologue(PrRun *run) {
   PrCuda *c = cuda_of(run);
   cudaStream_t s = c->rank[0].stream[PIPE_COMM];
-  PrStatus st = touch_edges(run);
+  PrStatus st = c->edges ? PR_OK : touch_edges(run);
   if (st || (st = touch_sums(run)))
     return st;
   CUDA_TRY(run, cudaEventRecord(c->rank[0].ready, s));
@@ -313,7 +312,7 @@ static PrStatus prologue(PrRun *run) {
 
 /* ---- opening, closing ---- */
 
-PrStatus cuda_check_nccl(PrRun *run) {
+static PrStatus check_nccl(PrRun *run) {
   enum { LEAST = 22600 };
   const PrGroup *g = cuda_of(run)->o.group;
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
@@ -356,17 +355,28 @@ static PrStatus register_slots(PrRun *run) {
   return PR_OK;
 }
 
+/* Are there sums between ranks? */
+static bool has_sums(const PrRun *run) {
+  bool any = false;
+  for (uint32_t i = 0; i < run->ncoll; i++)
+    for (uint32_t j = 1; j < run->coll[i].n; j++)
+      any |= run->p->stage[run->coll[i].row[j]].rank != run->p->stage[run->coll[i].row[0]].rank;
+  return any;
+}
+
 PrStatus cuda_open_nccl(PrRun *run) {
   PrCuda *c = cuda_of(run);
   ncclUniqueId id = {{0}};
   ncclConfig_t config = config_of(c, true);
   const PrGroup *g = c->o.group;
-  if (g->size == 1)
-    return PR_OK; /* no transfers, no sums */
+  if (g->size == 1 || (c->edges && !has_sums(run)))
+    return PR_OK; /* no transfers that it makes, no sums */
+  PrStatus st = cuda_agree(run, check_nccl(run));
+  if (st)
+    return st;
   if (g->rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)
     return pr_fail(run, PR_E_DEVICE, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
-  PrStatus st = cuda_share(run, 0, &id, sizeof id);
-  if (st)
+  if ((st = cuda_share(run, 0, &id, sizeof id)))
     return st;
   ncclResult_t r = ncclCommInitRankConfig(&c->comm, (int)g->size, id, (int)g->rank, &config);
   if ((st = cuda_nccl(run, c->comm, "ncclCommInitRankConfig", r)) || (st = split_all(run)))

@@ -4,6 +4,7 @@
  *   cuda_open.c    the device, streams, events; memory; closing
  *   cuda_comms.c   communicators, the prologue
  *   cuda_issue.c   instructions
+ *   cuda_edges.c   transfers by copy engines, between ranks of one host
  *   cuda_peers.c   memory of other processes: stashes there, turns
  *   cuda_steps.c   steps, waiting, deadlines, failures, graphs
  *   cuda_formula.c formulas around the model's callbacks; cuda_formula.cu: their kernel
@@ -13,6 +14,7 @@
 #ifndef PIPE_CUDA_PRIVATE_H
 #define PIPE_CUDA_PRIVATE_H
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -30,6 +32,17 @@ static inline bool cuda_is_comm(uint32_t stream) {
 
 typedef struct CudaFormulas CudaFormulas; /* cuda_formula.c */
 struct CudaPeers;                         /* cuda_peers.c */
+struct CudaEdges;                         /* cuda_edges.c */
+
+static inline bool cuda_moves(const PipeInstr *in) {
+  return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B;
+}
+static inline bool cuda_is_send(const PipeInstr *in) {
+  return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+}
+
+/* Of a process: its host, and itself; equal only for the same one. */
+typedef struct CudaWhere { uint64_t host, process; } CudaWhere;
 
 /* cuda_check.c: a transfer, and its header. */
 typedef struct CudaCheck CudaCheck;
@@ -99,7 +112,11 @@ typedef struct PrCuda {
   PrCudaOptions o;
   CudaRank *rank;       /* [nhere] */
   CudaRank **partner;   /* [nrank] room for those that take part in one sum */
-  struct CudaPeers *peers; /* with a group; NULL: no stash is on another rank, nobody takes turns */
+  struct CudaPeers *peers; /* with a group; NULL: no rank opens memory of another */
+  struct CudaEdges *edges; /* with a group: of transport peer; NULL: NCCL moves tensors */
+  bool one_host;        /* all ranks are, and no rank has chosen NCCL */
+  uint32_t missing;     /* 1 + a rank that has not come to cuda_join; 0 */
+  char no_peer[PR_TEXT]; /* why this rank cannot open what it sends to; "" */
   cudaEvent_t *turn;    /* without: [ngroup] the last turn of a group of COPY streams; */
   uint32_t *turns;      /* [ngroup] and how many there were in this step */
   struct CudaCard *card; /* with a group, on rank 0 [size]: what cuda_agree, cuda_meet gather */
@@ -183,6 +200,10 @@ ncclDataType_t cuda_type(const PrCuda *c, uint64_t *bytes);
 PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks);
 PrStatus cuda_wait_event(PrRun *run, cudaEvent_t e);
 
+/* Around what is issued for an instruction: its range of NVTX. */
+void cuda_name(const PrRun *run, const PipeInstr *in);
+void cuda_unname(const PrRun *run);
+
 /* Issues step number `step` of all ranks here, from the begin to `over`, without waiting for it. */
 PrStatus cuda_issue_step(PrRun *run, uint64_t step);
 void cuda_set_stream(cudaStream_t s);
@@ -202,8 +223,6 @@ void cuda_close_nccl(PrRun *run);
 void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run));
 /* A thread of NCCL stores it while ncclCommSplit is in progress. */
 ncclComm_t cuda_split(const PrCuda *c, uint32_t i);
-/* refuses an NCCL that is too old, or set to order launches otherwise */
-PrStatus cuda_check_nccl(PrRun *run);
 /* What a sum adds up on this rank, and has the sum then; bytes: of it. */
 void *cuda_sum_at(const PrRun *run, const Coll *l, uint64_t *bytes);
 /* The communicator of a SEND or RECV, and the rank of its other end there. */
@@ -212,6 +231,10 @@ PrStatus cuda_join(PrRun *run);
 void cuda_close(PrRun *run);
 PrStatus cuda_agree(PrRun *run, PrStatus st);
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
+/* In why what is the matter here, or "": then what is with the first rank that has something. */
+PrStatus cuda_ask(PrRun *run, char why[PR_TEXT]);
+/* Writes that CUDA_DEVICE_MAX_CONNECTIONS is too small for `what`, if so. */
+void cuda_few_queues(const char *what, char why[PR_TEXT]);
 PrStatus cuda_meet(PrRun *run); /* rank 0 waits until all ranks have called it */
 void cuda_abort(PrRun *run);
 void cuda_end_graphs(PrRun *run);
@@ -240,14 +263,31 @@ uint32_t cuda_check_known(const CudaRank *d, uint32_t stream, uint64_t step);
 
 /* With a group of processes, all of them alike: opens what they use of each other's memory. */
 PrStatus cuda_peers_open(PrRun *run);
-bool cuda_lends(const PrRun *run); /* others keep stashes on the rank of this process */
-bool cuda_any_lends(const PrRun *run); /* they do on some rank: the same on all */
+bool cuda_lends(const PrRun *run); /* others may open the memory of the rank of this process */
+bool cuda_any_lends(const PrRun *run); /* they may that of some rank: the same on all */
 void *cuda_peer_slot(const PrRun *run, uint32_t rank, uint32_t slot);
+char *cuda_peer_block(const PrRun *run, uint32_t rank); /* of one that this rank sends to */
+/* The driver's call for numbers in memory, which has no name in the runtime. */
+typedef CUresult (*CudaBatch)(CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned);
+bool cuda_find_batch(CudaBatch *to); /* false: the driver has none */
 PrStatus cuda_peer_turn(PrRun *run, CudaRank *d);      /* before the next COPY instruction of d */
 PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* and behind it */
 /* of a run that has failed: its COPY stream gets the turns that it waits for */
 void cuda_peers_release(PrRun *run);
 bool cuda_peers_close(PrRun *run);   /* true: nobody has memory of this rank open any more */
+
+/* Transport peer, with a group on one host. Opening decides: PrCuda.edges is the same, NULL or not,
+ * on all ranks. */
+CudaWhere cuda_where(void);
+PrStatus cuda_edges_open(PrRun *run);
+void cuda_edges_close(PrRun *run);
+/* The n transfers at d->next but for those in `lost` (bit by place), and their checks. */
+PrStatus cuda_edges_move(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost);
+/* Of a step that is over here: its losses, in PrCuda.loss_to, become those of all ranks. */
+PrStatus cuda_edges_finish(PrRun *run, uint64_t step);
+void cuda_edges_fail(PrRun *run);    /* the run has: no rank counts a step from here on */
+void cuda_edges_release(PrRun *run); /* then: its transfers here wait for nothing */
+bool cuda_edges_busy(const PrRun *run);
 
 /* Memory of the device, zero; or of the host that the device reads. NULL: there is none left. */
 void *cuda_take(uint64_t bytes, bool host);

@@ -23,15 +23,14 @@ void cuda_set_stream(cudaStream_t s) { stream_now = s; }
 
 static PipeOn stream_of(const PipeInstr *c) { return (PipeOn)pipe_op_info[c->op].stream; }
 
-/* A range around what is issued for an instruction. */
-static void name(const PrRun *run, const PipeInstr *in) {
+void cuda_name(const PrRun *run, const PipeInstr *in) {
   char text[PIPE_OP_TEXT];
   if (!cuda_of(run)->o.nvtx)
     return;
   pipe_instr_text(text, pipe_graph(run->p), in);
   nvtxRangePushA(text);
 }
-static void unname(const PrRun *run) {
+void cuda_unname(const PrRun *run) {
   if (cuda_of(run)->o.nvtx)
     nvtxRangePop();
 }
@@ -137,36 +136,34 @@ static PrStatus end_turn(PrRun *run, CudaRank *d) {
 
 /* ---- COMM ---- */
 
-static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
-
 /* One call: of the slot of a transfer, or of the header that goes ahead of it. */
 static ncclResult_t call_nccl(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
   uint32_t row = (uint32_t)(in - d->k->t->instr);
   uint64_t bytes = pr_moved_bytes(run, in);
-  void *p = d->k->slot[is_send(in) ? in->in : in->out];
+  void *p = d->k->slot[cuda_is_send(in) ? in->in : in->out];
   int peer;
   ncclComm_t comm = cuda_comm_of(cuda_of(run), in, &peer);
   if (header)
     p = cuda_header(d, row, &bytes);
-  return is_send(in) ? ncclSend(p, bytes, ncclChar, peer, comm, cuda_stream(d, row))
-                     : ncclRecv(p, bytes, ncclChar, peer, comm, cuda_stream(d, row));
+  return cuda_is_send(in) ? ncclSend(p, bytes, ncclChar, peer, comm, cuda_stream(d, row))
+                          : ncclRecv(p, bytes, ncclChar, peer, comm, cuda_stream(d, row));
 }
 
 static PrStatus one_call(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
   int peer;
   return cuda_nccl(run, cuda_comm_of(cuda_of(run), in, &peer),
-                   is_send(in) ? "ncclSend" : "ncclRecv", call_nccl(run, d, in, header));
+                   cuda_is_send(in) ? "ncclSend" : "ncclRecv", call_nccl(run, d, in, header));
 }
 
 /* A transfer alone. */
 static PrStatus one_transfer(PrRun *run, CudaRank *d, const PipeInstr *in) {
   uint32_t row = (uint32_t)(in - d->k->t->instr);
   PrStatus st = d->check ? one_call(run, d, in, true) : PR_OK;
-  if (!st && !is_send(in))
+  if (!st && !cuda_is_send(in))
     st = cuda_check_header(run, d, row);
   if (!st)
     st = one_call(run, d, in, false);
-  return st || is_send(in) ? st : cuda_check_tensor(run, d, row);
+  return st || cuda_is_send(in) ? st : cuda_check_tensor(run, d, row);
 }
 
 /* Inside of a group a call gives what is wrong with it; what is under way its end tells. */
@@ -193,16 +190,16 @@ static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t
   for (uint32_t i = 0; i < n && !st; i++) {
     if (lost >> i & 1)
       continue;
-    name(run, &in[i]);
+    cuda_name(run, &in[i]);
     st = add_to_group(run, d, &in[i]);
-    unname(run);
+    cuda_unname(run);
   }
   ncclResult_t r = ncclGroupEnd();
   c->grouping = false;
   if (!st)
     st = cuda_nccl(run, c->comm, "ncclGroupEnd", r);
   for (uint32_t i = 0; i < n && !st && d->check; i++)
-    if (!is_send(&in[i]) && !(st = cuda_check_header(run, d, d->next + i)))
+    if (!cuda_is_send(&in[i]) && !(st = cuda_check_header(run, d, d->next + i)))
       st = cuda_check_tensor(run, d, d->next + i);
   return st;
 }
@@ -226,11 +223,13 @@ static PrStatus transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost, ui
   const PipeInstr *in = &d->k->t->instr[d->next];
   PrStatus st = PR_OK;
   for (uint32_t i = 0; i < n && !st; i++)
-    st = is_send(&in[i]) && !(lost >> i & 1) ? cuda_check_send(run, d, d->next + i) : PR_OK;
+    st = cuda_is_send(&in[i]) && !(lost >> i & 1) ? cuda_check_send(run, d, d->next + i) : PR_OK;
   if (!st)
     st = corrupt_slots(run, d, PIPE_COMM, corrupt);
   if (st)
     return st;
+  if (cuda_of(run)->edges)
+    return cuda_edges_move(run, d, n, lost);
   return n > 1 ? group_of_transfers(run, d, n, lost) : lost ? PR_OK : one_transfer(run, d, in);
 }
 
@@ -243,7 +242,7 @@ static Coll *coll_of(PrRun *run, const CudaRank *d) {
 static PrStatus sum_apart(PrRun *run, CudaRank *d) {
   PrCuda *c = cuda_of(run);
   Coll *l = coll_of(run, d);
-  ncclComm_t comm = c->coll_comm[l - run->coll];
+  ncclComm_t comm = c->comm ? c->coll_comm[l - run->coll] : NULL;
   cudaStream_t s = cuda_stream(d, d->next);
   uint64_t each, bytes;
   ncclDataType_t type = cuda_type(c, &each);
@@ -309,7 +308,7 @@ static PrStatus sum_here(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n
 /* Transfer x of rank a with y of rank b, one of which is the SEND. */
 static PrStatus transfer_here(PrRun *run, CudaRank *a, const PipeInstr *x, CudaRank *b,
                               const PipeInstr *y) {
-  if (!is_send(x))
+  if (!cuda_is_send(x))
     return transfer_here(run, b, y, a, x);
   PrStatus st = meet(run, b, &a, 1, false);
   if (st)
@@ -433,7 +432,7 @@ static uint32_t find_transfer(const CudaRank *d, const PipeInstr *of, uint32_t p
       pipe_is_side(in->op))
     return PIPE_NONE;
   for (uint32_t i = 0; i <= in->group; i++)
-    if (!(d->moved >> i & 1) && in[i].peer == peer && is_send(&in[i]) == send &&
+    if (!(d->moved >> i & 1) && in[i].peer == peer && cuda_is_send(&in[i]) == send &&
         in[i].channel == of->channel)
       return i;
   return PIPE_NONE;
@@ -484,15 +483,15 @@ static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *mov
     CudaRank *q = &c->rank[in[i].peer];
     if (q->next < q->k->t->ninstr && hangs(run, q, step))
       continue;
-    uint32_t j = find_transfer(d, &in[i], q->k->id, is_send(&in[i])) == i
-                     ? find_transfer(q, &in[i], d->k->id, !is_send(&in[i]))
+    uint32_t j = find_transfer(d, &in[i], q->k->id, cuda_is_send(&in[i])) == i
+                     ? find_transfer(q, &in[i], d->k->id, !cuda_is_send(&in[i]))
                      : PIPE_NONE;
     if (j == PIPE_NONE)
       continue;
     const PipeInstr *y = &q->k->t->instr[q->next + j];
     *moved = true;
     if (!pr_are_ends(run->p, &in[i], y)) {
-      bool send = is_send(&in[i]);
+      bool send = cuda_is_send(&in[i]);
       return pr_mispaired(run, send ? d->k->id : q->k->id, send ? &in[i] : y, step,
                           send ? q->k->id : d->k->id, send ? y : &in[i], step);
     }
@@ -621,9 +620,9 @@ static PrStatus issue_lists(PrRun *run, uint64_t step) {
     for (uint32_t r = 0; r < c->nhere; r++) {
       CudaRank *d = &c->rank[r];
       for (bool on = true; on && d->next < d->k->t->ninstr;) {
-        name(run, &d->k->t->instr[d->next]);
+        cuda_name(run, &d->k->t->instr[d->next]);
         PrStatus st = issue(run, d, step, c->partner, &on);
-        unname(run);
+        cuda_unname(run);
         stream_now = NULL;
         if (st)
           return st;
@@ -646,7 +645,7 @@ static PrStatus gather_losses(PrRun *run, uint64_t step) {
     CUDA_TRY(run, cudaEventRecord(c->rank[r].over, c->rank[r].stream[PIPE_COMPUTE]));
     CUDA_TRY(run, cudaStreamWaitEvent(s, c->rank[r].over, 0));
   }
-  if (c->o.group && c->o.group->size > 1 && !run->free_running) {
+  if (c->o.group && c->o.group->size > 1 && !c->edges && !run->free_running) {
     CUDA_TRY(run, cudaEventRecord(d->over, s));
     CUDA_TRY(run, cudaStreamWaitEvent(x, d->over, 0));
     NCCL_TRY(run, c->comm, ncclAllReduce(loss, loss, n, ncclFloat64, ncclSum, c->comm, x));

@@ -104,7 +104,7 @@ PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
 /* What must be the same everywhere, and what was the matter, if anything. */
 typedef struct CudaCard {
   uint64_t hash;
-  uint32_t size;
+  uint32_t size, rank;
   int32_t status;
   char text[PR_TEXT];
 } Card;
@@ -135,26 +135,78 @@ static const Card *judge(Card *card, uint32_t n) {
   return card;
 }
 
-PrStatus cuda_agree(PrRun *run, PrStatus st) {
+static Card card_of(const PrRun *run) {
+  const PrGroup *g = cuda_of(run)->o.group;
+  return (Card){.hash = run->p ? run->p->hash : 0, .size = g->size, .rank = g->rank};
+}
+
+/* *mine becomes the card that all ranks go by. */
+static PrStatus confer(PrRun *run, Card *mine) {
   PrCuda *c = cuda_of(run);
   const PrGroup *g = c->o.group;
-  Card mine = {.hash = run->p ? run->p->hash : 0, .size = g ? g->size : 1, .status = (int32_t)st};
-  if (!g)
-    return st;
-  snprintf(mine.text, sizeof mine.text, "%s", run->text);
-  uint32_t missing = g->gather(g->arg, &mine, sizeof mine, c->card);
+  if (c->missing)
+    return vain(run, c->missing - 1);
+  uint32_t missing = g->gather(g->arg, mine, sizeof *mine, c->card);
   PrStatus lost = missing ? vain(run, missing - 1) : PR_OK;
   if (lost) { /* the others wait for rank 0 */
-    mine.status = (int32_t)lost;
-    snprintf(mine.text, sizeof mine.text, "%s", run->text);
+    mine->status = (int32_t)lost;
+    snprintf(mine->text, sizeof mine->text, "%s", run->text);
   } else if (g->rank == 0) {
-    mine = *judge(c->card, g->size);
+    *mine = *judge(c->card, g->size);
   }
   if (!lost || g->rank == 0)
-    lost = cuda_share(run, 0, &mine, sizeof mine);
+    lost = cuda_share(run, 0, mine, sizeof *mine);
+  return lost;
+}
+
+PrStatus cuda_agree(PrRun *run, PrStatus st) {
+  if (!cuda_of(run)->o.group)
+    return st;
+  Card mine = card_of(run);
+  mine.status = (int32_t)st;
+  snprintf(mine.text, sizeof mine.text, "%s", run->text);
+  PrStatus lost = confer(run, &mine);
   if (st || lost)
     return st ? st : lost;
   return mine.status ? pr_fail(run, (PrStatus)mine.status, "%s", mine.text) : PR_OK;
+}
+
+PrStatus cuda_ask(PrRun *run, char why[PR_TEXT]) {
+  Card mine = card_of(run);
+  mine.status = *why != 0;
+  snprintf(mine.text, sizeof mine.text, "%s", why);
+  PrStatus lost = confer(run, &mine);
+  snprintf(why, PR_TEXT, "%s", mine.status ? mine.text : "");
+  return lost;
+}
+
+/* Are all ranks on one host, and has none chosen NCCL? Before memory is taken, which depends on it.
+ * A rank that does not come, without a word, is reported by the next who confers: this one may have
+ * something to say of itself first. */
+static PrStatus find_host(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  const PrGroup *g = c->o.group;
+  char text[PR_TEXT];
+  Card mine = card_of(run);
+  mine.hash = c->o.transport == PR_CUDA_NCCL ? ~(uint64_t)g->rank : cuda_where().host;
+  const uint32_t missing = g->gather(g->arg, &mine, sizeof mine, c->card);
+  if (missing)
+    mine = (Card){.status = PR_E_LOST, .rank = missing - 1};
+  else if (g->rank == 0)
+    mine = *judge(c->card, g->size);
+  if ((g->rank == 0 || !missing) && g->share(g->arg, 0, &mine, sizeof mine) && !missing)
+    mine = (Card){.status = PR_E_LOST};
+  if (mine.status == PR_E_LOST && g->heard(g->arg, text, sizeof text) == 1)
+    return pr_fail(run, PR_E_LOST, "%s", text);
+  c->missing = mine.status == PR_E_LOST ? mine.rank + 1 : 0;
+  c->one_host = g->size > 1 && !mine.status;
+  return c->missing || !mine.status || c->o.transport != PR_CUDA_PEER
+             ? PR_OK
+             : pr_fail(
+                   run, PR_E_ARG,
+                   "options: transport peer takes all ranks on one host: rank %u is not on that "
+                   "of rank 0, or has another transport",
+                   mine.rank);
 }
 
 static PrStatus join(PrRun *run) {
@@ -165,13 +217,18 @@ static PrStatus join(PrRun *run) {
                    blocking);
   if ((unsigned)c->o.grad > PR_INT64)
     return pr_fail(run, PR_E_ARG, "options: grad is %d", (int)c->o.grad);
+  if ((unsigned)c->o.transport > PR_CUDA_PEER)
+    return pr_fail(run, PR_E_ARG, "options: transport is %d", (int)c->o.transport);
+  if (c->o.transport == PR_CUDA_NCCL && !c->o.group)
+    return pr_fail(run, PR_E_ARG, "options: transport nccl takes a group, of a process a rank");
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   int n = 0;
   cudaError_t e = cudaGetDeviceCount(&n);
   if (e != cudaSuccess || c->o.device < 0 || c->o.device >= n)
     return pr_fail(run, PR_E_DEVICE, "device %d: %s", c->o.device,
                    e ? cudaGetErrorString(e) : "there are not so many");
-  return cuda_use_device(run);
+  PrStatus st = cuda_use_device(run);
+  return st || !c->o.group ? st : find_host(run);
 }
 
 PrStatus cuda_join(PrRun *run) {
@@ -298,26 +355,32 @@ static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
 
 /* Streams that share a hardware queue are behind one another in the order of the list, in which an
  * issued step completes. But of a run that fails the stream that gives turns to a COPY stream must
- * not be behind it, and a graph has an order of its own. */
-static PrStatus check_queues(PrRun *run) {
+ * not be behind it, transfers of a group may need each other in any order, and a graph has an order
+ * of its own. */
+void cuda_few_queues(const char *what, char why[PR_TEXT]) {
   enum {
     QUEUES = 8
   }; /* of CUDA by itself: NCCL has streams, too, and it deals queues out in turn */
   const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const int n = queues ? atoi(queues) : 0;
-  return n < 1 || n >= QUEUES || !cuda_of(run)->o.group || run->p->ngroup == 0
-             ? PR_OK
-             : pr_fail(
-                   run, PR_E_ARG,
-                   "CUDA_DEVICE_MAX_CONNECTIONS=%s: turns of COPY streams take streams that are "
-                   "not behind one another; it has to be %d or more, or unset",
-                   queues, QUEUES);
+  if (n >= 1 && n < QUEUES)
+    snprintf(why, PR_TEXT,
+             "CUDA_DEVICE_MAX_CONNECTIONS=%s: %s take streams that are not behind one another; it "
+             "has to be %d or more, or unset",
+             queues, what, QUEUES);
+}
+
+static PrStatus check_queues(PrRun *run) {
+  char why[PR_TEXT] = "";
+  if (cuda_of(run)->o.group && run->p->ngroup > 0)
+    cuda_few_queues("turns of COPY streams", why);
+  return *why ? pr_fail(run, PR_E_ARG, "%s", why) : PR_OK;
 }
 
 static PrStatus open_here(PrRun *run) {
   PrCuda *c = cuda_of(run);
   PrStatus st;
-  if ((st = cuda_check_nccl(run)) || (st = check_queues(run)))
+  if ((st = check_queues(run)))
     return st;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = run->rank[r].t;
@@ -370,6 +433,8 @@ PrStatus cuda_open(PrRun *run) {
   PrStatus st = cuda_agree(run, open_here(run));
   if (!st)
     st = cuda_peers_open(run);
+  if (!st)
+    st = cuda_edges_open(run);
   if (!st && cuda_of(run)->o.group)
     st = cuda_agree(run, cuda_open_nccl(run));
   if (!st)
@@ -417,6 +482,7 @@ void cuda_close(PrRun *run) {
     cuda_run_out(run);
   else if (c->rank)
     cudaDeviceSynchronize();
+  cuda_edges_close(run);
   const bool unused = cuda_peers_close(run);
   cuda_end_graphs(run); /* before what they hold: note [abort] */
   cuda_close_nccl(run);

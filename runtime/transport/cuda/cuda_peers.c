@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Memory of other processes on this host: where stashes are kept on other ranks, and turns of COPY
- * streams.
+ * Memory of other processes on this host: where stashes are kept on other ranks, turns of COPY
+ * streams, and what transfers by copies go to (cuda_edges.c).
  *
  * note [guests]: a GUEST slot is used by the COPY stream of one other rank and by nothing else,
  * from an OFF to its LOAD (runtime/validate/validate_slots.c). So that rank opens the memory of its
@@ -14,12 +14,11 @@
  * clears it, and sets that of the next turn, wherever that is, by a copy of one number. After the
  * last turn of a step comes the first of the next step: a flag is set again only once it has been
  * cleared. Hosts wait for nothing: a stream does, with nothing on the device that others could
- * need. The driver's one call for that (cuStreamBatchMemOp) has no name in the runtime.
+ * need.
  *
  * In a run that fails, the flags of this rank are set, again and again, so that what is on its COPY
  * stream, or in its graph, runs out (cuda_steps.c: note [abort]). Memory that others may have open
  * is then left to the end of the process. */
-#include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +26,6 @@
 #include "cuda_engine.h"
 
 enum { FLAG = 16 }; /* bytes from one flag to the next */
-
-typedef CUresult (*BatchMemOp)(CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned);
 
 typedef struct Next { /* after a turn of this rank */
   uint32_t rank, nth; /* whose turn that is, and which of its */
@@ -41,14 +38,17 @@ struct CudaPeers {
   Next *next;          /* [ncopy] */
   struct Offer *offer; /* [nrank] */
   char *flag;          /* device memory: one for each turn of this rank; then the number 1 */
-  BatchMemOp batch;
+  CudaBatch batch;
   cudaStream_t aside;
   uint32_t nturn; /* of this rank */
+  bool told;      /* others have what this rank offers */
 };
 
 /* What a rank tells the others. */
 typedef struct Offer {
   cudaIpcMemHandle_t block, flag;
+  uint64_t process; /* in which it is: another rank there takes its addresses as they are */
+  void *block_at, *flag_at;
 } Offer;
 
 static bool lends(const PrRun *run, uint32_t r) {
@@ -59,11 +59,12 @@ static bool lends(const PrRun *run, uint32_t r) {
 }
 
 bool cuda_lends(const PrRun *run) {
-  return cuda_of(run)->o.group && run->p && lends(run, run->here);
+  const PrCuda *c = cuda_of(run);
+  return c->o.group && run->p && (c->one_host || lends(run, run->here));
 }
 
 bool cuda_any_lends(const PrRun *run) {
-  bool any = false;
+  bool any = cuda_of(run)->one_host;
   for (uint32_t r = 0; cuda_of(run)->o.group && run->p && r < run->p->nrank && !any; r++)
     any = lends(run, r);
   return any;
@@ -75,6 +76,14 @@ static bool is_guest_of(const PrRun *run, uint32_t r) {
     if (pipe_op_info[t->instr[i].op].stream == PIPE_COPY && t->instr[i].peer == r)
       return true;
   return false;
+}
+
+static bool sends_to(const PrRun *run, uint32_t r) {
+  const PipeRank *t = run->rank[run->here].t;
+  bool any = false;
+  for (uint32_t i = 0; i < t->ninstr && cuda_of(run)->one_host && !any; i++)
+    any = cuda_moves(&t->instr[i]) && cuda_is_send(&t->instr[i]) && t->instr[i].peer == r;
+  return any;
 }
 
 static bool takes_turns(const PrRun *run, uint32_t r) {
@@ -122,21 +131,25 @@ static void find_next(const PrRun *run, struct CudaPeers *x) {
   }
 }
 
-static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
-  const RankRun *k = &run->rank[run->here];
-  const uint32_t one = 1;
+bool cuda_find_batch(CudaBatch *to) {
   void *fn = NULL;
   enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
-  CUDA_TRY(run, cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &fn, 12000,
-                                                 cudaEnableDefault, &found));
+  cudaError_t e = cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &fn, 12000,
+                                                   cudaEnableDefault, &found);
 #else
-  CUDA_TRY(run, cudaGetDriverEntryPoint("cuStreamBatchMemOp", &fn, cudaEnableDefault, &found));
+  cudaError_t e = cudaGetDriverEntryPoint("cuStreamBatchMemOp", &fn, cudaEnableDefault, &found);
 #endif
-  if (found != cudaDriverEntryPointSuccess || !fn)
+  *(void **)to = fn;
+  return e == cudaSuccess && found == cudaDriverEntryPointSuccess && fn;
+}
+
+static PrStatus open_turns(PrRun *run, struct CudaPeers *x) {
+  const RankRun *k = &run->rank[run->here];
+  const uint32_t one = 1;
+  if (!cuda_find_batch(&x->batch))
     return pr_fail(run, PR_E_DEVICE,
                    "rank %u: this driver has no cuStreamBatchMemOp, which turns take", run->here);
-  *(void **)&x->batch = fn;
   if (cudaMalloc((void **)&x->flag, (x->nturn + 1) * (size_t)FLAG))
     return pr_fail(run, PR_E_MEMORY, "rank %u: the device has no memory for %u turns", run->here,
                    x->nturn);
@@ -165,6 +178,8 @@ void *cuda_peer_slot(const PrRun *run, uint32_t r, uint32_t slot) {
   return x ? (char *)x->block[r] + x->at[r][slot] : run->rank[r].slot[slot];
 }
 
+char *cuda_peer_block(const PrRun *run, uint32_t r) { return cuda_of(run)->peers->block[r]; }
+
 /* All that is taken of the host. */
 static PrStatus take_room(PrRun *run, struct CudaPeers *x) {
   uint32_t n = run->p->nrank;
@@ -181,28 +196,54 @@ static PrStatus take_room(PrRun *run, struct CudaPeers *x) {
             : pr_fail(run, PR_E_MEMORY, "rank %u: no memory for what %u ranks lend", run->here, n);
 }
 
-static PrStatus make_offer(PrRun *run, struct CudaPeers *x, Offer *to) {
-  PrStatus st = x->nturn ? open_turns(run, x) : PR_OK;
-  if (st)
-    return st;
-  if (x->flag)
-    CUDA_TRY(run, cudaIpcGetMemHandle(&to->flag, x->flag));
-  if (lends(run, run->here))
-    CUDA_TRY(run, cudaIpcGetMemHandle(&to->block, run->rank[run->here].block));
-  return PR_OK;
+/* Memory of rank r, here: `at` is its address there. */
+static cudaError_t open_memory(const PrRun *run, uint32_t r, cudaIpcMemHandle_t handle, void *at,
+                               void **to) {
+  const struct CudaPeers *x = cuda_of(run)->peers;
+  const bool same = x->offer[r].process == x->offer[run->here].process;
+  *to = at;
+  cudaError_t e = same ? cudaSuccess
+                       : cudaIpcOpenMemHandle(to, handle, cudaIpcMemLazyEnablePeerAccess);
+  if (e)
+    *to = NULL;
+  return e;
 }
 
-/* Memory of rank r, here. */
-static PrStatus open_memory(PrRun *run, uint32_t r, cudaIpcMemHandle_t handle, const char *what,
-                            void **to) {
-  cudaError_t e = cudaIpcOpenMemHandle(to, handle, cudaIpcMemLazyEnablePeerAccess);
-  if (e == cudaSuccess)
-    return PR_OK;
-  *to = NULL;
+static void close_memory(const PrRun *run, uint32_t r, void *p) {
+  const struct CudaPeers *x = cuda_of(run)->peers;
+  if (p && x->offer[r].process != x->offer[run->here].process && !cuda_of(run)->stuck)
+    cudaIpcCloseMemHandle(p);
+}
+
+static PrStatus cannot_open(PrRun *run, const char *what, uint32_t r, cudaError_t e) {
   return pr_fail(run, PR_E_DEVICE,
                  "rank %u %s rank %u, whose memory it cannot open: %s; it takes one host, and "
                  "devices that reach each other",
                  run->here, what, r, cudaGetErrorString(e));
+}
+
+/* That this rank cannot send by copies is no failure yet (cuda_edges_open). */
+static void no_peer(PrRun *run, uint32_t r, cudaError_t e) {
+  snprintf(cuda_of(run)->no_peer, PR_TEXT, "rank %u cannot open the memory of rank %u: %s",
+           run->here, r, cudaGetErrorString(e));
+  cudaGetLastError(); /* else a model finds it after a launch of its own */
+}
+
+static PrStatus make_offer(PrRun *run, struct CudaPeers *x, Offer *to) {
+  PrStatus st = x->nturn ? open_turns(run, x) : PR_OK;
+  cudaError_t e;
+  if (st)
+    return st;
+  to->process = cuda_where().process;
+  to->flag_at = x->flag, to->block_at = run->rank[run->here].block;
+  if (x->flag)
+    CUDA_TRY(run, cudaIpcGetMemHandle(&to->flag, x->flag));
+  if (lends(run, run->here))
+    CUDA_TRY(run, cudaIpcGetMemHandle(&to->block, to->block_at));
+  else if (cuda_of(run)->one_host &&
+           (e = cudaIpcGetMemHandle(&to->block, to->block_at)) != cudaSuccess)
+    no_peer(run, run->here, e);
+  return PR_OK;
 }
 
 /* What rank r offers, and where its slots are: all hear it, whether they need it or not. */
@@ -224,12 +265,22 @@ static PrStatus open_offers(PrRun *run, struct CudaPeers *x) {
   for (uint32_t r = 0; r < run->p->nrank && !st; r++)
     st = hear_offer(run, x, r);
   for (uint32_t r = 0; r < run->p->nrank && !st; r++) {
-    if (r == run->here)
+    const Offer *o = &x->offer[r];
+    cudaError_t e = cudaSuccess;
+    const bool guest = is_guest_of(run, r);
+    if (r == run->here) {
       x->flag_of[r] = x->flag;
-    if (r != run->here && is_guest_of(run, r))
-      st = open_memory(run, r, x->offer[r].block, "keeps stashes on", &x->block[r]);
-    if (r != run->here && !st && takes_turns(run, r))
-      st = open_memory(run, r, x->offer[r].flag, "takes turns with", (void **)&x->flag_of[r]);
+      continue;
+    }
+    if (guest || (sends_to(run, r) && !*cuda_of(run)->no_peer))
+      e = open_memory(run, r, o->block, o->block_at, &x->block[r]);
+    if (e && guest)
+      return cannot_open(run, "keeps stashes on", r, e);
+    if (e)
+      no_peer(run, r, e);
+    if (takes_turns(run, r) &&
+        (e = open_memory(run, r, o->flag, o->flag_at, (void **)&x->flag_of[r])))
+      return cannot_open(run, "takes turns with", r, e);
   }
   return st;
 }
@@ -245,21 +296,22 @@ PrStatus cuda_peers_open(PrRun *run) {
     st = make_offer(run, x, &x->offer[run->here]);
   if ((st = cuda_agree(run, st)))
     return st;
+  x->told = true;
   return cuda_agree(run, open_offers(run, x));
 }
 
 bool cuda_peers_close(PrRun *run) {
   PrCuda *c = cuda_of(run);
   struct CudaPeers *x = c->peers;
-  bool free_all = false;
   char all = 0;
   if (!x)
     return true;
+  bool free_all = !x->told;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
-    if (x->block && x->block[r] && !c->stuck)
-      cudaIpcCloseMemHandle(x->block[r]);
-    if (x->flag_of && x->flag_of[r] && r != run->here && !c->stuck)
-      cudaIpcCloseMemHandle(x->flag_of[r]);
+    if (x->block)
+      close_memory(run, r, x->block[r]);
+    if (x->flag_of && r != run->here)
+      close_memory(run, r, x->flag_of[r]);
     free(x->at ? x->at[r] : NULL);
   }
   if (!c->aborted) { /* all have closed what they had open, and know it */

@@ -49,7 +49,7 @@ static uint64_t patience_of(const PrCuda *c) {
 }
 
 static bool is_busy(const PrCuda *c) {
-  bool busy = false;
+  bool busy = cuda_edges_busy(c->run);
   for (uint32_t r = 0; r < c->nhere; r++)
     for (uint32_t x = 0; c->rank[r].stream && x < c->rank[r].nstream; x++)
       busy |= c->rank[r].stream[x] && cudaStreamQuery(c->rank[r].stream[x]) == cudaErrorNotReady;
@@ -62,6 +62,7 @@ bool cuda_run_out(PrRun *run) {
   const uint64_t end = pr_now() + patience_of(c);
   while (!c->stuck && is_busy(c)) {
     cuda_peers_release(run);
+    cuda_edges_release(run);
     nanosleep(&pause, NULL);
     c->stuck = pr_now() > end;
   }
@@ -76,6 +77,7 @@ void cuda_abort(PrRun *run) {
       c->grouping) /* before a capture ends no look is allowed, in a group no abort: then */
     return;
   c->aborted = true;
+  cuda_edges_fail(run);       /* before anything that a stream waits for comes without its reason */
   cudaSetDevice(c->o.device); /* the thread may be one that watches */
   if (c->o.group && !atomic_exchange(&c->told, true))
     c->o.group->tell(c->o.group->arg, run->text);
@@ -267,6 +269,8 @@ static PrStatus finish_step(PrRun *run) {
     st = cuda_check_verdict(run);
   if (!st && run->o.trace_steps)
     st = cuda_trace_step(run, step);
+  if (!st && c->edges)
+    st = cuda_edges_finish(run, step);
   if (st)
     return st;
   c->done_steps++;
