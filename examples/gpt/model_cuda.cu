@@ -506,10 +506,9 @@ static int call(void *self, const PrCall *c) {
   return g->bf16 ? Net<__nv_bfloat16>::call(g, c) : Net<float>::call(g, c);
 }
 
-static int sizes(void *self, uint32_t stage, PrSizes *out) {
+static PrSizes sizes(void *self, uint32_t stage) {
   const GptCuda *g = (const GptCuda *)self;
-  *out = g->bf16 ? Net<__nv_bfloat16>::sizes(g, stage) : Net<float>::sizes(g, stage);
-  return 0;
+  return g->bf16 ? Net<__nv_bfloat16>::sizes(g, stage) : Net<float>::sizes(g, stage);
 }
 
 /* The weights of model.c. */
@@ -562,8 +561,7 @@ static const char *warm_up(GptCuda *g) {
   PrSizes most;
   memset(&most, 0, sizeof most);
   for (uint32_t s = 0; s < g->m->nstage; s++) {
-    PrSizes z;
-    sizes(g, s, &z);
+    PrSizes z = sizes(g, s);
     const uint64_t *from = (const uint64_t *)&z;
     for (size_t i = 0; i < sizeof z / sizeof *from; i++)
       ((uint64_t *)&most)[i] = from[i] > ((uint64_t *)&most)[i] ? from[i] : ((uint64_t *)&most)[i];

@@ -7,7 +7,8 @@
  * several hosts, too
  *
  * With all processes on one device each is a host of its own for NCCL (NCCL_HOSTID), which then
- * goes through sockets on the loopback: a way to try NCCL out, not to measure it. Losses go to
+ * goes through sockets on the loopback (sums, and with --transport nccl all): a way to try NCCL
+ * out, not to measure it. Losses go to
  * stdout as exact numbers, with a hash of the final weights (--hash), so that runs can be compared;
  * the rest goes to stderr. */
 #include <inttypes.h>
@@ -29,6 +30,7 @@ typedef struct Options {
   const char *data, *perfetto;
   int bf16, graph, nvtx, hash, checksums, processes, device, one_device;
   uint32_t trace, ahead;
+  PrCudaTransport transport;
   double deadline_s;
   const PrGroup *group;
 } Options;
@@ -47,9 +49,7 @@ static void on_step(void *arg, uint64_t step, double loss) {
 static uint64_t hash_weights(PrRun *run, const GptCuda *g, const GptModel *m, PrModel *model) {
   uint64_t h = 0xcbf29ce484222325u;
   for (uint32_t s = 0; s < m->nstage; s++) {
-    PrSizes size = {0};
-    model->sizes(model->self, s, &size);
-    uint64_t bytes = size.weight, n = gpt_weights(m, s);
+    uint64_t bytes = model->sizes(model->self, s).weight, n = gpt_weights(m, s);
     uint8_t *raw = malloc(bytes);
     float *w = malloc(n * sizeof *w);
     if (!raw || !w || pr_copy_weight(run, s, raw))
@@ -79,7 +79,8 @@ static int train(GptModel *m, const Options *o) {
                         .device = o->device,
                         .graph = o->graph,
                         .nvtx = o->nvtx,
-                        .ahead = o->ahead};
+                        .ahead = o->ahead,
+                        .transport = o->transport};
   PrOptions options = {.engine = &pr_cuda,
                        .engine_options = &cuda,
                        .trace_steps = o->trace,
@@ -117,6 +118,8 @@ static int usage(const char *why, const char *what) {
       "usage: gpt_cuda --data FILE [options]\n%s"
       "  --processes                  a process per rank, rank r on device r\n"
       "  --device N                   all on device N (default 0 without --processes)\n"
+      "  --transport nccl | peer      what moves tensors between processes (default: peer, copy\n"
+      "                               engines, where they can)\n"
       "  --bf16                       activations and products in bf16, weights kept as float\n"
       "  --graph                      replay the step from a CUDA graph\n"
       "  --nvtx                       a range per instruction\n"
@@ -160,6 +163,12 @@ int GPT_MAIN(int argc, char **argv) {
     }
     if (!strcmp(argv[i], "--data") || !strcmp(argv[i], "--perfetto")) {
       *(argv[i][2] == 'd' ? &o.data : &o.perfetto) = value;
+    } else if (!strcmp(argv[i], "--transport")) {
+      o.transport = !strcmp(value, "nccl")   ? PR_CUDA_NCCL
+                    : !strcmp(value, "peer") ? PR_CUDA_PEER
+                                             : PR_CUDA_AUTO;
+      if (o.transport == PR_CUDA_AUTO)
+        return usage("--transport is nccl or peer, not ", value);
     } else if (!strcmp(argv[i], "--deadline")) {
       o.deadline_s = atof(value);
     } else if (!strcmp(argv[i], "--device") || !strcmp(argv[i], "--trace") ||

@@ -290,14 +290,13 @@ typedef struct Training {
   const Optimizer *opt;
 } Training;
 
-static int sizes(void *self, uint32_t stage, PrSizes *out) {
+static PrSizes sizes(void *self, uint32_t stage) {
   const Training *m = self;
-  *out = (PrSizes){.act = 3 * N * sizeof(float),
+  return (PrSizes){.act = 3 * N * sizeof(float),
                    .boundary = stage + 1 < m->nstage ? N * sizeof(float) : 0,
                    .weight = NW * sizeof(float),
                    .grad = NW * sizeof(float),
                    .opt = 2 * NW * sizeof(float)};
-  return 0;
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   (void)self, (void)opt;
@@ -430,8 +429,7 @@ static void write_profile(uint32_t nstage) {
   }
   fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
   for (uint32_t s = 0; s < nstage; s++) {
-    PrSizes z;
-    sizes(&(Training){nstage, 1, NULL}, s, &z);
+    PrSizes z = sizes(&(Training){nstage, 1, NULL}, s);
     fprintf(f, "%s{\"act\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d}",
             s ? ", " : "", (int)z.act, (int)z.boundary, (int)z.weight, (int)z.grad, (int)z.opt);
   }

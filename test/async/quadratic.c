@@ -62,15 +62,14 @@ static void set(const Probe *p, void *w, double v) {
     *(float *)w = (float)v;
 }
 
-static int sizes(void *self, uint32_t stage, PrSizes *out) {
+static PrSizes sizes(void *self, uint32_t stage) {
   const Probe *p = self;
   uint64_t w = p->wide ? sizeof(double) : sizeof(float);
-  *out = (PrSizes){.act = sizeof(double),
+  return (PrSizes){.act = sizeof(double),
                    .boundary = stage + 1 < p->nstage ? 8 : 0,
                    .weight = w,
                    .grad = w,
                    .opt = w};
-  return 0;
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   Probe *p = self;

@@ -8,6 +8,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 list='one-process 120
 processes 240
+copies 150
 check 120
 kill 240
 bench 300
@@ -114,11 +115,12 @@ case_check() {
 }
 
 # gpt_cuda_P with a process a rank, all on one device, each a host of its own for NCCL, over sockets on the loopback:
-# the bits of one process, which are in $work/one.
+# the bits of one process, which are in $work/one. by: what moves tensors.
+by=nccl
 apart() { # P options...
   local p=$1
   shift
-  limited 100 "$bin/gpt_cuda_$p" "${small[@]}" --processes --device 0 --deadline 60 "$@" > "$work/all" 2> "$work/err" ||
+  limited 100 "$bin/gpt_cuda_$p" "${small[@]}" --processes --device 0 --transport $by --deadline 60 "$@" > "$work/all" 2> "$work/err" ||
     { cat "$work/err"; return 1; }
   grep -E '^(loss|weights) ' "$work/all" > "$work/run" # an old NCCL says its version there, too
   diff "$work/one" "$work/run"
@@ -136,6 +138,21 @@ case_processes() {
   apart 4 --trace 3 --perfetto "$work/run.json" || return 1
   tail -c 3 "$work/run.json" | grep -q '}'
   say "traced"
+}
+
+# The same by copy engines: no kernel of NCCL, and none at all for transfers. A rank that dies is named.
+case_copies() {
+  local how p by=peer
+  for p in 2 4 channels; do
+    "$bin/gpt_cuda_$p" "${small[@]}" > "$work/one"
+    for how in "" --graph --checksums; do
+      apart "$p" $how || return 1
+    done
+    say "$p: the bits of one process, from a graph and with headers, too"
+  done
+  if PIPE_FAULT=1SEND_F3:1:2:crash apart 4 > "$work/killed" 2>&1; then return 1; fi
+  grep -q "lost: the process of rank 1 has ended" "$work/killed"
+  say "a rank that dies is named"
 }
 
 # Stashes on other ranks, and turns: with a process a rank the memory of another one, and waits for numbers in memory.
@@ -204,11 +221,11 @@ case_channels() {
 case_kill() {
   local deadline=${DEADLINE:-10} status begun took most=0 at # seconds
   begun=$SECONDS
-  limited 100 "$bin/gpt_cuda_4" "${small[@]}" --processes --device 0 --deadline $deadline > "$work/whole"
+  limited 100 "$bin/gpt_cuda_4" "${small[@]}" --processes --device 0 --transport nccl --deadline $deadline > "$work/whole"
   local whole=$((SECONDS - begun)) # nothing happens: so long it takes to start and end
   for at in 1F3:1:2 0SEND_F2:0:1 3RECV_F1:3:2 2B4:2:0; do
     status=0 begun=$SECONDS
-    PIPE_FAULT=$at:crash limited 100 "$bin/gpt_cuda_4" "${small[@]}" --processes --device 0 --deadline $deadline \
+    PIPE_FAULT=$at:crash limited 100 "$bin/gpt_cuda_4" "${small[@]}" --processes --device 0 --transport nccl --deadline $deadline \
       > "$work/out" 2> "$work/err" || status=$?
     took=$((SECONDS - begun - whole))
     [ $took -le $most ] || most=$took

@@ -28,10 +28,10 @@ static PrStatus open_nothing(PrRun *run) { return (PrStatus)atomic_load(&run->st
 static const PrEngine alone = {.name = "alone", .join = join, .open = open_nothing},
                       together = {.name = "together", .open = open_nothing};
 
-static int sizes(void *self, uint32_t stage, PrSizes *out) {
+static PrSizes sizes(void *self, uint32_t stage) {
   const PipeProgram *p = self;
   const PipeStage *s = &p->stage[stage];
-  *out = p->sized ? (PrSizes){.act = s->act_bytes,
+  return p->sized ? (PrSizes){.act = s->act_bytes,
                               .gout = s->gout_bytes,
                               .boundary = s->boundary_bytes,
                               .weight = s->weight_bytes,
@@ -49,7 +49,6 @@ static int sizes(void *self, uint32_t stage, PrSizes *out) {
                               .work = 64,
                               .edge = 64,
                               .tied = 64};
-  return 0;
 }
 
 /* None of these but `moment` is called. */

@@ -80,10 +80,9 @@ static const PipeProgram program = {.magic = PIPE_MAGIC,
                                     .site = &site,
                                     .file = &file};
 
-static int sizes(void *self, uint32_t stage, PrSizes *out) {
+static PrSizes sizes(void *self, uint32_t stage) {
   (void)self;
-  *out = (PrSizes){.act = 64, .boundary = stage == 0 ? 64 : 0, .weight = 64, .grad = 64};
-  return 0;
+  return (PrSizes){.act = 64, .boundary = stage == 0 ? 64 : 0, .weight = 64, .grad = 64};
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   (void)self, (void)stage, (void)weight, (void)opt;
