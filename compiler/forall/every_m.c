@@ -243,7 +243,7 @@ static uint32_t try_period(Search *x, int64_t first, int64_t T, Class *out) {
     if (admits_none(x, v, T))
       continue;
     if (x->rows > MOST_ROWS / x->part || work_spent(x->s->opt->work))
-      return no(x, "to try more takes too many steps");
+      return no(x, NULL);
     for (int j = 0; j < 4; j++)
       if (!admits(x, v + j * T))
         return no(x, "the schedule admits some values of a class only");
@@ -275,8 +275,11 @@ static uint32_t find_classes(Search *x, Class *out) {
       if (n > 0)
         return n;
       first_why = x->why && !first_why ? x->why : first_why;
-      if (x->wrong || x->rows > MOST_ROWS / x->part || work_spent(x->s->opt->work))
+      if (x->wrong || work_spent(x->s->opt->work))
         return 0;
+      if (x->rows > MOST_ROWS / x->part)
+        return no(x, arena_printf(x->s->arena, "%s%sto try more takes too many steps",
+                                  first_why ? first_why : "", first_why ? "; " : ""));
     }
   }
   x->why = first_why ? first_why : "the schedule admits too few values of it";
