@@ -63,14 +63,20 @@ static bool admits(const Search *x, int64_t value) {
   return pipe_loop_refused(&x->rules, value) == NULL;
 }
 
+static Member *find_member(Search *x, int64_t value) {
+  for (uint32_t i = 0; i < x->member.n; i++)
+    if (x->member.at[i]->value == value)
+      return x->member.at[i];
+  Member *m = NEW(x->s->arena, Member);
+  *vec_push(x->s->arena, &x->member) = m;
+  m->value = value;
+  return m;
+}
+
 static Member *member_at(Search *x, int64_t value) {
-  Member *m = NULL;
-  for (uint32_t i = 0; i < x->member.n && !m; i++)
-    m = x->member.at[i]->value == value ? x->member.at[i] : NULL;
-  if (m && m->made)
+  Member *m = find_member(x, value);
+  if (m->made)
     return m;
-  if (!m)
-    *vec_push(x->s->arena, &x->member) = m = NEW(x->s->arena, Member);
   member_make(x->s, x->name, value, false, m);
   x->rows += m->rows;
   const bool refused = !m->ok && m->why != DIAG_REQUIRES && m->why != DIAG_TOO_LARGE &&
@@ -92,20 +98,57 @@ static void trim(Search *x) {
 
 /* ---- one class ---- */
 
+/* The program of a value; NULL: there is none that could be of a class. */
+static Member *good_at(Search *x, int64_t value) {
+  Member *m = member_at(x, value);
+  const PipeProgram *p = m->s.prog;
+  if (m->ok && (!p->unit_time || p->nunit_time == p->slices))
+    return m;
+  x->why = m->ok ? "times differ by microbatch"
+                 : arena_printf(x->s->arena, "there is no program for %s = %" PRId64 " [%s]",
+                                x->name, value, diag_name(m->why));
+  return NULL;
+}
+
+/* The same with notes. */
+static Member *noted_at(Search *x, int64_t value) {
+  Member *m = good_at(x, value);
+  if (!m || member_note(m, &x->state))
+    return m;
+  x->why = "its lists are not in one order";
+  return NULL;
+}
+
+static const uint64_t *shape_at(Search *x, int64_t value) {
+  Member *m = find_member(x, value);
+  if (!m->shape)
+    m = noted_at(x, value);
+  return m ? m->shape : NULL;
+}
+
+/* Three values that follow each other have rows of one shape. */
+static bool is_one_shape(Search *x, int64_t value, int64_t T) {
+  const uint64_t *first = shape_at(x, value);
+  for (int j = 1; j < 3 && first; j++) {
+    const uint64_t *shape = shape_at(x, value + j * T);
+    if (!shape)
+      return false;
+    for (uint32_t r = 0; r < x->s->model->nrank; r++)
+      if (shape[r] != first[r])
+        return no(x, arena_printf(x->s->arena, "the list of rank %u does not come to repeat", r));
+  }
+  return first != NULL;
+}
+
 /* The class of value, value + T, ... */
 static bool try_class(Search *x, int64_t value, int64_t T, Class *out) {
   Member *m[4];
   trim(x);
-  for (int j = 0; j < 4; j++) {
-    m[j] = member_at(x, value + j * T);
-    if (!m[j]->ok)
-      return no(x, arena_printf(x->s->arena, "there is no program for %s = %" PRId64 " [%s]",
-                                x->name, m[j]->value, diag_name(m[j]->why)));
-    if (j < 3 && !member_note(m[j], &x->state))
-      return no(x, "its lists are not in one order");
-  }
-  if (m[0]->s.prog->unit_time && m[0]->s.prog->nunit_time != m[0]->s.prog->slices)
-    return no(x, "times differ by microbatch");
+  if (!is_one_shape(x, value, T))
+    return false;
+  for (int j = 0; j < 4; j++)
+    if (!(m[j] = (j < 3 ? noted_at : good_at)(x, value + j * T)))
+      return false;
   if (!family_fit(x->s->arena, m, T, &out->every, &x->why))
     return false;
   out->every.state = x->state.all.at, out->every.nstate = x->state.all.n;
@@ -339,6 +382,8 @@ static void conclude(Search *x, const Class *c, uint32_t n) {
   }
   while (from > 1 && (in_class(c, n, from - 1) || !admits(x, from - 1)))
     from--;
+  while (from > 1 && !admits(x, from)) /* named is a value that it holds for */
+    from++;
   f->proved = true;
   f->from = (uint64_t)from;
   f->multiple = n == first->step / by ? (uint64_t)by : 1;

@@ -13,44 +13,6 @@
 #include "lower.h"
 #include "pipe_rows.h"
 
-/* ---- the program of one value ---- */
-
-void member_make(Sched *s, const char *name, int64_t value, bool stays, Member *m) {
-  *m = (Member){.value = value, .kept = m->kept, .made = true};
-  m->ok = compile_at(s, &m->s, stays ? s->arena : &m->arena, &m->diag, &m->opt, name, value);
-  m->why = m->diag.first;
-  for (uint32_t r = 0; m->ok && r < m->s.model->nrank; r++)
-    m->rows += m->s.prog->rank[r].ninstr;
-}
-
-void member_free(Member *m) {
-  if (m->made)
-    arena_free(&m->arena);
-  *m = (Member){.value = m->value, .ok = m->ok, .why = m->why};
-}
-
-bool member_note(Member *m, States *state) {
-  if (m->word)
-    return true;
-  const PipeProgram *p = m->s.prog;
-  Arena tmp = {0};
-  Noter *noter = open_notes(&tmp, p, state);
-  RowMaker *maker = open_rows(&tmp, p);
-  if (noter) {
-    m->word = NEW_ARRAY(&m->arena, uint32_t *, p->nrank);
-    m->nword = NEW_ARRAY(&m->arena, uint32_t, p->nrank);
-  }
-  for (uint32_t r = 0; noter && r < p->nrank; r++) {
-    Notes notes = make_notes(noter, r);
-    RankRows rows = make_noted_rows(maker, r, notes.note.at, notes.first);
-    m->word[r] = arena_alloc(&m->arena, rows.n * sizeof **m->word + 1);
-    memcpy(m->word[r], rows.word, rows.n * sizeof **m->word);
-    m->nword[r] = rows.n;
-  }
-  arena_free(&tmp);
-  return noter != NULL;
-}
-
 /* ---- words ---- */
 
 static uint32_t tag_of(uint32_t word) { return word >> 24; }
@@ -67,6 +29,62 @@ static bool number_of(uint32_t word, int64_t *n) {
          tag != PIPE_WORD_STEP && tag != PIPE_WORD_OUTER && tag != NOTE_USE &&
          tag != PIPE_WORD_HIGH && !(tag >= PIPE_WORD_NEW && (word & 0xffffff) == 0xffffff);
 }
+
+/* What has to be equal in the programs of all values. */
+static uint64_t shape_of(const uint32_t *word, uint32_t n) {
+  uint64_t h = n;
+  for (uint32_t i = 0; i < n; i++) {
+    int64_t number;
+    const uint32_t tag = tag_of(word[i]), same = !number_of(word[i], &number) ? word[i]
+                                                 : tag >= PIPE_WORD_SAME
+                                                     ? tag << 24 | word[i] % PIPE_NFIELDS
+                                                     : tag << 24;
+    h = (h ^ same) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+  }
+  return h;
+}
+
+/* ---- the program of one value ---- */
+
+void member_make(Sched *s, const char *name, int64_t value, bool stays, Member *m) {
+  *m = (Member){.value = value, .kept = m->kept, .made = true, .shape = m->shape};
+  m->ok = compile_at(s, &m->s, stays ? s->arena : &m->arena, &m->diag, &m->opt, name, value);
+  m->why = m->diag.first;
+  for (uint32_t r = 0; m->ok && r < m->s.model->nrank; r++)
+    m->rows += m->s.prog->rank[r].ninstr;
+}
+
+void member_free(Member *m) {
+  if (m->made)
+    arena_free(&m->arena);
+  *m = (Member){.value = m->value, .ok = m->ok, .why = m->why, .shape = m->shape};
+}
+
+bool member_note(Member *m, States *state) {
+  if (m->word)
+    return true;
+  const PipeProgram *p = m->s.prog;
+  Arena tmp = {0};
+  Noter *noter = open_notes(&tmp, p, state);
+  RowMaker *maker = open_rows(&tmp, p);
+  if (noter) {
+    m->word = NEW_ARRAY(&m->arena, uint32_t *, p->nrank);
+    m->nword = NEW_ARRAY(&m->arena, uint32_t, p->nrank);
+    m->shape = m->shape ? m->shape : NEW_ARRAY(state->arena, uint64_t, p->nrank);
+  }
+  for (uint32_t r = 0; noter && r < p->nrank; r++) {
+    Notes notes = make_notes(noter, r);
+    RankRows rows = make_noted_rows(maker, r, notes.note.at, notes.first);
+    m->word[r] = arena_alloc(&m->arena, rows.n * sizeof **m->word + 1);
+    memcpy(m->word[r], rows.word, rows.n * sizeof **m->word);
+    m->nword[r] = rows.n;
+    m->shape[r] = shape_of(rows.word, rows.n);
+  }
+  arena_free(&tmp);
+  return noter != NULL;
+}
+
+/* ---- words of three programs ---- */
 
 static bool is_step(uint32_t word) {
   return tag_of(word) >= PIPE_WORD_STEP && tag_of(word) <= PIPE_WORD_GROW;

@@ -19,6 +19,7 @@ typedef struct Member {
   Options opt;
   Sched s;
   uint32_t **word, *nword; /* [nrank] rows with notes (certify/every.h); NULL: it has none */
+  uint64_t *shape;     /* [nrank] a hash of these, numbers apart; member_free leaves it */
   uint64_t rows;       /* instructions */
 } Member;
 

@@ -70,6 +70,7 @@ struct RowMaker {
   VEC(Part) row;
   VEC(int64_t) step;
   VEC(uint32_t) code;
+  bool fixed[256];    /* is_fixed, by tag of PipeWord */
   Use *use, **use_of; /* by slot: of this rank; of others, for OFF and LOAD */
   uint32_t done[PIPE_NSTREAMS];
   Room room[NROOMS];
@@ -90,7 +91,7 @@ static void *zeroed(Rows *x, RoomOf of, size_t n, size_t each) {
 }
 
 static uint64_t mix(uint64_t h, uint64_t v) {
-  h = (h * 0xff51afd7ed558ccdu ^ v) * 0x9e3779b97f4a7c15u;
+  h = (h ^ v) * 0x9e3779b97f4a7c15u;
   return h ^ h >> 29;
 }
 
@@ -133,40 +134,56 @@ static uint32_t in_list(const Rows *x, const PipeInstr *c, bool input) {
 
 /* The slots of a row, in the order in which other rows name them. */
 typedef struct RowSlots {
-  uint32_t field[PIPE_FIELD_LIST]; /* NONE: no slot */
+  uint32_t n;
+  struct {
+    uint32_t field, slot;
+  } at[PIPE_FIELD_LIST];
   const uint32_t *list;
-  uint32_t nlist;
-  Use *keep; /* whose slots `keep` is one of */
+  uint32_t nin, nout; /* how many of the list the input is, and the output */
+  Use *keep;          /* whose slots `keep` is one of */
 } RowSlots;
 
-static RowSlots slots_of(Rows *x, const PipeInstr *c, const PipeWeights *w) {
+static void add_slot(RowSlots *s, uint32_t field, uint32_t slot) {
+  if (slot != NONE)
+    s->at[s->n].field = field, s->at[s->n++].slot = slot;
+}
+
+/* Into *s, which is not copied: that would wait for each of its numbers. */
+static void find_slots(Rows *x, const PipeInstr *c, const PipeWeights *w, RowSlots *s) {
   PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
-  uint32_t nin = in_list(x, c, true), nout = in_list(x, c, false);
   bool op = on == PIPE_COMPUTE && c->op != PIPE_SIDE,
        copy = c->op == PIPE_OFF || c->op == PIPE_LOAD;
-  return (RowSlots){.field = {c->act, op ? c->gout : NONE, op || copy ? c->keep : NONE,
-                              nin ? NONE : c->in, nout ? NONE : c->out, w ? w->slot : NONE,
-                              w ? w->out : NONE, w ? w->guess : NONE},
-                    .list = nin    ? x->k->list + c->in_list
-                            : nout ? x->k->list + c->out_list
-                                   : NULL,
-                    .nlist = nin + nout,
-                    .keep = copy && c->peer != NONE ? uses_of(x, c->peer) : x->use};
+  s->n = 0, s->nin = in_list(x, c, true), s->nout = in_list(x, c, false);
+  s->list = x->k->list + (s->nin ? c->in_list : s->nout ? c->out_list : 0);
+  s->keep = copy && c->peer != NONE ? uses_of(x, c->peer) : x->use;
+  add_slot(s, PIPE_FIELD_act, c->act);
+  add_slot(s, PIPE_FIELD_gout, op ? c->gout : NONE);
+  add_slot(s, PIPE_FIELD_keep, op || copy ? c->keep : NONE);
+  add_slot(s, PIPE_FIELD_in, s->nin ? NONE : c->in);
+  add_slot(s, PIPE_FIELD_out, s->nout ? NONE : c->out);
+  if (w) {
+    add_slot(s, PIPE_FIELD_weight, w->slot);
+    add_slot(s, PIPE_FIELD_made, w->out);
+    add_slot(s, PIPE_FIELD_guess, w->guess);
+  }
 }
 
-static void put_slots(Rows *x, const RowSlots *slot) {
-  for (uint32_t f = 0; f < PIPE_FIELD_LIST; f++)
-    if (slot->field[f] != NONE)
-      put_slot(x, f == PIPE_FIELD_keep ? slot->keep : x->use, f, slot->field[f]);
-  for (uint32_t i = 0; i < slot->nlist; i++)
-    put_slot(x, x->use, PIPE_FIELD_LIST, slot->list[i]);
+static Use *use_of(const Rows *x, const RowSlots *s, uint32_t field) {
+  return field == PIPE_FIELD_keep ? s->keep : x->use;
 }
 
-static void touch_slots(const Rows *x, const RowSlots *slot) {
-  for (uint32_t f = 0; f < PIPE_FIELD_LIST; f++)
-    touch(x, f == PIPE_FIELD_keep ? slot->keep : x->use, f, slot->field[f]);
-  for (uint32_t i = 0; i < slot->nlist; i++)
-    touch(x, x->use, PIPE_FIELD_LIST + i, slot->list[i]);
+static void put_slots(Rows *x, const RowSlots *s) {
+  for (uint32_t i = 0; i < s->n; i++)
+    put_slot(x, use_of(x, s, s->at[i].field), s->at[i].field, s->at[i].slot);
+  for (uint32_t i = 0; i < s->nin + s->nout; i++)
+    put_slot(x, x->use, PIPE_FIELD_LIST, s->list[i]);
+}
+
+static void touch_slots(const Rows *x, const RowSlots *s) {
+  for (uint32_t i = 0; i < s->n; i++)
+    touch(x, use_of(x, s, s->at[i].field), s->at[i].field, s->at[i].slot);
+  for (uint32_t i = 0; i < s->nin + s->nout; i++)
+    touch(x, x->use, PIPE_FIELD_LIST + i, s->list[i]);
 }
 
 /* What of PipeInstr is no slot, and no wait. */
@@ -209,25 +226,26 @@ static void put_syncs(Rows *x, uint32_t *at, uint32_t before) {
 
 /* Rows of which this number differs are not turns of one loop. Places in the text do not move; in
  * a program for every M nothing does that says what a row is. */
-static bool is_fixed(const Rows *x, uint32_t tag) {
+static bool is_fixed(uint32_t tag, bool noted) {
   const bool what = tag < PIPE_NOPS || tag == PIPE_WORD_GROUP || tag == PIPE_WORD_AFTER ||
                     tag == PIPE_WORD_PEER || tag == PIPE_WORD_EDGE || tag == PIPE_WORD_INS ||
                     tag == PIPE_WORD_OUTS || tag == PIPE_WORD_FORMULA || tag == PIPE_WORD_BEHIND ||
                     tag == PIPE_WORD_AHEAD;
-  return tag == PIPE_WORD_AT || (x->note && what);
+  return tag == PIPE_WORD_AT || (noted && what);
 }
 
 static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   const PipeInstr *c = &x->k->instr[i];
   const PipeWeights *w = x->k->weights ? &x->k->weights[i] : NULL;
-  const RowSlots slot = slots_of(x, c, w);
+  RowSlots slot;
   uint32_t word0 = x->word.n;
+  find_slots(x, c, w, &slot);
   put_plain(x, c);
   put_waits(x, c);
-  if (in_list(x, c, true))
-    put(x, PIPE_WORD_INS, in_list(x, c, true));
-  if (in_list(x, c, false))
-    put(x, PIPE_WORD_OUTS, in_list(x, c, false));
+  if (slot.nin)
+    put(x, PIPE_WORD_INS, slot.nin);
+  if (slot.nout)
+    put(x, PIPE_WORD_OUTS, slot.nout);
   put_slots(x, &slot);
   if (w && w->version != NONE)
     put(x, PIPE_WORD_VERSION, w->version);
@@ -240,17 +258,15 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   put_syncs(x, sync, i);
   touch_slots(x, &slot);
   x->done[pipe_op_info[c->op].stream]++;
-  Part *row = vec_push(x->arena, &x->row);
-  *row = (Part){.word0 = word0, .cost = 1};
+  uint64_t key = 0;
   for (uint32_t k = x->note ? x->note0[i] : 0; x->note && k < x->note0[i + 1]; k++) {
     put(x, x->note[k].tag, x->note[k].n);
-    row->key = mix(row->key, x->note[k].same ? (uint64_t)x->note[k].n + 1 : 0);
+    key = mix(key, x->note[k].same ? (uint64_t)x->note[k].n + 1 : 0);
   }
-  row->nword = x->word.n - word0;
-  for (uint32_t k = word0; k < x->word.n; k++) {
-    const Word *v = &x->word.at[k];
-    row->key = mix(row->key, v->tag | (is_fixed(x, v->tag) ? (uint64_t)v->n << 32 : 0));
-  }
+  for (const Word *v = &x->word.at[word0]; v < &x->word.at[x->word.n]; v++)
+    key = mix(key, v->tag | (x->fixed[v->tag & 0xff] ? (uint64_t)v->n << 32 : 0));
+  *vec_push(x->arena,
+            &x->row) = (Part){.key = key, .word0 = word0, .nword = x->word.n - word0, .cost = 1};
 }
 
 /* ---- loops ---- */
@@ -282,9 +298,10 @@ static void count_lengths(Rows *x, const Part *part, uint32_t n, uint64_t *id, u
   for (uint32_t i = 0; i < n; i++) {
     Met *m = met(by_key, size - 1, part[i].key);
     uint64_t h = part[i].key;
-    const Word *w = &x->word.at[part[i].word0];
+    const Word *w = &x->word.at[part[i].word0],
+               *before = m->last ? &x->word.at[part[m->last - 1].word0] : w;
     for (uint32_t k = 0; m->last && k < part[i].nword; k++)
-      h = mix(h, (uint64_t)(w[k].n - x->word.at[part[m->last - 1].word0 + k].n));
+      h = mix(h, (uint64_t)(w[k].n - before[k].n));
     id[i] = h;
     if (m->last)
       count[i - (m->last - 1)]++;
@@ -305,7 +322,7 @@ static uint32_t best_lengths(const uint32_t *count, uint32_t most, uint32_t leng
     uint32_t at = found;
     while (at > 0 && count[length[at - 1]] < count[q])
       at--;
-    if (count[q] == 0 || at == LENGTHS)
+    if (count[q] < 3 || at == LENGTHS) /* a loop that saves a row is met three times */
       continue;
     found += found < LENGTHS;
     for (uint32_t k = found - 1; k > at; k--)
@@ -507,6 +524,8 @@ RankRows make_noted_rows(RowMaker *x, uint32_t r, const Note *note, const uint32
   x->note = note, x->note0 = first;
   x->k = &x->p->rank[r];
   x->word.n = x->row.n = x->step.n = x->code.n = 0;
+  for (uint32_t tag = 0; tag < 256; tag++)
+    x->fixed[tag] = is_fixed(tag, note != NULL);
   memset(x->done, 0, sizeof x->done);
   memset(x->use_of, 0, x->p->nrank * sizeof *x->use_of);
   x->use = zeroed(x, ROOM_USE, x->k->nslot + (size_t)1, sizeof *x->use);

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Seconds of the processor that pipec needs for a schedule, beside the generators of those who published it.
 
-usage: peers.py PIPEC STDLIB [P M]   PIPE_PEERS: a directory with checkouts of `zero-bubble-pipeline-parallelism` (sail-sg)
-                                     and `DualPipe` (deepseek-ai); what is not there is left out
+usage: peers.py PIPEC STDLIB [P M]   PIPE_PEERS: a directory with checkouts of `DeepSpeed`, `alpa`, `DualPipe` and
+                                     `zero-bubble-pipeline-parallelism`; what is not there is left out. With it, a
+                                     PyTorch that this Python can import is a peer, too. `alpa` needs numpy.
 
-Theirs run as they are, in this Python, without the packages that they import and do not use for the order: of ZB-1p and
-V-ZB what makes the order of all ranks, of DualPipe the calls of its step on every rank, with nothing behind them.
+Theirs run as they are, in this Python, without the packages that they import and do not use for the order: of DeepSpeed
+the instructions of all stages, which have no proof; of Alpa the clock table of 1F1B; of PyTorch the interleaved order,
+its lowering and its simulation; of ZB-1p and V-ZB what makes the order of all ranks; of DualPipe the calls of its step
+on every rank, with nothing behind them.
 Ours is the order alone, to the end of `expand`, and the whole compiler, from the start of its process to the end of
 the C file. Costs are 1, of a transfer 0, for
 both. Best of three each, taken in turn.
@@ -69,7 +72,7 @@ def zero_bubble(root):
                                    mem_w=[-1] * P, max_chunks=2, n_stages=P, n_micro=M)
         return sum(map(len, zbv.PipelineGraph(P, M, 1, 1, 1, 0, 1, 0, -1, 2 * P).create_schedule(config)))
 
-    return {"zb_1p": zb_1p, "v_zb": v_zb}
+    return [("zb_1p", 64, 512, zb_1p), ("v_zb", 64, 512, v_zb)]
 
 
 def dualpipe(root):
@@ -114,7 +117,61 @@ def dualpipe(root):
             o.step(*(([],) if rank in (0, P - 1) else ()), num_chunks=M, criterion=count, labels=[], return_outputs=False)
         return calls[0]
 
-    return {"dualpipe": order}
+    return [("dualpipe", 64, 1024, order)]
+
+
+def deepspeed(root):
+    folder("deepspeed.runtime.pipe", os.path.join(root, "deepspeed", "runtime", "pipe"))
+    stub("deepspeed.runtime.utils")
+    module = importlib.import_module("deepspeed.runtime.pipe.schedule")
+
+    def order(P, M):
+        return sum(len(step) for stage in range(P) for step in module.TrainSchedule(M, P, stage).steps())
+
+    return [("1f1b", 64, 512, order)]
+
+
+def alpa(root):
+    folder("alpa.pipeline_parallel", os.path.join(root, "alpa", "pipeline_parallel"))
+    stub("alpa.util", "alpa.pipeline_parallel.computation")
+    module = importlib.import_module("alpa.pipeline_parallel.schedules")
+
+    def order(P, M):
+        made = module.PipeDreamFlush(dependency=None, meshes=range(P), apply_grad_placement={}, num_batch=M)
+        return sum(task is not None for clock in made.schedules for task in clock)
+
+    return [("1f1b", 64, 512, order)]
+
+
+def pytorch(root):
+    module = importlib.import_module("torch.distributed.pipelining.schedules")
+
+    def order(P, M, V=2):
+        def rank_of(stage):
+            return stage % P
+
+        of = types.SimpleNamespace(n_local_stages=V, pp_group_size=P, _n_microbatches=M, microbatches_per_round=P)
+        ops = {r: [a for a in module.ScheduleInterleaved1F1B._calculate_single_rank_operations(of, r) if a is not None]
+               for r in range(P)}
+        lowered = module._add_send_recv(ops, rank_of, P * V)
+        module._simulate_comms_compute(lowered, rank_of, P * V)
+        return sum(map(len, lowered.values()))
+
+    return [("interleaved", 64, 512, order)]
+
+
+def missing(name, root):
+    """What the peer in root lacks; None: it is there."""
+    try:
+        if name == "PyTorch":
+            importlib.import_module("torch.distributed.pipelining.schedules")
+        elif not os.path.isdir(root):
+            return "no checkout"
+        if name == "alpa":
+            importlib.import_module("numpy")
+    except ImportError as e:
+        return str(e)
+    return None
 
 
 def used():
@@ -129,17 +186,23 @@ def measure(call):
     return used() - at, size
 
 
+PEERS = (("DeepSpeed", deepspeed), ("alpa", alpa), ("PyTorch", pytorch),
+         ("zero-bubble-pipeline-parallelism", zero_bubble), ("DualPipe", dualpipe))
+
+
 def main(pipec, lib, P=None, M=None):
     root = os.environ.get("PIPE_PEERS", "")
-    found = {}
-    for name, use in (("zero-bubble-pipeline-parallelism", zero_bubble), ("DualPipe", dualpipe)):
-        if root and os.path.isdir(os.path.join(root, name)):
-            found.update(use(os.path.join(root, name)))
-    if not found:
+    if not root:
         print("no peers: PIPE_PEERS names no directory with their checkouts")
-    for name, ranks, mbs in (("zb_1p", 64, 512), ("v_zb", 64, 512), ("dualpipe", 64, 1024)):
-        if name not in found:
-            continue
+        return
+    found = []
+    for peer, use in PEERS:  # PyTorch before those for whom there is none
+        why = missing(peer, os.path.join(root, peer))
+        if why:
+            print("%s: left out: %s" % (peer, why))
+        else:
+            found += [(peer, *schedule) for schedule in use(os.path.join(root, peer))]
+    for peer, name, ranks, mbs, theirs_of in found:
         ranks, mbs = int(P or ranks), int(M or mbs)
         command = [pipec, "-I", lib, "--time-passes", "--emit=c", "-o", os.devnull, "-DP=%d" % ranks, "-DM=%d" % mbs,
                    os.path.join(lib, name + ".pipe")]
@@ -148,11 +211,11 @@ def main(pipec, lib, P=None, M=None):
             t, said = measure(lambda: subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True).stderr)
             ours.append(t)
             order.append(sum(float(ms) for _, ms in re.findall(r"^(parse|resolve|expand) +([0-9.]+) ms", said, re.M)) / 1e3)
-            t, entries = measure(lambda: found[name](ranks, mbs))
+            t, entries = measure(lambda: theirs_of(ranks, mbs))
             theirs.append(t)
-        print("%-10s P=%-3d M=%-5d theirs %.3f s (%d entries); ours: the order %.3f s, ratio %.2f, proofs and C too %.3f s, ratio %.2f"
-              % (name, ranks, mbs, min(theirs), entries, min(order), min(order) / min(theirs), min(ours), min(ours) / min(theirs)),
-              flush=True)
+        print("%-11s P=%-3d M=%-5d %s %.3f s (%d entries); ours: the order %.3f s, ratio %.2f, proofs and C too %.3f s, ratio %.2f"
+              % (name, ranks, mbs, peer, min(theirs), entries, min(order), min(order) / min(theirs), min(ours),
+                 min(ours) / min(theirs)), flush=True)
 
 
 main(*sys.argv[1:])

@@ -22,8 +22,8 @@ def said(*command):
 
 def peers(build, lib, small):
     text = said(sys.executable, os.path.join(HERE, "peers.py"), build + "/bin/pipec", lib, *(["4", "8"] if small else []))
-    for m in re.finditer(r"^(\w+) +P=(\d+) +M=(\d+) +theirs ([0-9.]+) s .* too ([0-9.]+) s", text, re.M):
-        for quantity, value in zip(("theirs, the order", "pipec, all proofs and C"), m.groups()[3:]):
+    for m in re.finditer(r"^(\w+) +P=(\d+) +M=(\d+) +(\S+) ([0-9.]+) s .* too ([0-9.]+) s", text, re.M):
+        for quantity, value in (("theirs, " + m[4], m[5]), ("pipec, all proofs and C", m[6])):
             yield *m.groups()[:3], quantity, value, "s"
 
 
