@@ -16,6 +16,7 @@
 #           write [[D]]. If they do not hold, it is run again with a longer one: a busy machine may need that.
 #   %torch  a Python that has PyTorch (REQUIRES: torch) or safetensors and numpy (REQUIRES: safetensors):
 #           $PIPE_TORCH_PYTHON, else %python
+#   %builder  a Python that has scikit-build-core (REQUIRES: scikit-build-core): $PIPE_BUILDER_PYTHON, else %python
 #
 # The longest tests start first: by the seconds that lit has recorded in the build folder, before there are any by those
 # of .lit_test_times.txt here.
@@ -51,8 +52,10 @@ for program in "spin", "fish", "zsh", "chromium", "clang-tidy":
     if shutil.which(program):
         config.available_features.add(program)
 torch = os.environ.get("PIPE_TORCH_PYTHON", config.python)
-for feature, module in ("torch", "torch.distributed.pipelining"), ("safetensors", "safetensors.numpy"):
-    if subprocess.run([torch, "-c", "import " + module], capture_output=True, check=False).returncode == 0:
+builder = os.environ.get("PIPE_BUILDER_PYTHON", config.python)
+for feature, python, module in [("torch", torch, "torch.distributed.pipelining"), ("safetensors", torch, "safetensors.numpy"),
+                                ("scikit-build-core", builder, "scikit_build_core")]:
+    if subprocess.run([python, "-c", "import " + module], capture_output=True, check=False).returncode == 0:
         config.available_features.add(feature)
 probe = os.path.join(config.build, "bin", "gpu_probe")  # and what is built where there may be a device
 if os.path.exists(probe) and subprocess.run([probe], capture_output=True, timeout=120, check=False).returncode == 0:
@@ -125,6 +128,7 @@ for name, value in [
      "%s/test/tools/mpirun.sh %s" % (env["TSAN_OPTIONS"], config.source, config.source, config.mpiexec)),
     ("shared", shared),
     ("torch", torch),
+    ("builder", builder),
     ("includes", " ".join(tree.include_flags(config.source))),
     ("seed", os.environ.get("PIPE_SEED", "2")),
 ]:

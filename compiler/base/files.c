@@ -101,11 +101,6 @@ const char *file_find(Sched *s, const char *path, const char *from) {
     return NULL;
   if (path[0] == '/')
     return exists(path) ? path : NULL;
-  if (strncmp(path, "stdlib/", 7) == 0) {
-    const char *p = s->opt->stdlib ? join(s, s->opt->stdlib, strlen(s->opt->stdlib), path + 7)
-                                   : NULL;
-    return p && exists(p) ? p : NULL;
-  }
   const char *slash = strrchr(from, '/');
   const char *beside = join(s, from, slash ? (size_t)(slash - from) : 0, path);
   if (exists(beside))
@@ -115,7 +110,8 @@ const char *file_find(Sched *s, const char *path, const char *from) {
     if (exists(p))
       return p;
   }
-  const char *p = s->opt->stdlib ? join(s, s->opt->stdlib, strlen(s->opt->stdlib), path) : NULL;
+  const char *name = strncmp(path, "stdlib/", 7) == 0 ? path + 7 : path;
+  const char *p = s->opt->stdlib ? join(s, s->opt->stdlib, strlen(s->opt->stdlib), name) : NULL;
   return p && exists(p) ? p : NULL;
 }
 

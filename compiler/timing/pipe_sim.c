@@ -85,7 +85,10 @@ static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
 static inline void fetch_ahead(const void *p, size_t size, int write) {
   enum { AHEAD = 8 };
   const char *at = (const char *)((uintptr_t)p + AHEAD * size);
-  write ? __builtin_prefetch(at, 1) : __builtin_prefetch(at);
+  if (write)
+    __builtin_prefetch(at, 1);
+  else
+    __builtin_prefetch(at);
 }
 
 static uint64_t add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }

@@ -116,7 +116,8 @@ static bool write_profile(const Args *a, const Study *study, uint32_t nstage) {
   uint64_t forward = (uint64_t)a->c.rows * STUDY_UNIT / nstage;
   fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
   for (uint32_t s = 0; s < nstage; s++) {
-    PrSizes z = study->model.sizes(study->model.self, s);
+    PrSizes z = {0};
+    study->model.sizes(study->model.self, s, &z);
     fprintf(f,
             "%s{\"F\": %" PRIu64 ", \"B\": %" PRIu64 ", \"act\": %" PRIu64 ", \"gout\": %" PRIu64
             ", \"boundary\": %" PRIu64 ", \"weight\": %" PRIu64 ", \"grad\": %" PRIu64

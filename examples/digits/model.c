@@ -87,20 +87,20 @@ static real *x_at(const Shape *s, void *kept, uint32_t l) {
 static real *a_at(const Shape *s, void *kept, uint32_t l) { return x_at(s, kept, l) + s->n * s->d; }
 static real *top_at(const Shape *s, void *kept) { return (real *)kept + kept_elems(s); }
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   Shape s = shape_of(self, stage);
   uint64_t kept = kept_elems(&s);
-  PrSizes z = {.act = (kept + (s.last ? s.n * (s.d + DIGITS_CLASSES) : 0)) * sizeof(real),
-               .gout = (kept + (s.first ? s.n * s.d : 0)) * sizeof(real),
-               .boundary = s.last ? 0 : s.n * s.d * sizeof(real),
-               .weight = weight_elems(&s) * sizeof(real)};
-  z.grad = z.weight;
-  z.opt = pr_optim_moments(s.m->config.optim.kind) * z.weight;
+  *out = (PrSizes){.act = (kept + (s.last ? s.n * (s.d + DIGITS_CLASSES) : 0)) * sizeof(real),
+                   .gout = (kept + (s.first ? s.n * s.d : 0)) * sizeof(real),
+                   .boundary = s.last ? 0 : s.n * s.d * sizeof(real),
+                   .weight = weight_elems(&s) * sizeof(real)};
+  out->grad = out->weight;
+  out->opt = pr_optim_moments(s.m->config.optim.kind) * out->weight;
   /* B: gout; F: the ends of its blocks, where they go nowhere, and the images */
   uint64_t forward = s.n * (2 * s.d + DIGITS_PIXELS) * sizeof(real);
-  z.work = z.gout + s.n * DIGITS_PIXELS * sizeof(real);
-  z.work = z.work > forward ? z.work : forward;
-  return z;
+  out->work = out->gout + s.n * DIGITS_PIXELS * sizeof(real);
+  out->work = out->work > forward ? out->work : forward;
+  return 0;
 }
 
 /* ---- arithmetic: n rows ---- */
@@ -375,7 +375,8 @@ int digits_test(const DigitsModel *m, const void *const *weights, uint32_t first
   one.pick = pick_one;
   uint64_t act = 0, work = 0;
   for (uint32_t i = 0; i < m->nstage; i++) {
-    PrSizes z = sizes(&one, i);
+    PrSizes z;
+    sizes(&one, i, &z);
     act = z.act > act ? z.act : act;
     work = z.work > work ? z.work : work;
   }

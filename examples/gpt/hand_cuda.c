@@ -271,7 +271,10 @@ Hand *hand_open(const PipeProgram *p, PrModel *model) {
   h->step_at = stages_device(sizeof *h->step_at);
   check(cudaEventCreateWithFlags(&h->begin, cudaEventDisableTiming));
   for (uint32_t s = 0; s < p->nstage; s++) {
-    const PrSizes z = h->size[s] = model->sizes(model->self, p->stage[s].model);
+    PrSizes z = {0};
+    if (model->sizes(model->self, p->stage[s].model, &z))
+      die("the model fails");
+    h->size[s] = z;
     h->weight[s] = stages_device(z.weight), h->grad[s] = stages_device(z.grad),
     h->opt[s] = stages_device(z.opt);
     if (model->init(model->self, p->stage[s].model, h->weight[s], h->opt[s]))

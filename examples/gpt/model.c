@@ -639,18 +639,18 @@ static int init(void *self, uint32_t stage, void *weight, void *opt) {
   return 0;
 }
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   Shape s = shape_of(self, stage);
-  PrSizes z = {.act = s.nlayer * s.act_bytes};
+  *out = (PrSizes){.act = s.nlayer * s.act_bytes};
   if (s.last)
-    carve_top(&s, NULL, &z.act);
-  z.gout = s.nlayer * s.gout_bytes;
-  carve_gout_top(&s, NULL, &z.gout);
-  z.boundary = s.last ? 0 : s.n * s.d * sizeof(real);
-  z.weight = z.grad = weight_elems(&s) * sizeof(real);
-  z.opt = 2 * z.weight;
-  carve_work_b(&s, NULL, &z.work);
-  return z;
+    carve_top(&s, NULL, &out->act);
+  out->gout = s.nlayer * s.gout_bytes;
+  carve_gout_top(&s, NULL, &out->gout);
+  out->boundary = s.last ? 0 : s.n * s.d * sizeof(real);
+  out->weight = out->grad = weight_elems(&s) * sizeof(real);
+  out->opt = 2 * out->weight;
+  carve_work_b(&s, NULL, &out->work);
+  return 0;
 }
 
 uint64_t gpt_weights(const GptModel *m, uint32_t stage) {
@@ -713,7 +713,9 @@ extern void openblas_set_num_threads(int) __attribute__((weak));
 
 /* The moments lie one after the other. */
 static int64_t moment(void *self, uint32_t stage, int which) {
-  return which * (int64_t)sizes(self, stage).weight;
+  PrSizes size;
+  sizes(self, stage, &size);
+  return which * (int64_t)size.weight;
 }
 
 PrModel gpt_model(GptModel *m) {

@@ -506,9 +506,10 @@ static int call(void *self, const PrCall *c) {
   return g->bf16 ? Net<__nv_bfloat16>::call(g, c) : Net<float>::call(g, c);
 }
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   const GptCuda *g = (const GptCuda *)self;
-  return g->bf16 ? Net<__nv_bfloat16>::sizes(g, stage) : Net<float>::sizes(g, stage);
+  *out = g->bf16 ? Net<__nv_bfloat16>::sizes(g, stage) : Net<float>::sizes(g, stage);
+  return 0;
 }
 
 /* The weights of model.c. */
@@ -561,7 +562,8 @@ static const char *warm_up(GptCuda *g) {
   PrSizes most;
   memset(&most, 0, sizeof most);
   for (uint32_t s = 0; s < g->m->nstage; s++) {
-    PrSizes z = sizes(g, s);
+    PrSizes z;
+    sizes(g, s, &z);
     const uint64_t *from = (const uint64_t *)&z;
     for (size_t i = 0; i < sizeof z / sizeof *from; i++)
       ((uint64_t *)&most)[i] = from[i] > ((uint64_t *)&most)[i] ? from[i] : ((uint64_t *)&most)[i];

@@ -49,7 +49,7 @@ static void take_sizes(Seq *s) {
   uint64_t act = 0;
   for (uint32_t i = 0; i < s->model.nstage; i++) {
     PrSizes *z = &s->stage[i].size;
-    *z = s->model.sizes(s->model.self, i);
+    s->model.sizes(s->model.self, i, z); /* never fails */
     act = z->act > act ? z->act : act;
     s->work_bytes = z->work > s->work_bytes ? z->work : s->work_bytes;
   }

@@ -59,7 +59,8 @@ void stages_open(DeviceStages *s, GptModel *m, PrModel model, uint32_t nmb) {
     stages_die("no memory");
   for (uint32_t i = 0; i < m->nstage; i++) {
     DeviceStage *t = &s->stage[i];
-    t->size = model.sizes(model.self, i);
+    if (model.sizes(model.self, i, &t->size))
+      stages_die("the model fails");
     t->weight = stages_device(t->size.weight), t->grad = stages_device(t->size.grad),
     t->opt = stages_device(t->size.opt);
     t->act = stages_device(t->size.act), t->gout = stages_device(t->size.gout);

@@ -49,7 +49,9 @@ static void on_step(void *arg, uint64_t step, double loss) {
 static uint64_t hash_weights(PrRun *run, const GptCuda *g, const GptModel *m, PrModel *model) {
   uint64_t h = 0xcbf29ce484222325u;
   for (uint32_t s = 0; s < m->nstage; s++) {
-    uint64_t bytes = model->sizes(model->self, s).weight, n = gpt_weights(m, s);
+    PrSizes size = {0};
+    model->sizes(model->self, s, &size);
+    uint64_t bytes = size.weight, n = gpt_weights(m, s);
     uint8_t *raw = malloc(bytes);
     float *w = malloc(n * sizeof *w);
     if (!raw || !w || pr_copy_weight(run, s, raw))

@@ -130,16 +130,16 @@ static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
   const PipeInstr *copy = pi < k->ncopy ? &k->t->instr[k->copy[pi].index] : NULL;
   bool computes = compute && compute->wait <= mi && compute->wait_copy <= pi;
   bool copies = copy && copy->wait <= ci && copy->wait_copy <= mi;
+  uint32_t head_row = comm_head(l, r);
+  const PipeInstr *c = head_row == PIPE_NONE ? NULL : &k->t->instr[head_row];
+  if (c && !at->posted && c->wait <= ci && c->wait_copy <= pi) /* who carries it on is there */
+    return (Blame){NOT_BEGUN, r, head_row};
   if (computes)
     return (Blame){NOT_BEGUN, r, k->compute[ci].index};
   if (copies)
     return (Blame){COPIES, r, k->copy[pi].index};
-  uint32_t head_row = comm_head(l, r);
-  if (head_row == PIPE_NONE)
-    return (Blame){NONE, r, PIPE_NONE};
-  const PipeInstr *c = &k->t->instr[head_row];
-  if (!at->posted)
-    return (Blame){c->wait <= ci && c->wait_copy <= pi ? NOT_BEGUN : NONE, r, head_row};
+  if (!c || !at->posted)
+    return (Blame){NONE, r, head_row};
   for (uint32_t j = 0, n = heads(l, r); j < n; j++) {
     uint32_t row = head(l, r, j), q, other;
     if (row == PIPE_NONE)

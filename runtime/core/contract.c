@@ -118,7 +118,7 @@ PrStatus pr_check_fences(PrRun *run, const RankRun *k, const char *where) {
 /* The stash of an F or R; NULL: there is none. */
 static Made *stash_of(const PrRun *run, const RankRun *k, const PipeInstr *c) {
   bool makes = c->op == PIPE_F || c->op == PIPE_R;
-  return makes && k->contract->stash && c->act != PIPE_NONE
+  return makes && !run->m.holds_stash && k->contract->stash && c->act != PIPE_NONE
              ? &k->contract->stash[(size_t)run->p->stage[c->stage].chunk * run->p->nmb + c->mb]
              : NULL;
 }

@@ -221,6 +221,23 @@ uint32_t pr_comm_prefix(const RankRun *k, uint64_t step, const CommRun **of) {
   return least;
 }
 
+/* Which F are recomputed. */
+static bool take_recomputed(const PipeProgram *p, RankRun *k) {
+  bool *again = calloc((size_t)k->nstage * p->nmb + 1, sizeof *again);
+  for (uint32_t i = again ? k->ncompute : 0; i-- > 0;) {
+    const PipeInstr *c = &k->t->instr[k->compute[i].index];
+    bool *of = pipe_is_side(c->op) || c->mb == PIPE_NONE
+                   ? NULL
+                   : &again[(size_t)p->stage[c->stage].chunk * p->nmb + c->mb];
+    if (c->op == PIPE_F)
+      k->compute[i].recomputed = *of;
+    else if (c->op == PIPE_R)
+      *of = true;
+  }
+  free(again);
+  return again != NULL;
+}
+
 bool pr_take_streams_of(PrRun *run, RankRun *k) {
   const PipeProgram *p = run->p;
   const PipeRank *t = k->t;
@@ -241,7 +258,7 @@ bool pr_take_streams_of(PrRun *run, RankRun *k) {
     } else {
       bool grad = c->op == PIPE_B || c->op == PIPE_W;
       uint32_t *n = &run->stage[c->stage].nupdate;
-      k->compute[k->ncompute++] = (ComputeAt){i, grad && !*g, 0, *n, 0};
+      k->compute[k->ncompute++] = (ComputeAt){.index = i, .first_grad = grad && !*g, .updates = *n};
       *n += c->op == PIPE_U;
       if (c->op != PIPE_SIDE)
         *g = c->op != PIPE_U && (*g || grad);
@@ -250,6 +267,7 @@ bool pr_take_streams_of(PrRun *run, RankRun *k) {
   for (uint32_t i = 0; ok && i < k->nstage; i++)
     run->stage[k->stage[i]].left = graded[i];
   free(graded);
+  ok = ok && take_recomputed(p, k);
   k->side_stream = p->nchannel ? PIPE_NONE : 0;
   if (!ok || p->nchannel)
     return ok && take_channels(p, k);

@@ -19,6 +19,8 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
     const PipePool *l = &k->t->pool[i];
     uint64_t bytes = l->cls == PIPE_BUFFER ? l->bytes
                                            : pr_class_bytes(run, l->stage, l->cls, l->skip);
+    if (l->cls == PIPE_ACT && k->holds)
+      bytes = 0;
     uint64_t room = host ? pr_round(bytes) : pr_room(k, NULL, bytes, NULL, 0);
     if ((l->cls == PIPE_HOST) != host)
       continue;
@@ -99,6 +101,7 @@ PrStatus pr_take_memory(PrRun *run, RankRun *k) {
   }
   if (!pr_is_here(run, k->id))
     return PR_OK;
+  k->holds = run->m.holds_stash;
   PrStatus st = pr_take_contract(run, k);
   if (st)
     return st;

@@ -28,10 +28,14 @@ static PrStatus check_callbacks(PrRun *run) {
   for (uint32_t s = 0; s < p->nstage && !m->tie; s++)
     if (p->stage[s].tied != PIPE_NONE)
       FAIL(run, "model: the program ties stages, so tie may not be NULL");
+  if (m->holds_stash && pipe_slices(p) > 1)
+    FAIL(run, "model: it holds stashes, which the ops of a program with slices share");
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; pr_is_here(run, r) && i < p->rank[r].ninstr; i++) {
       const PipeInstr *c = &run->rank[r].t->instr[i];
       char op[PIPE_OP_TEXT];
+      if (m->holds_stash && (c->op == PIPE_OFF || c->op == PIPE_LOAD))
+        FAIL(run, "model: it holds stashes, which the program moves");
       if ((c->op != PIPE_B || m->backward) && (c->op != PIPE_I || m->backward_input) &&
           (c->op != PIPE_W || m->backward_weight))
         continue;
@@ -49,7 +53,10 @@ static PrStatus check_sizes(PrRun *run) {
   const PipeProgram *p = run->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
     const PipeStage *g = &p->stage[s];
-    PrSizes z = run->m.sizes(run->m.self, g->model);
+    PrSizes z = {0};
+    int code = run->m.sizes(run->m.self, g->model, &z);
+    if (code)
+      return pr_fail(run, PR_E_MODEL, "model: sizes of stage %u returned %d", s, code);
     if (p->forward)
       z.gout = z.grad = z.opt = z.tied = 0;
     run->stage[s].size = z;

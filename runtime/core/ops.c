@@ -41,6 +41,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
               .step = step,
               .work = k->work,
               .first_grad = (int)at->first_grad,
+              .recomputed = (int)at->recomputed,
               .rate = 1,
               .version = w && w->version != PIPE_NONE ? w->version : 0,
               .applied = at->applied,
@@ -58,7 +59,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
   void *const *ins = tensors(k, c->in, nin), *const *outs = tensors(k, c->out, nout);
   const void *in = ins ? ins[0] : NULL;
   void *out = outs ? outs[0] : NULL;
-  if (c->act != PIPE_NONE)
+  if (c->act != PIPE_NONE && !run->m.holds_stash)
     a.act = k->slot[c->act];
   if (!side && c->gout != PIPE_NONE)
     a.gout = k->slot[c->gout];

@@ -17,14 +17,17 @@ uint64_t pr_now(void) {
 /* Errors. The first one stays. */
 
 PrStatus pr_fail(PrRun *run, PrStatus st, const char *fmt, ...) {
+  const char *why = st == PR_E_MODEL && run->m.why ? run->m.why(run->m.self) : NULL;
   pthread_mutex_lock(&run->lock);
   bool first = atomic_load(&run->status) == PR_OK;
   if (first) {
     va_list ap;
     va_start(ap, fmt);
     char text[PR_TEXT];
-    vsnprintf(text, sizeof text, fmt, ap);
+    int len = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    if (why && len < PR_TEXT)
+      snprintf(text + len, sizeof text - (size_t)len, ": %s", why);
     escape_text(run->text, sizeof run->text, ESCAPE_TERMINAL,
                 text); /* names, paths, texts of peers */
     atomic_store(&run->has_text, 1);

@@ -47,6 +47,7 @@ typedef struct ComputeAt {
   uint32_t applied;    /* the same */
   uint32_t updates;    /* U of its stage above it */
   uint32_t kept;       /* R of several inputs: where they begin in RankRun.listed */
+  uint32_t recomputed; /* of PrCall */
 } ComputeAt;
 
 typedef struct CopyAt {
@@ -170,8 +171,9 @@ typedef struct RankRun {
   uint32_t *place;        /* of CommRun.place */
   char *block;    /* every tensor of the rank but those of class HOST */
   char *host;     /* those; NULL: none */
-  uint64_t bytes, host_bytes; /* of block, of host */
-  uint64_t block_bytes;   /* of block, with the fences of a contract */
+  uint64_t bytes, host_bytes; /* of block and what the model holds; of host */
+  uint64_t block_bytes;   /* of block alone, with the fences of a contract */
+  bool holds;             /* the model holds the stashes: they have no room in block */
   struct PrContract *contract; /* contract.c; NULL: not checked */
   void **slot;    /* [nslot] */
   uint64_t *slot_bytes; /* [nslot] of class BUFFER */

@@ -35,11 +35,11 @@ typedef enum PrStatus {
   PR_E_DEVICE    /* the device, or what connects devices, refused something; the text says what */
 } PrStatus;
 
-/* Bytes of one stage. act: what F keeps for B (or I and W). gout: what I keeps for W. boundary: the
- * stage's output for one microbatch = the next stage's input = their gradients (0 on the last, and
- * only there). work: scratch of one op, contents undefined between ops. edge: each output to a
- * stage that is not the next (0 if there is none). tied: how much of grad, from its start, is of
- * weights that are shared (0 if it shares none). */
+/* Bytes of one stage. act: what F keeps for B (or I and W), wherever it lies. gout: what I keeps
+ * for W. boundary: the stage's output for one microbatch = the next stage's input = their
+ * gradients (0 on the last, and only there). work: scratch of one op, contents undefined between
+ * ops. edge: each output to a stage that is not the next (0 if there is none). tied: how much of
+ * grad, from its start, is of weights that are shared (0 if it shares none). */
 typedef struct PrSizes {
   uint64_t act, gout, boundary, weight, grad, opt, work, edge, tied;
 } PrSizes;
@@ -92,6 +92,7 @@ typedef struct PrCall {
   void *const *past;
   double *loss; /* of the slice: that of a microbatch is their sum */
   int first_grad;
+  int recomputed; /* F: R makes the stash that B and W take; what F keeps is lost */
   uint32_t nx, ny;
   const void *const *xs, *const *dys; /* [nx], [ny]; NULL where x, dy are of no use */
   void *const *ys, *const *dxs;       /* [ny], [nx] */
@@ -157,7 +158,7 @@ typedef struct PrTensor {
 typedef struct PrModel {
   void *self;
   uint32_t nstage; /* must equal the program's nmodel */
-  PrSizes (*sizes)(void *self, uint32_t stage);
+  int (*sizes)(void *self, uint32_t stage, PrSizes *out); /* out: all zero */
   int (*init)(void *self, uint32_t stage, void *weight, void *opt); /* grad and opt come zeroed; opt
                             is NULL if the program is forward-only: it has no gradients either */
   int (*forward)(void *self, const PrCall *c); /* F and R: the same bits both times */
@@ -198,6 +199,13 @@ typedef struct PrModel {
   uint32_t elem;
   double (*lr)(void *self, uint32_t stage, uint64_t update);
   int64_t (*moment)(void *self, uint32_t stage, int which);
+  /* 1: stashes lie in memory of the model's own, from F or R to the last op that takes them: act is
+   * counted in the bytes of a rank, but not allocated, and PrCall.act is NULL. A run that fails
+   * leaves some. Not with slices, and not where the schedule moves stashes. */
+  int holds_stash;
+  /* What the callback that has just returned another number than 0, on this thread, has to say: it
+   * is added to the text of the run. NULL, here or returned: nothing. */
+  const char *(*why)(void *self);
 } PrModel;
 
 /* What carries a program out. An engine of processes runs one rank in each; every process then
@@ -263,7 +271,8 @@ PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to);
 /* the rank of this process; PIPE_NONE: it has all */
 uint32_t pr_rank(const PrRun *run);
 int pr_leads(const PrRun *run);                       /* 1 in exactly one process: that may print */
-uint64_t pr_bytes(const PrRun *run, uint32_t rank);   /* what the engine allocated for the rank */
+/* what the engine allocated for the rank, and stashes that the model holds */
+uint64_t pr_bytes(const PrRun *run, uint32_t rank);
 /* and of it in host memory, not in pr_bytes */
 uint64_t pr_host_bytes(const PrRun *run, uint32_t rank);
 /* of the whole training, with those resumed from */

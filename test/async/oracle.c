@@ -290,13 +290,14 @@ typedef struct Training {
   const Optimizer *opt;
 } Training;
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   const Training *m = self;
-  return (PrSizes){.act = 3 * N * sizeof(float),
+  *out = (PrSizes){.act = 3 * N * sizeof(float),
                    .boundary = stage + 1 < m->nstage ? N * sizeof(float) : 0,
                    .weight = NW * sizeof(float),
                    .grad = NW * sizeof(float),
                    .opt = 2 * NW * sizeof(float)};
+  return 0;
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   (void)self, (void)opt;
@@ -429,7 +430,8 @@ static void write_profile(uint32_t nstage) {
   }
   fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
   for (uint32_t s = 0; s < nstage; s++) {
-    PrSizes z = sizes(&(Training){nstage, 1, NULL}, s);
+    PrSizes z;
+    sizes(&(Training){nstage, 1, NULL}, s, &z);
     fprintf(f, "%s{\"act\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d}",
             s ? ", " : "", (int)z.act, (int)z.boundary, (int)z.weight, (int)z.grad, (int)z.opt);
   }

@@ -62,14 +62,15 @@ static void set(const Probe *p, void *w, double v) {
     *(float *)w = (float)v;
 }
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   const Probe *p = self;
   uint64_t w = p->wide ? sizeof(double) : sizeof(float);
-  return (PrSizes){.act = sizeof(double),
+  *out = (PrSizes){.act = sizeof(double),
                    .boundary = stage + 1 < p->nstage ? 8 : 0,
                    .weight = w,
                    .grad = w,
                    .opt = w};
+  return 0;
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   Probe *p = self;

@@ -12,13 +12,14 @@
 
 enum { NW = 20, P = 3, M = 9, ROUNDS = 1500 };
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   (void)self;
-  return (PrSizes){.act = 8,
+  *out = (PrSizes){.act = 8,
                    .boundary = stage + 1 < P ? 8 : 0,
                    .weight = NW * sizeof(float),
                    .grad = NW * sizeof(float),
                    .opt = 2 * NW * sizeof(float)};
+  return 0;
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   (void)self, (void)opt;

@@ -40,10 +40,11 @@ typedef struct Waiting {
   uint32_t nstage;
 } Waiting;
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   const Waiting *w = self;
-  return (PrSizes){
+  *out = (PrSizes){
       .act = 64, .weight = 64, .grad = 64, .boundary = stage + 1 < w->nstage ? w->boundary : 0};
+  return 0;
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {

@@ -20,9 +20,11 @@
 #
 # A line <!-- pipec: OPTIONS --> before a block gives options. --write makes the page show what
 # pipec and the commands print.
+import glob
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -100,6 +102,8 @@ def good(pipec, path, write):
         return m[0]
 
     with tempfile.TemporaryDirectory() as folder:
+        for name in glob.glob("*.csv", root_dir=os.path.dirname(path) or "."):  # lists that the page speaks of
+            shutil.copy(os.path.join(os.path.dirname(path), name), folder)
         for other in re.findall(r"^<!-- files of (\S+) -->$", read(path), re.M):
             for m in BLOCK.finditer(read(os.path.join(os.path.dirname(path), other))):
                 if m["name"]:

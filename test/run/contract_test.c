@@ -19,9 +19,9 @@ typedef struct Training {
 
 static bool makes(const Training *m, const char *mistake) { return !strcmp(m->mistake, mistake); }
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   const Training *m = self;
-  return (PrSizes){
+  *out = (PrSizes){
       .act = 4 * N,
       .gout = 4 * N,
       .boundary = stage + 1 == m->nstage || (stage == 1 && makes(m, "boundary")) ? 0 : 4 * N,
@@ -29,6 +29,7 @@ static PrSizes sizes(void *self, uint32_t stage) {
       .grad = 4 * N,
       .opt = 4 * N,
       .work = 4 * N};
+  return 0;
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {

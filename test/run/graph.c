@@ -176,7 +176,8 @@ static void train(const char *name, Meant *g, const char *text) {
       char last[512] = "0", edge[512] = "0";
       for (uint32_t s = 0; s < g->nstage;
            s++) { /* boundary and edge of each stage, as nested choices */
-        PrSizes z = graph_sizes(g, s);
+        PrSizes z;
+        graph_sizes(g, s, &z);
         char *t = arena_printf(&arena, "s == %u ? %d : %s", s, (int)z.boundary, last);
         snprintf(last, sizeof last, "%s", t);
         t = arena_printf(&arena, "s == %u ? %d : %s", s, (int)z.edge, edge);

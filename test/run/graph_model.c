@@ -134,13 +134,13 @@ void graph_sequential(const Meant *g, Result *r) {
 
 /* ---- the same through the callbacks of an engine ---- */
 
-PrSizes graph_sizes(void *self, uint32_t stage) {
+int graph_sizes(void *self, uint32_t stage, PrSizes *out) {
   const Meant *g = self;
   bool chain = false, skip = false;
   const Arc *a;
   for (uint32_t k = 0; (a = output_of(g, stage, k)); k++)
     chain |= !a->skip, skip |= a->skip;
-  return (PrSizes){.act = sizeof(Act),
+  *out = (PrSizes){.act = sizeof(Act),
                    .gout = N * sizeof(float),
                    .boundary = chain ? N * sizeof(float) : 0,
                    .weight = NW * sizeof(float),
@@ -149,6 +149,7 @@ PrSizes graph_sizes(void *self, uint32_t stage) {
                    .work = N * sizeof(float),
                    .edge = skip ? PART * sizeof(float) : 0,
                    .tied = g->tie[stage] ? TIED * sizeof(float) : 0};
+  return 0;
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {

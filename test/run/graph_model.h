@@ -48,6 +48,6 @@ void graph_sequential(const Meant *g, Result *r);
 /* The same for an engine; `rate` is RATE for a model that agrees, also where nothing is trained.
  * Its tensors per stage are graph_sizes. */
 PrModel graph_model(Meant *g, float rate);
-PrSizes graph_sizes(void *self, uint32_t stage);
+int graph_sizes(void *self, uint32_t stage, PrSizes *out);
 
 #endif

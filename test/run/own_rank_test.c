@@ -28,10 +28,10 @@ static PrStatus open_nothing(PrRun *run) { return (PrStatus)atomic_load(&run->st
 static const PrEngine alone = {.name = "alone", .join = join, .open = open_nothing},
                       together = {.name = "together", .open = open_nothing};
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   const PipeProgram *p = self;
   const PipeStage *s = &p->stage[stage];
-  return p->sized ? (PrSizes){.act = s->act_bytes,
+  *out = p->sized ? (PrSizes){.act = s->act_bytes,
                               .gout = s->gout_bytes,
                               .boundary = s->boundary_bytes,
                               .weight = s->weight_bytes,
@@ -49,6 +49,7 @@ static PrSizes sizes(void *self, uint32_t stage) {
                               .work = 64,
                               .edge = 64,
                               .tied = 64};
+  return 0;
 }
 
 /* None of these but `moment` is called. */

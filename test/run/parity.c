@@ -200,8 +200,9 @@ static Result pairs(uint32_t nstage, uint32_t nmb) {
 
 /* ---- the same through the callbacks of an engine ---- */
 
-static PrSizes sizes(void *self, uint32_t stage) {
-  return model_sizes(((Tiny *)self)->nstage, stage);
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
+  *out = model_sizes(((Tiny *)self)->nstage, stage);
+  return 0;
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {

@@ -91,8 +91,8 @@ static int update(void *self, const PrCall *c) {
     flip(c->grad, WEIGHTS, MASK);
   return d->inner.update(d->inner.self, c);
 }
-static PrSizes sizes(void *self, uint32_t stage) {
-  return ((Sharded *)self)->inner.sizes(((Sharded *)self)->inner.self, stage);
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
+  return ((Sharded *)self)->inner.sizes(((Sharded *)self)->inner.self, stage, out);
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   return ((Sharded *)self)->inner.init(((Sharded *)self)->inner.self, stage, weight, opt);
@@ -104,7 +104,9 @@ static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uin
 
 static int side(void *self, const PrCall *c) {
   Sharded *d = self;
-  size_t row = row_of(d, c), act = (size_t)sizes(self, c->stage).act;
+  PrSizes size;
+  sizes(self, c->stage, &size);
+  size_t row = row_of(d, c), act = (size_t)size.act;
   if (strcmp(c->side, "UNSHARD") == 0) {
     broken += c->taken_bytes < WEIGHTS || d->gathered[row] != NULL;
     memcpy(c->taken, c->weight, WEIGHTS);

@@ -29,14 +29,15 @@ void *aligned_alloc(size_t align, size_t n) {
   return memalign(align, n);
 }
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   const uint64_t *count = self;
   (void)stage;
-  return (PrSizes){.act = 64,
+  *out = (PrSizes){.act = 64,
                    .boundary = 64,
                    .weight = 4 * *count,
                    .grad = 4 * *count,
                    .tied = 4 * ((*count + 1) / 2)};
+  return 0;
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {

@@ -39,7 +39,10 @@ PrSizes tiny_sizes(const Tiny *t, uint32_t stage) {
   return z;
 }
 
-static PrSizes sizes(void *self, uint32_t stage) { return tiny_sizes(self, stage); }
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
+  *out = tiny_sizes(self, stage);
+  return 0;
+}
 
 static void broken(Tiny *t, const PrCall *c, const char *what) {
   char op[PIPE_OP_TEXT];

@@ -101,7 +101,9 @@ static uint64_t mix_weights(PrRun *run, const PrModel *m) {
   const PipeProgram *p = pr_program(run);
   uint64_t h = 0xcbf29ce484222325u;
   for (uint32_t s = 0; s < p->nstage; s++) {
-    uint64_t bytes = m->sizes(m->self, p->stage[s].model).weight;
+    PrSizes size;
+    m->sizes(m->self, p->stage[s].model, &size);
+    uint64_t bytes = size.weight;
     unsigned char *w = malloc(bytes);
     PrStatus st = w ? pr_copy_weight(run, s, w) : PR_E_MEMORY;
     if (st) {
@@ -143,13 +145,12 @@ static int train_on_shim(Asked *a, const PipeProgram *p) {
 /* Of PrModel: the weights and the optimizer state of a stage are a tensor each. */
 static int name_tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
   const PrModel m = tiny_model(self);
-  if (i > 1)
+  PrSizes size;
+  if (i > 1 || m.sizes(self, stage, &size))
     return 1;
   if (i == 0)
     nanosleep(&(struct timespec){0, 20000000}, NULL);
-  *out = (PrTensor){.of = i ? PR_OPT : PR_WEIGHT,
-                    .ndim = 1,
-                    .shape = {i ? m.sizes(self, stage).opt : m.sizes(self, stage).weight}};
+  *out = (PrTensor){.of = i ? PR_OPT : PR_WEIGHT, .ndim = 1, .shape = {i ? size.opt : size.weight}};
   snprintf(out->name, PR_NAME, "stage %u", stage);
   return 0;
 }

@@ -113,8 +113,9 @@ typedef struct Told {
   atomic_int wrong, losses;
 } Told;
 
-static PrSizes sizes(void *self, uint32_t stage) {
-  return model_sizes(((Told *)self)->rule->P, stage);
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
+  *out = model_sizes(((Told *)self)->rule->P, stage);
+  return 0;
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {

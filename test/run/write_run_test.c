@@ -80,9 +80,10 @@ static const PipeProgram program = {.magic = PIPE_MAGIC,
                                     .site = &site,
                                     .file = &file};
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   (void)self;
-  return (PrSizes){.act = 64, .boundary = stage == 0 ? 64 : 0, .weight = 64, .grad = 64};
+  *out = (PrSizes){.act = 64, .boundary = stage == 0 ? 64 : 0, .weight = 64, .grad = 64};
+  return 0;
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   (void)self, (void)stage, (void)weight, (void)opt;

@@ -18,14 +18,15 @@ static double learning_rate(void *self, uint32_t stage, uint64_t update) {
   return 0.01 / (1 + 0.01 * (double)update);
 }
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   const FloatModel *m = self;
-  return (PrSizes){.act = BYTES,
+  *out = (PrSizes){.act = BYTES,
                    .gout = BYTES,
                    .boundary = stage + 1 < m->nstage ? BYTES : 0,
                    .weight = BYTES,
                    .grad = BYTES,
                    .opt = 2 * BYTES};
+  return 0;
 }
 
 static void fill(float *to, uint64_t seed) {

@@ -26,10 +26,10 @@ static void spread(void *to, uint64_t seed) {
     ((uint64_t *)to)[i] = mix(seed, i);
 }
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   WordModel *m = self;
   const uint64_t n = 8 * WORDS;
-  return (PrSizes){.act = n,
+  *out = (PrSizes){.act = n,
                    .gout = n,
                    .boundary = stage + 1 < m->nstage ? n : 0,
                    .weight = n,
@@ -38,6 +38,7 @@ static PrSizes sizes(void *self, uint32_t stage) {
                    .work = n,
                    .edge = m->edges ? n : 0,
                    .tied = m->tied[stage] ? n / 3 - m->odd : 0};
+  return 0;
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {

@@ -161,12 +161,10 @@ static bool start_begun(Mpi *m, MpiHead *begun) {
   return true;
 }
 
-/* The losses of a step to all ranks: they have all finished it then. */
+/* The losses of a step, which is due, to all ranks: they have all finished it then. */
 static bool look_at_meeting(Mpi *m, uint64_t wanted, bool *moved) {
   PrRun *run = m->run;
   int try_code, done = 0;
-  if (m->met == wanted)
-    return true;
   uint64_t step = wanted - 1;
   if (!m->meets && !TRY(m, MPI_Iallreduce,
                         (MPI_IN_PLACE, run->loss[step & 1], (int)(run->nsink * run->p->nmb),
@@ -200,17 +198,19 @@ void *mpi_communicator(void *arg) {
     if (!m->begun && !m->under_way && m->wanted == m->met && !run->quit) {
       bool rests = atomic_load(&m->k->step_start) == UINT64_MAX;
       doze(m, rests ? 20000000 : m->nhosted ? 100000 : 5000000);
+      idle = 0;
     }
     MpiHead *begun = m->begun;
     uint64_t wanted = m->wanted;
+    bool due = wanted != m->met; /* told here: mpi_rewind sets both */
     bool quit = run->quit;
     m->begun = NULL;
     m->begun_end = &m->begun;
     pthread_mutex_unlock(&m->lock);
     if (quit)
       return NULL;
-    if (!start_begun(m, begun) || !look(m, &moved) || !look_at_meeting(m, wanted, &moved) ||
-        !mpi_look_around(m)) {
+    if (!start_begun(m, begun) || !look(m, &moved) ||
+        (due && !look_at_meeting(m, wanted, &moved)) || !mpi_look_around(m)) {
       mpi_tell_others(m);
       return NULL;
     }

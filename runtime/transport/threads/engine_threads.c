@@ -21,7 +21,7 @@ static void begin(PrRun *run, CommRun *c, uint32_t i, CommRun **todo) {
     if (local_arrive(&run->coll[at->chan]))
       local_sum(run, &run->coll[at->chan], todo);
   } else if (pr_fault_is(run, PR_DROP, c->k->id, at->index, c->step)) {
-    local_over(run, c, i, transfer, todo);
+    pr_over(run, c, i, todo);
   } else if ((ch = local_post(run, c, i))) {
     transfer(run, ch, todo);
   }

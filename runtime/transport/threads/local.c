@@ -11,17 +11,22 @@ static Chan *post(PrRun *run, CommRun *c, uint32_t i) {
   return atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel) ? ch : NULL;
 }
 
+/* A lost transfer is over as soon as it begins, so none of its group waits for it. */
+static bool is_lost(const PrRun *run, const CommRun *c, uint32_t i) {
+  return pr_fault_is(run, PR_DROP, c->k->id, pr_comm_at(c, i)->index, c->step);
+}
+
 Chan *local_post(PrRun *run, CommRun *c, uint32_t i) {
   for (uint32_t j = c->next; j < i; j++)
-    if (pr_comm_at(c, j)->chan == pr_comm_at(c, i)->chan)
+    if (pr_comm_at(c, j)->chan == pr_comm_at(c, i)->chan && !is_lost(run, c, j))
       return NULL;
   return post(run, c, i);
 }
 
-void local_over(PrRun *run, CommRun *c, uint32_t i, LocalMet *met, CommRun **todo) {
+static void over(PrRun *run, CommRun *c, uint32_t i, LocalMet *met, CommRun **todo) {
   const CommAt *at = pr_comm_at(c, i);
   uint32_t left = c->k->t->instr[at->index].group, j = 1;
-  while (j <= left && at[j].chan != at->chan)
+  while (j <= left && (at[j].chan != at->chan || is_lost(run, c, i + j)))
     j++;
   Chan *ch = j <= left ? post(run, c, i + j) : NULL; /* the next one of its channel */
   if (ch)
@@ -34,8 +39,8 @@ void local_transfer(PrRun *run, Chan *ch, LocalMet *met, CommRun **todo) {
   if (pr_transfer(run, ch))
     return;
   atomic_store_explicit(&ch->state, 0, memory_order_relaxed);
-  local_over(run, side[0].stream, side[0].at, met, todo);
-  local_over(run, side[1].stream, side[1].at, met, todo);
+  over(run, side[0].stream, side[0].at, met, todo);
+  over(run, side[1].stream, side[1].at, met, todo);
 }
 
 bool local_arrive(Coll *l) {

@@ -16,8 +16,6 @@ Chan *local_post(PrRun *run, CommRun *c, uint32_t i);
 typedef void LocalMet(PrRun *run, Chan *ch, CommRun **todo);
 /* Carries out the transfer of such a channel. */
 void local_transfer(PrRun *run, Chan *ch, LocalMet *met, CommRun **todo);
-/* Number i of the head of c is over, or lost. */
-void local_over(PrRun *run, CommRun *c, uint32_t i, LocalMet *met, CommRun **todo);
 
 /* A stream has come to its REDUCE or TIE. True: all have, and the sum is the caller's. */
 bool local_arrive(Coll *l);

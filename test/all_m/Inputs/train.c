@@ -12,18 +12,18 @@ typedef struct Weight {
   float a, b;
 } Weight;
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   (void)self;
-  PrSizes z = {sizeof(float[2]),
-               0,
-               stage + 1 < 8 ? sizeof(float) : 0,
-               sizeof(Weight),
-               sizeof(Weight),
-               0,
-               0,
-               0,
-               0};
-  return z;
+  *out = (PrSizes){sizeof(float[2]),
+                   0,
+                   stage + 1 < 8 ? sizeof(float) : 0,
+                   sizeof(Weight),
+                   sizeof(Weight),
+                   0,
+                   0,
+                   0,
+                   0};
+  return 0;
 }
 static int init(void *self, uint32_t stage, void *weight, void *opt) {
   Weight w = {0.9f + 0.01f * (float)stage, 0.1f};

@@ -15,12 +15,13 @@ typedef struct Stash {
 
 static double input(uint32_t mb) { return 0.5 + 0.25 * mb; }
 
-static PrSizes sizes(void *self, uint32_t stage) {
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
   uint32_t nstage = *(uint32_t *)self;
-  return (PrSizes){.act = sizeof(Stash),
+  *out = (PrSizes){.act = sizeof(Stash),
                    .boundary = stage + 1 < nstage ? sizeof(double) : 0,
                    .weight = sizeof(double),
                    .grad = sizeof(double)};
+  return 0;
 }
 
 static int init(void *self, uint32_t stage, void *weight, void *opt) {

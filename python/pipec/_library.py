@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""libpipec by ctypes. All that is known of pipe_compile.h stands in this file."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_void_p
+
+HEADER = (0, 2)  # major and minor version of the pipe_compile.h that is declared here
+SEVERITY = ("error", "warning", "note")
+OK, REFUSED, NO_MEMORY, INTERNAL = range(4)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A message of the compiler.
+
+    severity: "error" or "warning"; "note" among the notes of another message
+    code:     what `pipec --explain` takes, such as "deadlock"; None: it has none
+    file:     None: the message has no place; line and column are 0 then
+    line, column: from 1; columns in bytes of UTF-8
+    help:     what to do; None: nothing
+    """
+
+    severity: str
+    message: str
+    code: str | None = None
+    file: str | None = None
+    line: int = 0
+    column: int = 0
+    help: str | None = None
+    notes: tuple[Diagnostic, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}: " if self.file else ""
+        code = f" [{self.code}]" if self.code else ""
+        return f"{place}{self.severity}: {self.message}{code}"
+
+
+class ScheduleWarning(UserWarning):
+    """A warning of the compiler. `Schedule.diagnostics` has those of `pipec.compile` as data."""
+
+
+class ScheduleError(ValueError):
+    """The compiler refuses a schedule, or an option. `str()` is what the program pipec prints.
+
+    code, file, line, column, message, help, notes: of the first error, as in `Diagnostic`
+    diagnostics: all errors and warnings
+    """
+
+    def __init__(self, text: str, diagnostics: tuple[Diagnostic, ...]) -> None:
+        super().__init__(text, diagnostics)
+        first = next(d for d in diagnostics if d.severity == "error")
+        self.diagnostics = diagnostics
+        self.code, self.file, self.line, self.column = first.code, first.file, first.line, first.column
+        self.message, self.help, self.notes = first.message, first.help, first.notes
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class _Row(ctypes.Structure):
+    _fields_ = [("severity", c_int), ("name", c_char_p), ("file", c_char_p), ("line", c_uint32),
+                ("column", c_uint32), ("message", c_char_p), ("help", c_char_p)]
+
+
+class _Program(ctypes.Structure):
+    """How a PipeProgram begins (pipe_instr.h)."""
+
+    _fields_ = [("magic", c_uint32), ("abi", c_uint32), ("hash", ctypes.c_uint64)]
+
+
+def prefix() -> Path:
+    """The folder that has lib/libpipec.so, bin/pipec and share/pipe/stdlib: PIPE_PREFIX if the
+    environment has it, else this package."""
+    return Path(os.environ.get("PIPE_PREFIX") or Path(__file__).parent)
+
+
+def _load() -> ctypes.CDLL:
+    path = prefix() / "lib" / "libpipec.so"
+    try:
+        lib = ctypes.CDLL(str(path))
+        number = int(lib.pipe_compile_version())
+    except (OSError, AttributeError) as e:
+        raise ImportError(f"pipec cannot load its library: {e}; install the package, or let "
+                          "PIPE_PREFIX name a folder that pipec was built in or installed to") from None
+    found = (number // 10000, number // 100 % 100)
+    if found != HEADER:
+        raise ImportError("pipec: {} has version {}.{}, this package is for {}.{}".format(path, *found, *HEADER))
+    lib.pipe_compile.argtypes = [POINTER(c_void_p), c_char_p, c_char_p, c_int, POINTER(c_char_p)]
+    for name, result, *arguments in (
+        ("free", None),
+        ("program", POINTER(_Program)),
+        ("output", c_void_p, POINTER(c_size_t)),
+        ("messages", c_char_p),
+        ("diagnostic", POINTER(_Row), c_uint32),
+    ):
+        function = getattr(lib, "pipe_compiled_" + name)
+        function.restype, function.argtypes = result, [c_void_p, *arguments]
+    return lib
+
+
+_lib = _load()
+VERSION = "{}.{}.{}".format(*HEADER, _lib.pipe_compile_version() % 100)
+
+
+def _encode(text: str) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no str")
+    if "\0" in text:
+        raise ValueError(f"a NUL character in {text[:40]!r}")
+    return text.encode("utf-8", "surrogateescape")  # as file names are
+
+
+def _decode(text: bytes | None) -> str | None:
+    return None if text is None else text.decode("utf-8", "replace")
+
+
+class Compiled:
+    """What one call of pipe_compile has made: its result is freed with this object.
+
+    Raises ScheduleError, MemoryError, or RuntimeError for a mistake of the compiler itself.
+    """
+
+    def __init__(self, name: str | None, text: str | None, options: list[str]) -> None:
+        words = [_encode(word) for word in options]
+        self._handle = c_void_p()
+        status = _lib.pipe_compile(
+            byref(self._handle), None if name is None else _encode(name),
+            None if text is None else _encode(text), len(words), (c_char_p * len(words))(*words))
+        weakref.finalize(self, _lib.pipe_compiled_free, self._handle)
+        self.diagnostics = self._rows()
+        if status != OK:
+            said = (_decode(_lib.pipe_compiled_messages(self._handle)) or "").rstrip("\n")
+            if status == REFUSED:
+                raise ScheduleError(said, self.diagnostics)
+            raise MemoryError(said) if status == NO_MEMORY else RuntimeError(said)
+
+    def _rows(self) -> tuple[Diagnostic, ...]:
+        rows: list[Diagnostic] = []
+        while row := _lib.pipe_compiled_diagnostic(self._handle, len(rows)):
+            r = row.contents
+            rows.append(Diagnostic(SEVERITY[r.severity], _decode(r.message) or "", _decode(r.name),
+                                   None if r.file is None else os.fsdecode(r.file), r.line, r.column,
+                                   _decode(r.help)))
+        all: list[Diagnostic] = []
+        for d in rows:
+            if d.severity == "note" and all:
+                all[-1] = replace(all[-1], notes=(*all[-1].notes, d))
+            else:
+                all.append(d)
+        return tuple(all)
+
+    @property
+    def output(self) -> str:
+        n = c_size_t()
+        at = _lib.pipe_compiled_output(self._handle, byref(n))
+        return _decode(ctypes.string_at(at, n.value)) or ""
+
+    @property
+    def program(self) -> c_void_p | None:
+        """A const PipeProgram *, for the engine; it lives as long as this object."""
+        at = _lib.pipe_compiled_program(self._handle)
+        return ctypes.cast(at, c_void_p) if at else None
+
+    @property
+    def hash(self) -> int | None:
+        """Of the program: two of one hash are equal in all but files and lines."""
+        at = _lib.pipe_compiled_program(self._handle)
+        return at.contents.hash if at else None
