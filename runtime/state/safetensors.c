@@ -173,7 +173,7 @@ static void read_tensor(Json *j, StTensor *t) {
 static void read_metadata(Json *j, StHead *head) {
   char text[17], *end;
   StTensor key, *t;
-  char name[sizeof SUM + sizeof key.key];
+  char name[sizeof SUM - 1 + sizeof key.key];
   json_expect(j, '{');
   for (uint32_t i = 0; json_more(j, '}', i); i++) {
     json_key(j, name, sizeof name);
