@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""libpiperun by ctypes. All that is known of pipe_run.h stands in this file. The library is the one
+beside libpipec, whose version is checked."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p
+
+from ._library import prefix
+
+F, B, I, W, R, U = range(6)  # pipe_ops.def: F and R come to `forward`
+
+
+class Sizes(Structure):
+    _fields_ = [
+        (name, c_uint64) for name in "act gout boundary weight grad opt work edge tied".split()
+    ]
+
+
+class Call(Structure):
+    _fields_ = [
+        ("op", c_int),
+        *((name, c_uint32) for name in "rank stage nstage mb nmb slice nslice".split()),
+        ("step", c_uint64),
+        *((name, c_void_p) for name in "x dy y dx act gout weight grad opt work past".split()),
+        ("loss", POINTER(c_double)),
+        ("first_grad", c_int),
+        ("recomputed", c_int),
+        ("nx", c_uint32),
+        ("ny", c_uint32),
+        *((name, c_void_p) for name in "xs dys ys dxs stream step_at".split()),
+        ("nupdate", c_uint32),
+        *((name, c_void_p) for name in "side taken given".split()),
+        ("taken_bytes", c_uint64),
+        ("given_bytes", c_uint64),
+        ("newest", c_void_p),
+        ("rate", c_double),
+        ("version", c_uint32),
+        ("applied", c_uint32),
+        ("updates", c_uint64),
+    ]
+
+
+OP = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Call))
+SIZES = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, POINTER(Sizes))
+INIT = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_void_p, c_void_p)
+REDUCE = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, POINTER(c_void_p), c_uint32, c_uint64)
+LR = ctypes.CFUNCTYPE(c_double, c_void_p, c_uint32, c_uint64)
+WHY = ctypes.CFUNCTYPE(c_void_p, c_void_p)
+
+
+class Model(Structure):
+    _fields_ = [
+        ("self", c_void_p),
+        ("nstage", c_uint32),
+        ("sizes", SIZES),
+        ("init", INIT),
+        *((name, OP) for name in "forward backward backward_input backward_weight update".split()),
+        ("reduce", REDUCE),
+        ("tie", c_void_p),
+        ("overlap", c_void_p),
+        ("nslice", c_uint32),
+        ("side", c_void_p),
+        ("tensor", c_void_p),
+        ("identity", c_char_p),
+        ("elem", c_uint32),
+        ("lr", LR),
+        ("moment", c_void_p),
+        ("holds_stash", c_int),
+        ("why", WHY),
+    ]
+
+
+class Options(Structure):
+    _fields_ = [
+        ("trace_steps", c_uint32),
+        ("deadline_s", c_double),
+        ("free_running", c_int),
+        ("on_step", c_void_p),
+        ("on_loss", c_void_p),
+        ("arg", c_void_p),
+        ("seed", c_uint64),
+        ("engine", c_void_p),
+        ("engine_options", c_void_p),
+        ("checksums", c_int),
+    ]
+
+
+def _load() -> ctypes.CDLL:
+    lib = ctypes.CDLL(str(prefix() / "lib" / "libpiperun.so"))
+    for name, result, *arguments in (
+        ("open", c_int, POINTER(c_void_p), c_void_p, POINTER(Model), POINTER(Options)),
+        ("steps", c_int, c_void_p, c_uint64),
+        ("error", c_char_p, c_void_p),
+        ("loss", c_double, c_void_p),
+        ("loss_mb", c_double, c_void_p, c_uint32),
+        ("weight", c_void_p, c_void_p, c_uint32),
+        ("bytes", c_uint64, c_void_p, c_uint32),
+        ("write_trace", c_int, c_void_p, c_char_p),
+        ("close", None, c_void_p),
+    ):
+        function = getattr(lib, "pr_" + name)
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+lib = _load()

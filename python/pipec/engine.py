@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: MIT
+"""nn.Modules on the C engine: each rank of the schedule is a thread of this process."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import re
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_void_p
+from typing import Any
+
+import torch
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
+
+from . import _runtime as rt
+from ._schedule import Schedule
+
+__all__ = ["Run", "RunError"]
+
+Tensor = torch.Tensor
+
+
+class RunError(RuntimeError):
+    """A run has failed. The text names the rank, the op and its line in the schedule; `__cause__`
+    is what a module, the loss function or an optimizer has raised, if one has."""
+
+
+class _Stash:
+    """What one microbatch keeps on a stage, from F, or R, to its last backward."""
+
+    def __init__(self, x: Tensor | None, y: Tensor, module: torch.nn.Module) -> None:
+        self.x, self.y, self.module = x, y, module
+        self.weight = 0  # where the version lies that the backward reads
+        self.rest: Any = None  # what W needs of I
+
+
+class _Stage:
+    """A stage on its rank: its modules, which share buffers, one for each place of weights."""
+
+    def __init__(
+        self, module: torch.nn.Module, make: Callable[[torch.nn.Module], torch.optim.Optimizer]
+    ) -> None:
+        self.module = copy.deepcopy(module)  # its parameters are the optimizer's
+        self.parameters = list(self.module.parameters())
+        self.shapes = [p.shape for p in self.parameters]
+        self.size = sum(p.numel() for p in self.parameters)
+        self.dtype = self.parameters[0].dtype if self.parameters else torch.float32
+        if any(p.dtype != self.dtype for p in self.parameters):
+            types = sorted({str(p.dtype) for p in self.parameters})
+            raise ValueError(f"a stage with parameters of several types: {types}")
+        self.optimizer = make(self.module) if self.parameters else None
+        self.at: dict[int, torch.nn.Module] = {}
+        self.seen: dict[int, list[Tensor]] = {}
+        self.adds: set[int] = set()
+
+    def views(self, address: int) -> list[Tensor]:
+        """The tensors whose values lie there, one after the other."""
+        if address in self.seen:
+            return self.seen[address]
+        flat, at, views = _tensor(address, self.dtype, (self.size,)), 0, []
+        for shape in self.shapes:
+            views.append(flat[at : at + shape.numel()].view(shape))
+            at += shape.numel()
+        self.seen[address] = views
+        return views
+
+    def of(self, call: rt.Call) -> torch.nn.Module:
+        """The module with the weights that an op reads."""
+        module = self.at.get(call.weight)
+        if module is None:
+            module = copy.deepcopy(self.module, {id(b): b for b in self.module.buffers()})
+            for p, view in zip(module.parameters(), self.views(call.weight)):
+                p.data = view
+            self.at[call.weight] = module
+        return module
+
+    def gradients(self, module: torch.nn.Module, call: rt.Call) -> None:
+        """Lets backward add to the gradients of the stage, which stay where they are."""
+        if id(module) in self.adds:
+            return
+        self.adds.add(id(module))
+        for p, view in zip(module.parameters(), self.views(call.grad)):
+            p.grad = view if p.requires_grad else None
+
+
+def _tensor(address: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
+    """The memory at an address, as a tensor."""
+    count = 1
+    for n in shape:
+        count *= n
+    room = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return (
+        torch.frombuffer(room, dtype=dtype).view(tuple(shape))
+        if count
+        else torch.empty(tuple(shape), dtype=dtype)
+    )
+
+
+def _drops(stage: torch.nn.Module) -> bool:
+    kind = torch.nn.modules.dropout._DropoutNd
+    return any(isinstance(m, kind) and m.p > 0 and m.training for m in stage.modules())
+
+
+def _measure(stages: Sequence[torch.nn.Module], x: Tensor) -> tuple[list[Tensor], list[int]]:
+    """What each stage makes of the example, and the bytes that autograd keeps for its backward."""
+    outputs, kept = [], []
+    with torch.random.fork_rng():
+        for stage in stages:
+            stage, saved = copy.deepcopy(stage), {}
+            own = {p.untyped_storage().data_ptr() for p in stage.parameters()}
+
+            def pack(t: Tensor) -> Tensor:
+                saved[t.untyped_storage().data_ptr()] = t
+                return t.detach()
+
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                y = stage(x.detach().requires_grad_(x.is_floating_point()))
+            if not isinstance(y, Tensor):
+                raise TypeError(f"a stage returns {type(y).__name__}, not one tensor")
+            kept.append(
+                sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in own)
+            )
+            outputs.append(x := y.detach())
+    return outputs, kept
+
+
+class Run:
+    """Modules that are trained in the order of a schedule, each rank on a thread of this process.
+
+    schedule:  what `pipec.compile` returns
+    stages:    the modules of all stages, in order; each takes one tensor and returns one; Run
+               copies them
+    loss_fn:   (output, target) -> the mean loss of one microbatch
+    example:   an input of one microbatch, by which the sizes of tensors between stages are found
+    optimizer: a module -> its optimizer, such as lambda m: torch.optim.AdamW(m.parameters())
+    deadline:  seconds that a step may take, 0: as the schedule predicts
+
+    An update applies the mean gradient of the microbatches that the schedule lets it apply. Where
+    the schedule gives a backward other weights than its forward had, it differentiates with those.
+    Raises RunError where the engine refuses the schedule or the sizes, and ValueError where the
+    modules do not fit it. Leave it by `with`, or `close()`.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        stages: Sequence[torch.nn.Module],
+        loss_fn: Callable[[Tensor, Tensor], Tensor],
+        example: Tensor,
+        optimizer: Callable[[torch.nn.Module], torch.optim.Optimizer],
+        *,
+        deadline: float = 0,
+    ) -> None:
+        rows = schedule.json["stages"]
+        count = 1 + max(row["model"] for row in rows)
+        if len(stages) != count:
+            raise ValueError(f"the schedule is for {count} stages, not {len(stages)}")
+        self.schedule, self._loss_fn = schedule, loss_fn
+        self._microbatches = schedule.json["microbatches"]
+        self._rows = [(row["rank"], row["model"]) for row in rows]
+        ops = [op for rank in schedule.json["rank"] for op in rank["instr"]]
+        self._versions = any("version" in op for op in ops)
+        if any(re.fullmatch(r"\d+R\d+", op["op"]) for op in ops) and any(map(_drops, stages)):
+            raise ValueError(
+                "the schedule recomputes forwards, and dropout would be another the second time"
+            )
+        self._stage = {row: _Stage(stages[row[1]], optimizer) for row in self._rows}
+        self._one = [
+            next(s for (_, model), s in self._stage.items() if model == i) for i in range(count)
+        ]
+        self._trains = not schedule.json["forward"]
+        self._output, self._kept = _measure(stages, example)
+        self._stash: dict[tuple[int, int, int], _Stash] = {}
+        self._slot: dict[tuple[int, int], Tensor] = {}
+        self._error: BaseException | None = None
+        self._said: dict[int, Any] = (
+            {}
+        )  # by thread; threading.local forgets between two calls from C
+        self._model = rt.Model(
+            nstage=count,
+            nslice=1,
+            elem=4 if all(s.dtype == torch.float32 for s in self._stage.values()) else 0,
+            holds_stash=1,
+            sizes=self._guard(rt.SIZES, self._sizes),
+            init=self._guard(rt.INIT, self._init),
+            forward=self._guard(rt.OP, self._forward),
+            backward=self._guard(rt.OP, self._backward),
+            backward_input=self._guard(rt.OP, self._input),
+            backward_weight=self._guard(rt.OP, self._weight),
+            update=self._guard(rt.OP, self._update),
+            reduce=self._guard(rt.REDUCE, self._reduce),
+            lr=rt.LR(self._rate),
+            why=rt.WHY(self._why),
+        )
+        self._run = c_void_p()
+        status = rt.lib.pr_open(
+            byref(self._run),
+            schedule.program,
+            byref(self._model),
+            byref(rt.Options(deadline_s=deadline)),
+        )
+        self.close = weakref.finalize(self, rt.lib.pr_close, self._run)
+        self._check(status)
+
+    # What users call
+
+    def step(self, x: Tensor, target: Tensor) -> float:
+        """Carries out one step on a batch, whose first dimension is cut into the microbatches;
+        returns the mean loss."""
+        self._batch = x.chunk(self._microbatches), target.chunk(self._microbatches)
+        for what, parts in zip(("input", "target"), self._batch):
+            if len(parts) != self._microbatches or len({len(p) for p in parts}) != 1:
+                raise ValueError(
+                    f"{what} of {sum(map(len, parts))} rows: "
+                    f"not {self._microbatches} equal microbatches"
+                )
+        self._check(rt.lib.pr_steps(self._run, 1))
+        return float(rt.lib.pr_loss(self._run))
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Of the stages, those of replicas too; for schedulers of the learning rate."""
+        return [s.optimizer for s in self._stage.values() if s.optimizer is not None]
+
+    def state_dict(self, stage: int) -> dict[str, Tensor]:
+        """Copies of the newest weights and of the buffers of a stage, for `load_state_dict`."""
+        row = next(i for i, (_, model) in enumerate(self._rows) if model == stage)
+        own = self._stage[self._rows[row]]
+        names = [name for name, _ in own.module.named_parameters()]
+        newest = dict(zip(names, own.views(rt.lib.pr_weight(self._run, row))))
+        return {
+            name: newest.get(name, t).detach().clone()
+            for name, t in own.module.state_dict().items()
+        }
+
+    @property
+    def bytes(self) -> list[int]:
+        """Of each rank: what the engine has allocated, and the stashes that it counts."""
+        return [rt.lib.pr_bytes(self._run, r) for r in range(self.schedule.json["ranks"])]
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # Errors
+
+    def _guard(self, kind: Any, call: Callable[..., None]) -> Any:
+        """A callback of C that fails where the method raises; what it has raised is kept."""
+
+        def guarded(_: int, *arguments: Any) -> int:
+            try:
+                call(*arguments)
+                return 0
+            except BaseException as e:
+                self._error = self._error or e
+                said = ctypes.create_string_buffer(f"{type(e).__name__}: {e}".encode())
+                self._said[threading.get_ident()] = said
+                return 1
+
+        return kind(guarded)
+
+    def _why(self, _: int) -> int | None:
+        text = self._said.get(threading.get_ident())
+        return None if text is None else ctypes.addressof(text)
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise RunError(rt.lib.pr_error(self._run).decode("utf-8", "replace")) from self._error
+
+    # What the engine calls, on the threads of the ranks
+
+    def _sizes(self, stage: int, out: Any) -> None:
+        own = self._one[stage]
+        last = stage + 1 == len(self._output)
+        out[0].act = self._kept[stage]
+        out[0].boundary = 0 if last else self._output[stage].nbytes
+        out[0].weight = out[0].grad = own.size * own.dtype.itemsize
+
+    def _init(self, stage: int, weight: int, _: int) -> None:
+        own = self._one[stage]
+        for view, p in zip(own.views(weight), own.parameters):
+            view.copy_(p.detach())
+
+    def _between(self, stage: int, address: int) -> Tensor:
+        found = self._slot.get((stage, address))
+        if found is None:
+            like = self._output[stage]
+            found = self._slot[stage, address] = _tensor(address, like.dtype, like.shape)
+        return found
+
+    def _forward(self, pointer: Any) -> None:
+        call = pointer[0]
+        if call.nx > 1 or call.ny > 1:
+            raise NotImplementedError("a stage with several inputs or outputs")
+        inputs, targets = self._batch
+        x = inputs[call.mb]
+        if call.nx:  # the slot is the op's only as long as it runs
+            x = self._between(call.stage - 1, call.x).clone().requires_grad_()
+        keeps = self._trains and not call.recomputed
+        with torch.set_grad_enabled(keeps):
+            stash = self._call(self._stage[call.rank, call.stage], call, x)
+            if not call.ny:
+                loss = self._loss_fn(stash.y, targets[call.mb])
+                call.loss[0] = float(loss.detach())
+                stash.y = loss
+        if call.ny:
+            self._between(call.stage, call.y).copy_(stash.y.detach())
+        if keeps:
+            self._stash[call.rank, call.stage, call.mb] = stash
+
+    def _call(self, own: _Stage, call: rt.Call, x: Tensor) -> _Stash:
+        """The forward of a stage. Where a backward may read other weights, they are saved as
+        places."""
+        module = own.of(call)
+        stash = _Stash(x if call.nx else None, x, module)
+        if not self._versions:
+            stash.y = module(x)
+            return stash
+        lo, hi = call.weight, call.weight + own.size * own.dtype.itemsize
+
+        def pack(t: Tensor) -> Any:
+            at = t.data_ptr()
+            return (at - lo, t.shape, t.stride()) if lo <= at < hi else t.detach()
+
+        def unpack(kept: Any) -> Tensor:
+            if isinstance(kept, Tensor):
+                return kept
+            at, shape, stride = kept
+            all = _tensor(stash.weight, own.dtype, (own.size,))
+            return all.as_strided(shape, stride, at // own.dtype.itemsize)
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            stash.y = module(x)
+        return stash
+
+    def _backward(self, pointer: Any) -> None:
+        call = pointer[0]
+        stash = self._stash.pop((call.rank, call.stage, call.mb))
+        stash.weight = call.weight
+        self._stage[call.rank, call.stage].gradients(stash.module, call)
+        torch.autograd.backward(stash.y, self._between(call.stage, call.dy) if call.ny else None)
+        if stash.x is not None:
+            assert stash.x.grad is not None
+            self._between(call.stage - 1, call.dx).copy_(stash.x.grad)
+
+    def _input(self, pointer: Any) -> None:
+        call = pointer[0]
+        stash = self._stash[call.rank, call.stage, call.mb]
+        stash.weight = call.weight
+        dy = self._between(call.stage, call.dy).clone() if call.ny else None
+        if stash.x is None:  # nobody waits for its gradient: all is done in W
+            stash.rest = dy
+            return
+        dx, stash.rest = stage_backward_input(
+            [stash.y], None if dy is None else [dy], [stash.x], stash.module.parameters()
+        )
+        assert dx[0] is not None
+        self._between(call.stage - 1, call.dx).copy_(dx[0])
+
+    def _weight(self, pointer: Any) -> None:
+        call = pointer[0]
+        stash = self._stash.pop((call.rank, call.stage, call.mb))
+        self._stage[call.rank, call.stage].gradients(stash.module, call)
+        if stash.x is None:
+            torch.autograd.backward(stash.y, stash.rest)
+        else:
+            stage_backward_weight(stash.module.parameters(), stash.rest)
+
+    def _update(self, pointer: Any) -> None:
+        call = pointer[0]
+        own = self._stage[call.rank, call.stage]
+        if own.optimizer is None:
+            return
+        gradient = _tensor(call.grad, own.dtype, (own.size,)).div_(call.applied)
+        if call.weight != call.newest:
+            ctypes.memmove(call.weight, call.newest, own.size * own.dtype.itemsize)
+        for p, view, grad in zip(own.parameters, own.views(call.weight), own.views(call.grad)):
+            p.data, p.grad = view, grad if p.requires_grad else None
+        rates = [group["lr"] for group in own.optimizer.param_groups]
+        for group in own.optimizer.param_groups:
+            group["lr"] *= call.rate
+        own.optimizer.step()
+        for group, rate in zip(own.optimizer.param_groups, rates):
+            group["lr"] = rate
+        gradient.zero_()
+
+    def _reduce(self, stage: int, gradients: Any, count: int, size: int) -> None:
+        dtype = self._one[stage].dtype
+        parts = [_tensor(gradients[i], dtype, (size // dtype.itemsize,)) for i in range(count)]
+        for part in parts[1:]:
+            parts[0] += part
+        for part in parts[1:]:
+            part.copy_(parts[0])
+
+    def _rate(self, _: int, stage: int, update: int) -> float:
+        optimizer = self._one[stage].optimizer
+        return float(optimizer.param_groups[0]["lr"]) if optimizer else 0.0
