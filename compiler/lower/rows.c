@@ -154,7 +154,7 @@ static void find_slots(Rows *x, const PipeInstr *c, const PipeWeights *w, RowSlo
   bool op = on == PIPE_COMPUTE && c->op != PIPE_SIDE,
        copy = c->op == PIPE_OFF || c->op == PIPE_LOAD;
   s->n = 0, s->nin = in_list(x, c, true), s->nout = in_list(x, c, false);
-  s->list = x->k->list + (s->nin ? c->in_list : s->nout ? c->out_list : 0);
+  s->list = s->nin ? x->k->list + c->in_list : s->nout ? x->k->list + c->out_list : NULL;
   s->keep = copy && c->peer != NONE ? uses_of(x, c->peer) : x->use;
   add_slot(s, PIPE_FIELD_act, c->act);
   add_slot(s, PIPE_FIELD_gout, op ? c->gout : NONE);
