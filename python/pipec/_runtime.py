@@ -42,11 +42,26 @@ class Call(Structure):
     ]
 
 
+class TensorAt(Structure):
+    """PrTensor."""
+
+    _fields_ = [
+        ("name", ctypes.c_char * 128),
+        ("of", c_int),  # 0: the weights, 1: the optimizer state
+        ("dtype", c_int),
+        ("at", c_uint64),
+        ("ndim", c_uint32),
+        ("shape", c_uint64 * 8),
+    ]
+
+
 OP = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Call))
 SIZES = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, POINTER(Sizes))
 INIT = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_void_p, c_void_p)
 REDUCE = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, POINTER(c_void_p), c_uint32, c_uint64)
 LR = ctypes.CFUNCTYPE(c_double, c_void_p, c_uint32, c_uint64)
+MOMENT = ctypes.CFUNCTYPE(ctypes.c_int64, c_void_p, c_uint32, c_int)
+TENSOR = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint32, POINTER(TensorAt))
 WHY = ctypes.CFUNCTYPE(c_void_p, c_void_p)
 
 
@@ -62,11 +77,11 @@ class Model(Structure):
         ("overlap", c_void_p),
         ("nslice", c_uint32),
         ("side", c_void_p),
-        ("tensor", c_void_p),
+        ("tensor", TENSOR),
         ("identity", c_char_p),
         ("elem", c_uint32),
         ("lr", LR),
-        ("moment", c_void_p),
+        ("moment", MOMENT),
         ("holds_stash", c_int),
         ("why", WHY),
     ]
@@ -97,6 +112,8 @@ def _load() -> ctypes.CDLL:
         ("loss_mb", c_double, c_void_p, c_uint32),
         ("weight", c_void_p, c_void_p, c_uint32),
         ("bytes", c_uint64, c_void_p, c_uint32),
+        ("checkpoint", c_int, c_void_p, c_char_p, c_uint32),
+        ("resume", c_int, c_void_p, c_char_p, POINTER(c_uint64)),
         ("write_trace", c_int, c_void_p, c_char_p),
         ("close", None, c_void_p),
     ):

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import ctypes
+import os
 import re
+import statistics
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_void_p
+from ctypes import byref, c_uint64, c_void_p
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,9 +23,15 @@ from torch.distributed.pipelining._backward import stage_backward_input, stage_b
 from . import _runtime as rt
 from ._schedule import Schedule
 
-__all__ = ["Run", "RunError"]
+__all__ = ["Run", "RunError", "profile"]
 
 Tensor = torch.Tensor
+MakeOptimizer = Callable[[torch.nn.Module], torch.optim.Optimizer]
+# PrDtype, in its order
+_DTYPES = (
+    "uint8 bool int8 float8_e4m3fn float8_e5m2 int16 uint16 float16 bfloat16 int32 uint32 float32 int64"
+    " uint64 float64 complex64"
+).split()
 
 
 class RunError(RuntimeError):
@@ -37,12 +48,38 @@ class _Stash:
         self.rest: Any = None  # what W needs of I
 
 
+def _state(own: _Stage, make: MakeOptimizer) -> tuple[list[str], Tensor | None]:
+    """The names of what the optimizer keeps for each parameter, and what it counts its steps with,
+    found by one step of another. All of it is 0 at first, so it may lie in the engine's memory."""
+    module = copy.deepcopy(own.module)
+    optimizer = make(module)
+    for p in module.parameters():
+        p.grad = torch.zeros_like(p) if p.requires_grad else None
+    optimizer.step()
+    names: set[str] = set()
+    count = None
+    for q, state in optimizer.state.items():
+        for name, t in state.items():
+            if name == "step":
+                count = t
+            elif (
+                isinstance(t, Tensor)
+                and t.shape == q.shape
+                and t.dtype == own.dtype
+                and not t.any()
+            ):
+                names.add(name)
+            elif t is not None:
+                raise ValueError(f"{type(optimizer).__name__} begins with another '{name}' than 0")
+    if any(group.get("dampening") for group in optimizer.param_groups):
+        raise ValueError("SGD with dampening begins with another moment than 0")
+    return sorted(names), count
+
+
 class _Stage:
     """A stage on its rank: its modules, which share buffers, one for each place of weights."""
 
-    def __init__(
-        self, module: torch.nn.Module, make: Callable[[torch.nn.Module], torch.optim.Optimizer]
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, make: MakeOptimizer) -> None:
         self.module = copy.deepcopy(module)  # its parameters are the optimizer's
         self.parameters = list(self.module.parameters())
         self.shapes = [p.shape for p in self.parameters]
@@ -51,10 +88,13 @@ class _Stage:
         if any(p.dtype != self.dtype for p in self.parameters):
             types = sorted({str(p.dtype) for p in self.parameters})
             raise ValueError(f"a stage with parameters of several types: {types}")
+        self.bytes = self.size * self.dtype.itemsize
         self.optimizer = make(self.module) if self.parameters else None
+        self.moments, self.count = _state(self, make) if self.optimizer else ([], None)
         self.at: dict[int, torch.nn.Module] = {}
         self.seen: dict[int, list[Tensor]] = {}
         self.adds: set[int] = set()
+        self.kept = False
 
     def views(self, address: int) -> list[Tensor]:
         """The tensors whose values lie there, one after the other."""
@@ -76,6 +116,20 @@ class _Stage:
                 p.data = view
             self.at[call.weight] = module
         return module
+
+    def keep(self, call: rt.Call) -> None:
+        """Lets the optimizer find its state where the engine keeps it, from the first update on."""
+        assert self.optimizer is not None
+        if self.kept:
+            return
+        self.kept = True
+        moments = [self.views(call.opt + i * self.bytes) for i in range(len(self.moments))]
+        for p, *views in zip(self.parameters, *moments):
+            if p.requires_grad and (views or self.count is not None):
+                state = dict(zip(self.moments, views))
+                if self.count is not None:
+                    state["step"] = torch.full_like(self.count, call.updates)
+                self.optimizer.state[p] = state
 
     def gradients(self, module: torch.nn.Module, call: rt.Call) -> None:
         """Lets backward add to the gradients of the stage, which stay where they are."""
@@ -104,27 +158,48 @@ def _drops(stage: torch.nn.Module) -> bool:
     return any(isinstance(m, kind) and m.p > 0 and m.training for m in stage.modules())
 
 
-def _measure(stages: Sequence[torch.nn.Module], x: Tensor) -> tuple[list[Tensor], list[int]]:
-    """What each stage makes of the example, and the bytes that autograd keeps for its backward."""
-    outputs, kept = [], []
+@dataclass
+class _Sizes:
+    """Of one microbatch on a stage, found by carrying it out once."""
+
+    output: Tensor  # a tensor like what the stage returns
+    act: int  # bytes that autograd keeps from forward to backward, but for parameters
+    gout: int  # bytes of the gradients that I keeps for W
+
+
+def _gradients_kept(y: Tensor, x: Tensor, stage: torch.nn.Module) -> int:
+    """Runs I of a stage; y may be its loss."""
+    dy = [torch.ones_like(y)]
+    _, groups = stage_backward_input([y], dy, [x], stage.parameters())
+    grads = [g for group in groups for g in group.get("grads", []) if g is not None]
+    return sum(
+        t.nbytes for g in grads for t in (g if isinstance(g, tuple) else [g]) if t is not None
+    )
+
+
+def _measure(stages: Sequence[torch.nn.Module], x: Tensor) -> list[_Sizes]:
+    """What each stage makes of the example, and what it keeps."""
+    sizes = []
     with torch.random.fork_rng():
-        for stage in stages:
+        for number, stage in enumerate(stages):
             stage, saved = copy.deepcopy(stage), {}
             own = {p.untyped_storage().data_ptr() for p in stage.parameters()}
+            x = x.detach().requires_grad_(number > 0)
 
             def pack(t: Tensor) -> Tensor:
                 saved[t.untyped_storage().data_ptr()] = t
                 return t.detach()
 
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-                y = stage(x.detach().requires_grad_(x.is_floating_point()))
+                y = stage(x)
             if not isinstance(y, Tensor):
                 raise TypeError(f"a stage returns {type(y).__name__}, not one tensor")
-            kept.append(
-                sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in own)
-            )
-            outputs.append(x := y.detach())
-    return outputs, kept
+            act = sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in own)
+            splits = number > 0 and y.requires_grad
+            gout = _gradients_kept(y, x, stage) if splits else y.nbytes
+            sizes.append(_Sizes(y.detach(), act, gout))
+            x = y
+    return sizes
 
 
 class Run:
@@ -150,7 +225,7 @@ class Run:
         stages: Sequence[torch.nn.Module],
         loss_fn: Callable[[Tensor, Tensor], Tensor],
         example: Tensor,
-        optimizer: Callable[[torch.nn.Module], torch.optim.Optimizer],
+        optimizer: MakeOptimizer,
         *,
         deadline: float = 0,
     ) -> None:
@@ -172,7 +247,7 @@ class Run:
             next(s for (_, model), s in self._stage.items() if model == i) for i in range(count)
         ]
         self._trains = not schedule.json["forward"]
-        self._output, self._kept = _measure(stages, example)
+        self._sizes_of = _measure(stages, example)
         self._stash: dict[tuple[int, int, int], _Stash] = {}
         self._slot: dict[tuple[int, int], Tensor] = {}
         self._error: BaseException | None = None
@@ -193,6 +268,8 @@ class Run:
             update=self._guard(rt.OP, self._update),
             reduce=self._guard(rt.REDUCE, self._reduce),
             lr=rt.LR(self._rate),
+            moment=rt.MOMENT(self._moment),
+            tensor=rt.TENSOR(self._named),
             why=rt.WHY(self._why),
         )
         self._run = c_void_p()
@@ -247,6 +324,23 @@ class Run:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def save(self, folder: str | os.PathLike[str], keep: int = 0) -> None:
+        """Writes a checkpoint: a folder of safetensors files, in which weights have the names that
+        they have in torch.nn.Sequential(*stages), and optimizer states the same with theirs behind.
+        keep: how many to keep, 0: all. Raises ValueError for modules with buffers: it has none."""
+        for _, own in self._stage.items():
+            kept = own.module.state_dict().keys() - dict(own.module.named_parameters()).keys()
+            if kept:
+                raise ValueError(f"a checkpoint has no buffers, and a stage has '{min(kept)}'")
+        self._check(rt.lib.pr_checkpoint(self._run, os.fsencode(folder), keep))
+
+    def resume(self, folder: str | os.PathLike[str]) -> int:
+        """Goes on from the latest checkpoint of a folder, before the first step; the steps it has
+        done, 0: there is none. The schedule and its ranks may be others."""
+        steps = c_uint64()
+        self._check(rt.lib.pr_resume(self._run, os.fsencode(folder), byref(steps)))
+        return steps.value
+
     # Errors
 
     def _guard(self, kind: Any, call: Callable[..., None]) -> Any:
@@ -276,10 +370,11 @@ class Run:
 
     def _sizes(self, stage: int, out: Any) -> None:
         own = self._one[stage]
-        last = stage + 1 == len(self._output)
-        out[0].act = self._kept[stage]
-        out[0].boundary = 0 if last else self._output[stage].nbytes
-        out[0].weight = out[0].grad = own.size * own.dtype.itemsize
+        size, last = self._sizes_of[stage], stage + 1 == len(self._sizes_of)
+        out[0].act, out[0].gout = size.act, size.gout
+        out[0].boundary = 0 if last else size.output.nbytes
+        out[0].weight = out[0].grad = own.bytes
+        out[0].opt = len(own.moments) * own.bytes
 
     def _init(self, stage: int, weight: int, _: int) -> None:
         own = self._one[stage]
@@ -289,7 +384,7 @@ class Run:
     def _between(self, stage: int, address: int) -> Tensor:
         found = self._slot.get((stage, address))
         if found is None:
-            like = self._output[stage]
+            like = self._sizes_of[stage].output
             found = self._slot[stage, address] = _tensor(address, like.dtype, like.shape)
         return found
 
@@ -381,6 +476,7 @@ class Run:
             ctypes.memmove(call.weight, call.newest, own.size * own.dtype.itemsize)
         for p, view, grad in zip(own.parameters, own.views(call.weight), own.views(call.grad)):
             p.data, p.grad = view, grad if p.requires_grad else None
+        own.keep(call)
         rates = [group["lr"] for group in own.optimizer.param_groups]
         for group in own.optimizer.param_groups:
             group["lr"] *= call.rate
@@ -400,3 +496,94 @@ class Run:
     def _rate(self, _: int, stage: int, update: int) -> float:
         optimizer = self._one[stage].optimizer
         return float(optimizer.param_groups[0]["lr"]) if optimizer else 0.0
+
+    def _moment(self, _: int, stage: int, which: int) -> int:
+        own = self._one[stage]
+        for names in ("momentum_buffer", "exp_avg"), ("exp_avg_sq",):
+            for name in names:
+                if which == 0 and name in own.moments:
+                    return own.moments.index(name) * own.bytes
+            which -= 1
+        return -1
+
+    def _named(self, _: int, stage: int, index: int, out: Any) -> int:
+        """Tensor `index` of a stage, in weights and then in each moment."""
+        own = self._one[stage]
+        which, number = divmod(index, max(1, len(own.parameters)))
+        if which > len(own.moments) or not own.parameters:
+            return 1
+        name, p = list(own.module.named_parameters())[number]
+        ahead = own.parameters[:number]
+        t = out[0]
+        t.name = f"{stage}.{name}{'.' + own.moments[which - 1] if which else ''}".encode()[:128]
+        t.of = min(which, 1)
+        t.dtype = _DTYPES.index(str(own.dtype).removeprefix("torch."))
+        t.at = max(0, which - 1) * own.bytes + sum(q.numel() for q in ahead) * own.dtype.itemsize
+        t.ndim = p.dim()
+        t.shape[: p.dim()] = list(p.shape)
+        return 0
+
+
+def profile(
+    stages: Sequence[torch.nn.Module],
+    loss_fn: Callable[[Tensor, Tensor], Tensor],
+    example: Tensor,
+    target: Tensor,
+    optimizer: MakeOptimizer,
+    *,
+    repeats: int = 7,
+) -> dict[str, Any]:
+    """What each stage takes for one microbatch, for `compile(profile=...)`: the median times of its
+    ops in ns, and the bytes that `Run` asks for. Times are of this thread, one stage after the other.
+
+    example, target: one microbatch
+    """
+    x, entries = example, []
+    for number, (stage, size) in enumerate(zip(stages, _measure(stages, example))):
+        own = _Stage(stage, optimizer)
+        last, took = number + 1 == len(stages), collections.defaultdict(list)
+        for _ in range(repeats + 1):  # the first one is thrown away
+            for split in False, True:
+                one = _one_microbatch(
+                    own, x, number > 0, (lambda y: loss_fn(y, target)) if last else None, split
+                )
+                for op, ns in one.items():
+                    took[op].append(ns)
+        times = {op: int(statistics.median(ns[1:])) for op, ns in took.items()}
+        sizes = {"act": size.act, "gout": size.gout, "boundary": 0 if last else size.output.nbytes}
+        sizes |= {"weight": own.bytes, "grad": own.bytes, "opt": len(own.moments) * own.bytes}
+        entries.append(times | {"R": times["F"], "send": 0} | sizes)
+        x = size.output
+    return {"pipe_profile": 1, "stages": entries}
+
+
+def _one_microbatch(
+    own: _Stage, x: Tensor, inner: bool, loss: Callable[[Tensor], Tensor] | None, split: bool
+) -> dict[str, int]:
+    """Runs the ops of a microbatch and an update; ns by op. split: I and W in place of B."""
+    x = x.detach().requires_grad_(inner)
+    now = time.perf_counter_ns
+    start = now()
+    y = own.module(x)
+    if loss:
+        y = loss(y)
+    took = {"F": now() - start}
+    dy = None if loss else torch.ones_like(y)
+    start = now()
+    if not split or not inner:
+        torch.autograd.backward(y, dy)
+        took["W" if split else "B"] = now() - start
+        took |= {"I": 0} if split else {}
+    else:
+        given = None if dy is None else [dy]
+        _, groups = stage_backward_input([y], given, [x], own.module.parameters())
+        took["I"] = now() - start
+        start = now()
+        stage_backward_weight(own.module.parameters(), groups)
+        took["W"] = now() - start
+    start = now()
+    if own.optimizer:
+        own.optimizer.step()
+        own.optimizer.zero_grad(set_to_none=False)
+    took["U"] = now() - start
+    return took

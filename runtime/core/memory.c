@@ -19,7 +19,7 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
     const PipePool *l = &k->t->pool[i];
     uint64_t bytes = l->cls == PIPE_BUFFER ? l->bytes
                                            : pr_class_bytes(run, l->stage, l->cls, l->skip);
-    if (l->cls == PIPE_ACT && k->holds)
+    if ((l->cls == PIPE_ACT || l->cls == PIPE_GOUT) && k->holds)
       bytes = 0;
     uint64_t room = host ? pr_round(bytes) : pr_room(k, NULL, bytes, NULL, 0);
     if ((l->cls == PIPE_HOST) != host)

@@ -61,7 +61,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
   void *out = outs ? outs[0] : NULL;
   if (c->act != PIPE_NONE && !run->m.holds_stash)
     a.act = k->slot[c->act];
-  if (!side && c->gout != PIPE_NONE)
+  if (!side && c->gout != PIPE_NONE && !run->m.holds_stash)
     a.gout = k->slot[c->gout];
   if (slices > 1 && c->mb != PIPE_NONE) {
     a.mb = c->mb / slices;

@@ -173,7 +173,7 @@ typedef struct RankRun {
   char *host;     /* those; NULL: none */
   uint64_t bytes, host_bytes; /* of block and what the model holds; of host */
   uint64_t block_bytes;   /* of block alone, with the fences of a contract */
-  bool holds;             /* the model holds the stashes: they have no room in block */
+  bool holds;             /* the model holds act and gout: they have no room in block */
   struct PrContract *contract; /* contract.c; NULL: not checked */
   void **slot;    /* [nslot] */
   uint64_t *slot_bytes; /* [nslot] of class BUFFER */

@@ -199,9 +199,10 @@ typedef struct PrModel {
   uint32_t elem;
   double (*lr)(void *self, uint32_t stage, uint64_t update);
   int64_t (*moment)(void *self, uint32_t stage, int which);
-  /* 1: stashes lie in memory of the model's own, from F or R to the last op that takes them: act is
-   * counted in the bytes of a rank, but not allocated, and PrCall.act is NULL. A run that fails
-   * leaves some. Not with slices, and not where the schedule moves stashes. */
+  /* 1: act and gout lie in memory of the model's own, from the op that makes them to the last one
+   * that takes them: they are counted in the bytes of a rank, but not allocated, and NULL in
+   * PrCall. A run that fails leaves some. Not with slices, and not where the schedule moves
+   * stashes. */
   int holds_stash;
   /* What the callback that has just returned another number than 0, on this thread, has to say: it
    * is added to the text of the run. NULL, here or returned: nothing. */
@@ -271,7 +272,7 @@ PrStatus pr_copy_weight(PrRun *run, uint32_t stage, void *to);
 /* the rank of this process; PIPE_NONE: it has all */
 uint32_t pr_rank(const PrRun *run);
 int pr_leads(const PrRun *run);                       /* 1 in exactly one process: that may print */
-/* what the engine allocated for the rank, and stashes that the model holds */
+/* what the engine allocated for the rank, and what the model holds */
 uint64_t pr_bytes(const PrRun *run, uint32_t rank);
 /* and of it in host memory, not in pr_bytes */
 uint64_t pr_host_bytes(const PrRun *run, uint32_t rank);

@@ -71,7 +71,7 @@ static int backward(void *self, const PrCall *c) {
 
 static int input(void *self, const PrCall *c) {
   Holder *h = self;
-  if (c->act || !h->stash[c->stage][c->mb])
+  if (c->act || c->gout || !h->stash[c->stage][c->mb])
     h->wrong++;
   return 0;
 }
