@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Trains every schedule of the library on the C engine, as nn.Modules: those that update once a step beside the plain module,
-the others beside a replay that keeps all versions of the weights and differentiates by hand. Of the lists it takes which
-version each op reads, and nothing else. engine.py NAME..."""
+the others beside a replay that keeps all versions of the weights, evaluates the formulas and differentiates by hand. Of the
+lists it takes which version and formula each op reads, and nothing else. engine.py NAME..."""
 import collections
 import re
 import sys
@@ -36,22 +36,10 @@ def batches(microbatches):
         yield torch.randn(2, ROWS * microbatches, WIDTH, dtype=torch.float64, generator=draw)
 
 
-class Recorded(torch.optim.SGD):
-    """Keeps the learning rates of its steps, which a schedule may scale."""
-
-    def __init__(self, parameters):
-        super().__init__(parameters, lr=RATE, momentum=MOMENTUM)
-        self.rates = []
-
-    def step(self):
-        self.rates.append(self.param_groups[0]["lr"])
-        super().step()
-
-
 class Plain:
     """All at once, one update a step."""
 
-    def __init__(self, schedule, count, optimizers):
+    def __init__(self, count):
         self.net = torch.nn.Sequential(*layers(count))
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=RATE, momentum=MOMENTUM)
 
@@ -66,18 +54,60 @@ class Plain:
         return [p.detach() for p in self.net[stage].parameters()]
 
 
-class Replay:
-    """The lists, op by op, with the weights that each names; tanh(x w + b) differentiated by hand."""
+def meant(text, **names):
+    """The value of a formula of the schedule."""
+    text = re.sub(r"\((\w+ > \d+) \? (.*) : (.*)\)$", r"((\2) if \1 else (\3))", text)
+    return eval(text, {"pow": pow, "min": min, "max": max, "sqrt": torch.sqrt}, names)
 
-    def __init__(self, schedule, count, optimizers):
-        self.rates = [o.rates for o in optimizers]
+
+class Replay:
+    """The lists, op by op, with the weights that each names and the formulas of the schedule; tanh(x w + b) differentiated by
+    hand, SGD with momentum and Adam by their definitions."""
+
+    def __init__(self, schedule, count, adam):
+        self.adam, self.formulas, self.rules = adam, schedule.json.get("formulas"), schedule.json.get("rules")
         self.lists = [[op for op in rank["instr"] if re.fullmatch(r"\d+[FBIWU]\d*", op["op"])] for rank in schedule.json["rank"]]
-        self.version = [[[p.detach() for p in layer.parameters()]] for layer in layers(count)]
-        self.speed = [[torch.zeros_like(p) for p in v[0]] for v in self.version]
+        self.version = [[[p.detach().double() for p in layer.parameters()]] for layer in layers(count)]
+        self.v, self.v2, self.d = ([[torch.zeros_like(p) for p in v[0]] for v in self.version] for _ in range(3))
+        self.k, self.guess = [0] * count, {}
         self.microbatches = schedule.json["microbatches"]
 
+    def evaluate(self, stage, formula, **arrays):
+        """A formula for each parameter of a stage."""
+        names = {"v": self.v[stage], "v2": self.v2[stage], "d": self.d[stage], **arrays}
+        return [meant(self.formulas[formula], lr=RATE, k=self.k[stage], **dict(zip(names, of))) for of in zip(*names.values())]
+
+    def read(self, op):
+        """The weights that an op sees."""
+        at = op["stage"], op.get("guess")
+        weights = self.version[op["stage"]][op.get("version", -1)]
+        if "formula" in op:
+            self.guess[at] = self.evaluate(op["stage"], op["formula"], w=weights)
+        return weights if at[1] is None else self.guess[at]
+
+    def update(self, op, grads):
+        stage = op["stage"]
+        old, k = self.version[stage][-1], self.k[stage]
+        rule = self.rules[op["formula"]] if "formula" in op else {"then": []}
+        rate = RATE
+        if "applies" in rule:
+            grads = self.evaluate(stage, rule["applies"], g=grads)
+        if "rate" in rule:
+            rate *= meant(self.formulas[rule["rate"]], k=k)
+        if self.adam:
+            self.v[stage] = [0.9 * m + 0.1 * g for m, g in zip(self.v[stage], grads)]
+            self.v2[stage] = [0.999 * m + 0.001 * g * g for m, g in zip(self.v2[stage], grads)]
+            step = [m / (1 - 0.9 ** (k + 1)) / ((s / (1 - 0.999 ** (k + 1))).sqrt() + 1e-8) for m, s in zip(self.v[stage], self.v2[stage])]
+        else:
+            step = self.v[stage] = [MOMENTUM * m + g for m, g in zip(self.v[stage], grads)]
+        new = [w - rate * s for w, s in zip(old, step)]
+        self.version[stage].append(new)
+        for then in rule["then"]:
+            self.d[stage] = self.evaluate(stage, then["formula"], w=new, old=old)
+        self.k[stage] += 1
+
     def step(self, x, target):
-        xs, targets = x.chunk(self.microbatches), target.chunk(self.microbatches)
+        xs, targets = x.double().chunk(self.microbatches), target.double().chunk(self.microbatches)
         last = len(self.version) - 1
         at, out, back, kept, losses = [0] * len(self.lists), {}, {}, {}, {}
         sums = collections.defaultdict(list)
@@ -87,14 +117,12 @@ class Replay:
             for rank, ops in enumerate(self.lists):
                 while at[rank] < len(ops):
                     op = ops[at[rank]]
-                    kind = re.sub(r"\d", "", op["op"])
-                    stage, mb = op["stage"], op.get("mb")
-                    version = self.version[stage]
+                    kind, stage, mb = re.sub(r"\d", "", op["op"]), op["stage"], op.get("mb")
                     if kind == "F":
                         x = xs[mb] if stage == 0 else out.get((stage - 1, mb))
                         if x is None:
                             break
-                        w, b = version[op.get("version", -1)]
+                        w, b = self.read(op)
                         y = out[stage, mb] = torch.tanh(x @ w.T + b)
                         kept[stage, mb] = x, y
                         if stage == last:
@@ -105,16 +133,13 @@ class Replay:
                             break
                         x, y = kept[stage, mb]
                         dz = back[stage + 1, mb] * (1 - y ** 2)
-                        back[stage, mb] = dz @ version[op.get("version", -1)][0]
+                        back[stage, mb] = dz @ self.read(op)[0]
                         kept[stage, mb] = dz.T @ x, dz.sum(0)
                     if kind in "BW":
                         sums[stage].append(kept[stage, mb])
                     if kind == "U":
-                        grads, sums[stage] = [sum(g) / len(g) for g in zip(*sums[stage])], []
-                        self.speed[stage] = [MOMENTUM * v + g for v, g in zip(self.speed[stage], grads)]
-                        assert op.get("version", len(version)) == len(version)
-                        rate = self.rates[stage].pop(0)
-                        version.append([w - rate * v for w, v in zip(version[-1], self.speed[stage])])
+                        self.update(op, [sum(g) / len(g) for g in zip(*sums[stage])])
+                        sums[stage] = []
                     at[rank] += 1
                     moved = True
         assert at == list(map(len, self.lists))
@@ -125,43 +150,33 @@ class Replay:
         return self.version[stage][0]
 
 
-def formulas(schedule, count):
-    """Of the formulas of a schedule, which test/async holds against formulas by hand: the engine has what they need."""
-    if any("v2" in str(f) for f in schedule.json["formulas"]):
-        adam = lambda m: torch.optim.Adam(m.parameters(), lr=0.01)
-    else:
-        adam = lambda m: torch.optim.SGD(m.parameters(), lr=RATE, momentum=MOMENTUM)
-    with Run(schedule, layers(count, torch.float32), loss_fn, torch.zeros(ROWS, WIDTH), adam) as run:
-        x, target = (t.float() for t in next(batches(schedule.json["microbatches"])))
-        losses = [run.step(x, target) for _ in range(8)]
-    return "formulas, learns" if losses[-1] < 0.9 * losses[0] else f"formulas, does not learn: {losses}"
-
-
 def trained(name):
     schedule = compiled(name)
     count = 1 + max(row["model"] for row in schedule.json["stages"])
     ops = [op for rank in schedule.json["rank"] for op in rank["instr"]]
-    versions = any("version" in op for op in ops)
     updates = collections.Counter(op["stage"] for op in ops if re.fullmatch(r"\d+U\d*", op["op"]))
     if schedule.json["forward"]:
         return "forward only"
-    if schedule.json.get("formulas") and "scale" not in name and name != "pipemare_t1":
-        return formulas(schedule, count)
+    if any("version" in op for op in ops) and any("REDUCE" in op["op"] for op in ops):
+        return "versions of replicas: not replayed"
+    formulas = str(schedule.json.get("formulas"))
+    adam, dtype, bound = "v2" in formulas, torch.float32 if formulas != "None" else torch.float64, 1e-12
+    if dtype == torch.float32:
+        bound = 1e-4
+    make = (lambda m: torch.optim.Adam(m.parameters(), lr=RATE)) if adam else (
+        lambda m: torch.optim.SGD(m.parameters(), lr=RATE, momentum=MOMENTUM))
     try:
-        run = Run(schedule, layers(count), loss_fn, torch.zeros(ROWS, WIDTH, dtype=torch.float64),
-                  lambda m: Recorded(m.parameters()))
+        run = Run(schedule, layers(count, dtype), loss_fn, torch.zeros(ROWS, WIDTH, dtype=dtype), make)
     except RunError as e:
         return str(e)
-    if versions and any("REDUCE" in op["op"] for op in ops):
-        return "versions of replicas: not replayed"
     with run:
-        oracle = (Replay if max(updates.values()) > 1 else Plain)(schedule, count, run.optimizers)
+        oracle = Replay(schedule, count, adam) if max(updates.values()) > 1 else Plain(count)
         worst = 0
         for x, target in batches(schedule.json["microbatches"]):
-            worst = max(worst, abs(run.step(x, target) - oracle.step(x, target)))
+            worst = max(worst, abs(run.step(x.to(dtype), target.to(dtype)) - oracle.step(x.to(dtype), target.to(dtype))))
         for stage in range(count):
             worst = max(worst, *(float((a - b).abs().max()) for a, b in zip(run.state_dict(stage).values(), oracle.weights(stage))))
-    return (type(oracle).__name__ if worst < 1e-12 else f"wrong by {worst:.1e}")
+    return (type(oracle).__name__ + (" in float32" if dtype == torch.float32 else "") if worst < bound else f"wrong by {worst:.1e}")
 
 
 if __name__ == "__main__":
