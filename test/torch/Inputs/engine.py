@@ -66,10 +66,12 @@ class Replay:
 
     def __init__(self, schedule, count, adam):
         self.adam, self.formulas, self.rules = adam, schedule.json.get("formulas"), schedule.json.get("rules")
-        self.lists = [[op for op in rank["instr"] if re.fullmatch(r"\d+[FBIWU]\d*", op["op"])] for rank in schedule.json["rank"]]
-        self.version = [[[p.detach().double() for p in layer.parameters()]] for layer in layers(count)]
+        self.rows = schedule.json["stages"]  # a stage with replicas has several
+        self.lists = [[op for op in rank["instr"] if re.fullmatch(r"\d+([FBIWU]\d*|REDUCE)", op["op"])] for rank in schedule.json["rank"]]
+        begin = layers(count)
+        self.version = [[[p.detach().double() for p in begin[row["model"]].parameters()]] for row in self.rows]
         self.v, self.v2, self.d = ([[torch.zeros_like(p) for p in v[0]] for v in self.version] for _ in range(3))
-        self.k, self.guess = [0] * count, {}
+        self.k, self.guess = [0] * len(self.rows), {}
         self.microbatches = schedule.json["microbatches"]
 
     def evaluate(self, stage, formula, **arrays):
@@ -108,7 +110,7 @@ class Replay:
 
     def step(self, x, target):
         xs, targets = x.double().chunk(self.microbatches), target.double().chunk(self.microbatches)
-        last = len(self.version) - 1
+        last = max(row["model"] for row in self.rows)
         at, out, back, kept, losses = [0] * len(self.lists), {}, {}, {}, {}
         sums = collections.defaultdict(list)
         moved = True
@@ -117,7 +119,13 @@ class Replay:
             for rank, ops in enumerate(self.lists):
                 while at[rank] < len(ops):
                     op = ops[at[rank]]
-                    kind, stage, mb = re.sub(r"\d", "", op["op"]), op["stage"], op.get("mb")
+                    kind, row, mb = re.sub(r"\d", "", op["op"]), op["stage"], op.get("mb")
+                    stage = self.rows[row]["model"]
+                    if kind == "REDUCE":
+                        if not self.reduced(stage, at, sums):
+                            break
+                        moved = True
+                        continue
                     if kind == "F":
                         x = xs[mb] if stage == 0 else out.get((stage - 1, mb))
                         if x is None:
@@ -136,18 +144,31 @@ class Replay:
                         back[stage, mb] = dz @ self.read(op)[0]
                         kept[stage, mb] = dz.T @ x, dz.sum(0)
                     if kind in "BW":
-                        sums[stage].append(kept[stage, mb])
+                        sums[row].append(kept[stage, mb])
                     if kind == "U":
-                        self.update(op, [sum(g) / len(g) for g in zip(*sums[stage])])
-                        sums[stage] = []
+                        self.update(op, [sum(g) / len(g) for g in zip(*sums[row])])
+                        sums[row] = []
                     at[rank] += 1
                     moved = True
         assert at == list(map(len, self.lists))
         self.version = [v[-1:] for v in self.version]
         return sum(losses.values()) / len(losses)
 
+    def reduced(self, stage, at, sums):
+        """Whether all replicas of a stage have come to their sum; then they have all that is added up."""
+        rows = [i for i, row in enumerate(self.rows) if row["model"] == stage]
+        for i in rows:
+            rank = self.rows[i]["rank"]
+            if at[rank] == len(self.lists[rank]) or self.lists[rank][at[rank]]["op"] != f"{i}REDUCE":
+                return False
+        all = [g for i in rows for g in sums[i]]
+        for i in rows:
+            sums[i] = list(all)
+            at[self.rows[i]["rank"]] += 1
+        return True
+
     def weights(self, stage):
-        return self.version[stage][0]
+        return self.version[next(i for i, row in enumerate(self.rows) if row["model"] == stage)][0]
 
 
 def trained(name):
@@ -157,8 +178,6 @@ def trained(name):
     updates = collections.Counter(op["stage"] for op in ops if re.fullmatch(r"\d+U\d*", op["op"]))
     if schedule.json["forward"]:
         return "forward only"
-    if any("version" in op for op in ops) and any("REDUCE" in op["op"] for op in ops):
-        return "versions of replicas: not replayed"
     formulas = str(schedule.json.get("formulas"))
     adam, dtype, bound = "v2" in formulas, torch.float32 if formulas != "None" else torch.float64, 1e-12
     if dtype == torch.float32:
