@@ -9,7 +9,7 @@
 
 enum { DEEPEST = 32 };
 
-void json_fail(Json *j, const char *format, ...) {
+void pr_json_fail(Json *j, const char *format, ...) {
   if (j->bad)
     return;
   int n = snprintf(j->why, JSON_WHY, "byte %zu: ", (size_t)(j->at - j->begin));
@@ -28,20 +28,20 @@ static char peek(Json *j) {
   return j->at < j->end ? *j->at : 0;
 }
 
-void json_expect(Json *j, char c) {
+void pr_json_expect(Json *j, char c) {
   if (peek(j) == c && c)
     j->at++;
   else
-    json_fail(j, "expected '%c'", c);
+    pr_json_fail(j, "expected '%c'", c);
 }
 
-bool json_more(Json *j, char close, uint32_t i) {
+bool pr_json_more(Json *j, char close, uint32_t i) {
   if (!j->bad && peek(j) == close) {
     j->at++;
     return false;
   }
   if (i > 0)
-    json_expect(j, ',');
+    pr_json_expect(j, ',');
   return !j->bad;
 }
 
@@ -52,7 +52,7 @@ static uint32_t hex(Json *j) {
   for (int i = 0; i < 4; i++) {
     const char *d = j->at < j->end && *j->at ? strchr(digit, *j->at) : NULL;
     if (!d) {
-      json_fail(j, "\\u needs four hexadecimal digits");
+      pr_json_fail(j, "\\u needs four hexadecimal digits");
       return 0;
     }
     code = 16 * code + (uint32_t)(d - digit < 16 ? d - digit : d - digit - 6);
@@ -70,7 +70,7 @@ static size_t escaped(Json *j, char to[4]) {
     return 1;
   }
   if (c != 'u') {
-    json_fail(j, "no such escape");
+    pr_json_fail(j, "no such escape");
     return 0;
   }
   uint32_t code = hex(j), low;
@@ -81,7 +81,7 @@ static size_t escaped(Json *j, char to[4]) {
     code = low >> 10 == 0xdc00 >> 10 ? 0x10000 + ((code & 0x3ff) << 10) + (low & 0x3ff) : 0;
   }
   if (code == 0 || code >> 10 == 0xdc00 >> 10) {
-    json_fail(j, "\\u is of no character");
+    pr_json_fail(j, "\\u is of no character");
     return 0;
   }
   if (code < 0x80) {
@@ -95,15 +95,15 @@ static size_t escaped(Json *j, char to[4]) {
   return len;
 }
 
-size_t json_string(Json *j, char *to, size_t room) {
+size_t pr_json_string(Json *j, char *to, size_t room) {
   size_t n = 0;
   uint32_t code;
   char one[4];
-  json_expect(j, '"');
+  pr_json_expect(j, '"');
   while (j->at < j->end && *j->at != '"') {
     size_t len = escape_utf8(j->at, (size_t)(j->end - j->at), &code);
     if (len == 0 || code < 0x20) {
-      json_fail(j, len ? "a control character in a string" : "not UTF-8");
+      pr_json_fail(j, len ? "a control character in a string" : "not UTF-8");
       break;
     }
     memcpy(one, j->at, len);
@@ -114,7 +114,7 @@ size_t json_string(Json *j, char *to, size_t room) {
       if (n + 1 < room)
         to[n] = one[i];
   }
-  json_expect(j, '"');
+  pr_json_expect(j, '"');
   if (j->bad)
     n = 0;
   if (room)
@@ -122,23 +122,23 @@ size_t json_string(Json *j, char *to, size_t room) {
   return n;
 }
 
-size_t json_key(Json *j, char *to, size_t room) {
-  size_t n = json_string(j, to, room);
-  json_expect(j, ':');
+size_t pr_json_key(Json *j, char *to, size_t room) {
+  size_t n = pr_json_string(j, to, room);
+  pr_json_expect(j, ':');
   return n;
 }
 
-uint64_t json_number(Json *j) {
+uint64_t pr_json_number(Json *j) {
   uint64_t n = 0;
   if (peek(j) < '0' || *j->at > '9') {
-    json_fail(j, "expected a whole number");
+    pr_json_fail(j, "expected a whole number");
     return 0;
   }
   const char *first = j->at;
   for (; j->at < j->end && *j->at >= '0' && *j->at <= '9'; j->at++) {
     const uint64_t digit = (uint64_t)(*j->at - '0');
     if (n > (UINT64_MAX - digit) / 10 || (j->at > first && *first == '0')) {
-      json_fail(j, *first == '0' ? "a number that begins with 0" : "a number of over 64 bits");
+      pr_json_fail(j, *first == '0' ? "a number that begins with 0" : "a number of over 64 bits");
       return 0;
     }
     n = 10 * n + digit;
@@ -149,12 +149,12 @@ uint64_t json_number(Json *j) {
 static void skip(Json *j, int deep) {
   const char c = peek(j);
   if (c == '"') {
-    json_string(j, NULL, 0);
+    pr_json_string(j, NULL, 0);
   } else if ((c == '{' || c == '[') && deep < DEEPEST) {
     j->at++;
-    for (uint32_t i = 0; json_more(j, c == '{' ? '}' : ']', i); i++) {
+    for (uint32_t i = 0; pr_json_more(j, c == '{' ? '}' : ']', i); i++) {
       if (c == '{')
-        json_key(j, NULL, 0);
+        pr_json_key(j, NULL, 0);
       skip(j, deep + 1);
     }
   } else {
@@ -163,13 +163,13 @@ static void skip(Json *j, int deep) {
     while (j->at < j->end && *j->at && strchr(word, *j->at))
       j->at++;
     if (j->at == first)
-      json_fail(j, deep == DEEPEST ? "nested too deeply" : "expected a value");
+      pr_json_fail(j, deep == DEEPEST ? "nested too deeply" : "expected a value");
   }
 }
 
-void json_skip(Json *j) { skip(j, 0); }
+void pr_json_skip(Json *j) { skip(j, 0); }
 
-void json_end(Json *j) {
+void pr_json_end(Json *j) {
   if (peek(j) || j->at < j->end)
-    json_fail(j, "something behind the end");
+    pr_json_fail(j, "something behind the end");
 }

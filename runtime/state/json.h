@@ -2,10 +2,10 @@
  * Reads JSON from left to right, without a tree; not installed. The caller asks for what must come
  * next:
  *
- *   json_expect(&j, '{');
- *   for (uint32_t i = 0; json_more(&j, '}', i); i++) {
- *     json_key(&j, name, sizeof name);
- *     number = json_number(&j);
+ *   pr_json_expect(&j, '{');
+ *   for (uint32_t i = 0; pr_json_more(&j, '}', i); i++) {
+ *     pr_json_key(&j, name, sizeof name);
+ *     number = pr_json_number(&j);
  *   }
  *
  * Something else is an error. After the first one every object and list has ended, numbers are 0
@@ -27,24 +27,24 @@ typedef struct Json {
   char *why; /* [JSON_WHY] of the first error, with its byte */
 } Json;
 
-void json_fail(Json *j, const char *format, ...) PR_PRINTF(2, 3);
+void pr_json_fail(Json *j, const char *format, ...) PR_PRINTF(2, 3);
 
-void json_expect(Json *j, char c);
+void pr_json_expect(Json *j, char c);
 
 /* Is there another member? i: how many there were. */
-bool json_more(Json *j, char close, uint32_t i);
+bool pr_json_more(Json *j, char close, uint32_t i);
 
 /* A string, which to[room] has cut to fit and with a NUL: its bytes. A NUL inside is an error. */
-size_t json_string(Json *j, char *to, size_t room);
-size_t json_key(Json *j, char *to, size_t room); /* and the colon behind it */
+size_t pr_json_string(Json *j, char *to, size_t room);
+size_t pr_json_key(Json *j, char *to, size_t room); /* and the colon behind it */
 
 /* A whole number of 64 bits without a sign. */
-uint64_t json_number(Json *j);
+uint64_t pr_json_number(Json *j);
 
 /* Any value; deeper than 32 is an error. */
-void json_skip(Json *j);
+void pr_json_skip(Json *j);
 
 /* Only blanks are left. */
-void json_end(Json *j);
+void pr_json_end(Json *j);
 
 #endif

@@ -124,49 +124,49 @@ static void read_tensor(Json *j, StTensor *t) {
   char name[16], dtype[16], form[ST_FORM];
   unsigned seen = 0;
   uint64_t end = 0;
-  json_expect(j, '{');
-  for (uint32_t i = 0; json_more(j, '}', i); i++) {
+  pr_json_expect(j, '{');
+  for (uint32_t i = 0; pr_json_more(j, '}', i); i++) {
     uint32_t which = 0, d = 0;
-    json_key(j, name, sizeof name);
+    pr_json_key(j, name, sizeof name);
     while (which < NAMES && strcmp(name, names[which]))
       which++;
     if (which == NAMES || seen >> which & 1)
-      json_fail(j, "'%.100s' has '%s'%s", t->key, name,
-                which == NAMES ? ", which is not of the format" : " twice");
+      pr_json_fail(j, "'%.100s' has '%s'%s", t->key, name,
+                   which == NAMES ? ", which is not of the format" : " twice");
     seen |= 1u << which;
     if (which == DTYPE) {
-      json_string(j, dtype, sizeof dtype);
+      pr_json_string(j, dtype, sizeof dtype);
       while (d < NDTYPE && strcmp(dtype, dtypes[d].name))
         d++;
       if (d == NDTYPE)
-        json_fail(j, "'%.100s' is of dtype '%s', which is not known here", t->key, dtype);
+        pr_json_fail(j, "'%.100s' is of dtype '%s', which is not known here", t->key, dtype);
       t->dtype = (PrDtype)d;
     } else if (which == SHAPE) {
-      json_expect(j, '[');
-      for (; json_more(j, ']', t->ndim); t->ndim++) {
+      pr_json_expect(j, '[');
+      for (; pr_json_more(j, ']', t->ndim); t->ndim++) {
         if (t->ndim == PR_DIMS) {
-          json_fail(j, "'%.100s' has more than %d dimensions", t->key, PR_DIMS);
+          pr_json_fail(j, "'%.100s' has more than %d dimensions", t->key, PR_DIMS);
           break;
         }
-        t->shape[t->ndim] = json_number(j);
+        t->shape[t->ndim] = pr_json_number(j);
       }
     } else if (which == OFFSETS) {
-      json_expect(j, '[');
-      t->at = json_number(j);
-      json_expect(j, ',');
-      end = json_number(j);
-      json_expect(j, ']');
+      pr_json_expect(j, '[');
+      t->at = pr_json_number(j);
+      pr_json_expect(j, ',');
+      end = pr_json_number(j);
+      pr_json_expect(j, ']');
     }
   }
   if (seen != (1u << NAMES) - 1)
-    json_fail(j, "'%.100s' lacks dtype, shape or data_offsets", t->key);
+    pr_json_fail(j, "'%.100s' lacks dtype, shape or data_offsets", t->key);
   if (j->bad)
     return;
   t->bytes = st_bytes(t->dtype, t->ndim, t->shape);
   st_form(t, form);
   if (t->bytes == UINT64_MAX || end < t->at || end - t->at != t->bytes)
-    json_fail(j, "'%.100s' is %.200s: not the bytes %" PRIu64 " to %" PRIu64, t->key, form, t->at,
-              end);
+    pr_json_fail(j, "'%.100s' is %.200s: not the bytes %" PRIu64 " to %" PRIu64, t->key, form,
+                 t->at, end);
 }
 
 /* The value of __metadata__. head: its tensors, by name, get their checksums; NULL: not yet. */
@@ -174,10 +174,10 @@ static void read_metadata(Json *j, StHead *head) {
   char text[17], *end;
   StTensor key, *t;
   char name[sizeof SUM - 1 + sizeof key.key];
-  json_expect(j, '{');
-  for (uint32_t i = 0; json_more(j, '}', i); i++) {
-    json_key(j, name, sizeof name);
-    const size_t n = json_string(j, text, sizeof text);
+  pr_json_expect(j, '{');
+  for (uint32_t i = 0; pr_json_more(j, '}', i); i++) {
+    pr_json_key(j, name, sizeof name);
+    const size_t n = pr_json_string(j, text, sizeof text);
     if (!head || strncmp(name, SUM, strlen(SUM)))
       continue;
     snprintf(key.key, sizeof key.key, "%s", name + strlen(SUM));
@@ -186,7 +186,7 @@ static void read_metadata(Json *j, StHead *head) {
       continue;
     t->sum = strtoull(text, &end, 16);
     if (n != 16 || *end || t->has_sum)
-      json_fail(j, "the checksum of '%.100s' is not 16 digits, or is there twice", t->key);
+      pr_json_fail(j, "the checksum of '%.100s' is not 16 digits, or is there twice", t->key);
     t->has_sum = true;
   }
 }
@@ -226,33 +226,33 @@ bool st_parse(const char *text, size_t n, uint64_t data, StHead *head, char why[
   uint32_t room = 0;
   memset(head, 0, sizeof *head);
   if (n == 0 || *text != '{') /* without blanks, says the format */
-    json_fail(&j, "expected '{'");
-  json_expect(&j, '{');
-  for (uint32_t i = 0; json_more(&j, '}', i); i++) {
+    pr_json_fail(&j, "expected '{'");
+  pr_json_expect(&j, '{');
+  for (uint32_t i = 0; pr_json_more(&j, '}', i); i++) {
     StTensor t = {.ndim = 0};
-    const size_t length = json_key(&j, t.key, sizeof t.key);
+    const size_t length = pr_json_key(&j, t.key, sizeof t.key);
     if (!strcmp(t.key, "__metadata__")) {
       if (metadata.at)
-        json_fail(&j, "__metadata__ twice");
+        pr_json_fail(&j, "__metadata__ twice");
       metadata = j;
       read_metadata(&j, NULL);
       continue;
     }
     if (length >= sizeof t.key)
-      json_fail(&j, "a name of %zu bytes; tensors of a model have at most %zu", length,
-                sizeof t.key - 1);
+      pr_json_fail(&j, "a name of %zu bytes; tensors of a model have at most %zu", length,
+                   sizeof t.key - 1);
     read_tensor(&j, &t);
     if (!j.bad && head->n == room) {
       StTensor *more = realloc(head->t, (size_t)(room = 2 * room + 16) * sizeof *more);
       if (more)
         head->t = more;
       else
-        json_fail(&j, "no memory for %u tensors", room);
+        pr_json_fail(&j, "no memory for %u tensors", room);
     }
     if (!j.bad)
       head->t[head->n++] = t;
   }
-  json_end(&j);
+  pr_json_end(&j);
   bool ok = !j.bad && check_all(head, data, why);
   if (ok && metadata.at) {
     read_metadata(&metadata, head);
@@ -310,25 +310,25 @@ int st_parse_index(const char *text, size_t n, int (*add)(void *arg, const char 
   Json j = {.begin = text, .at = text, .end = text + n, .why = why};
   char name[256];
   int done = 0;
-  json_expect(&j, '{');
-  for (uint32_t i = 0; json_more(&j, '}', i); i++) {
-    json_key(&j, name, sizeof name);
+  pr_json_expect(&j, '{');
+  for (uint32_t i = 0; pr_json_more(&j, '}', i); i++) {
+    pr_json_key(&j, name, sizeof name);
     if (strcmp(name, "weight_map")) {
-      json_skip(&j);
+      pr_json_skip(&j);
       continue;
     }
-    json_expect(&j, '{');
-    for (uint32_t k = 0; !done && json_more(&j, '}', k); k++) {
-      json_key(&j, NULL, 0);
-      const size_t length = json_string(&j, name, sizeof name);
+    pr_json_expect(&j, '{');
+    for (uint32_t k = 0; !done && pr_json_more(&j, '}', k); k++) {
+      pr_json_key(&j, NULL, 0);
+      const size_t length = pr_json_string(&j, name, sizeof name);
       if (length >= sizeof name || strchr(name, '/'))
-        json_fail(&j, "the file '%s' is not beside the index", name);
+        pr_json_fail(&j, "the file '%s' is not beside the index", name);
       if (!j.bad)
         done = add(arg, name);
     }
     if (done)
       return done;
   }
-  json_end(&j);
+  pr_json_end(&j);
   return j.bad ? -1 : 0;
 }
