@@ -13,9 +13,11 @@
  * Without one, this process runs all ranks on one device, each on streams of its own;
  * transfers are copies, and sums are made by the model, in the order of the CPU engines.
  *
- * With a group it needs NCCL 2.26: aborts of older ones may wait for the device, and start kernels
- * of several communicators in any order. pr_open refuses them.
+ * Where it makes a communicator it needs NCCL 2.26: aborts of older ones may wait for the device,
+ * and start kernels of several communicators in any order. pr_open refuses them.
  *
+ * A run that fails leaves the memory of its tensors to the end of the process where other processes
+ * may have it open: with stashes on other ranks, and on one host, unless every rank asks for NCCL.
  * A run that fails while its device hangs is left by its host all the same. It leaves memory,
  * communicators and an open group of NCCL calls: the thread that closed it can open no other run
  * with a group, and whatever waits for the device hangs. End the process then.
@@ -52,9 +54,9 @@
  * while the device has the next step already; free-running or not.
  *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. Unless it is
- * set, it sets NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL reads when it is first used. Steps do not
- * depend on CUDA_DEVICE_MAX_CONNECTIONS; with turns of COPY streams and a group less than 8 is
- * refused. */
+ * set, it sets NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL reads when it is first used. With fewer
+ * than 8 queues (CUDA_DEVICE_MAX_CONNECTIONS, CUDA_DEVICE_MAX_COPY_CONNECTIONS) turns of COPY
+ * streams with a group are refused, and so is PEER for programs with groups of transfers. */
 #ifndef PIPE_CUDA_H
 #define PIPE_CUDA_H
 
@@ -73,7 +75,8 @@ typedef enum PrNumber { PR_FLOAT32, PR_FLOAT64, PR_FLOAT16, PR_BFLOAT16, PR_INT6
 /* What moves tensors between processes, in the whole run. NCCL: its kernels, which hold a part of
  * the device while they wait. PEER: copy engines; all ranks are on one host, with devices that
  * reach each other (or one device), and a program without sums between ranks makes no communicator.
- * AUTO: PEER where that is possible between all ranks that have transfers, else NCCL. */
+ * AUTO: PEER where that is possible between all ranks that have transfers, and NCCL_P2P_DISABLE
+ * does not say otherwise; else NCCL, and pr_note says why on one host. */
 typedef enum PrCudaTransport { PR_CUDA_AUTO, PR_CUDA_NCCL, PR_CUDA_PEER } PrCudaTransport;
 
 /* PrOptions.engine_options; all zero is the default. */

@@ -259,7 +259,8 @@ PrStatus pr_steps(PrRun *run, uint64_t n);
 int pr_exit_status(PrStatus st);
 
 const char *pr_error(const PrRun *run);               /* text of the first error, "" if none */
-const char *pr_note(const PrRun *run);                /* what pr_resume says that is no error; "" */
+/* what pr_open or pr_resume has to say that is no error; "" */
+const char *pr_note(const PrRun *run);
 double pr_loss(const PrRun *run);                     /* mean over microbatches, last finished step;
                                                          NaN before the first */
 double pr_loss_mb(const PrRun *run, uint32_t mb);

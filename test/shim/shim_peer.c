@@ -149,11 +149,10 @@ static void failures(const char *stdlib, uint64_t seed) {
                .cuda = {.graph = graph, .ahead = 60},
                .free_running = k % 4 == 1,
                .lazy = k % 4 > 0,
-               .far = i<4, /* a sum of NCCL that is aborted tells others sooner */
-                        .kill = 1, .kill_at = 1u << 30, /* never: what is heard late is no stall */
-                        .at_once = k % 4> 0
-                          ? STEPS
-                          : 1,
+               .far = (i < 4), /* a sum of NCCL that is aborted tells others sooner */
+               .kill = 1,
+               .kill_at = 1u << 30, /* never: what is heard late is no stall */
+               .at_once = k % 4 ? STEPS : 1,
                .seed = seed + 100 * i + k};
       job_run(&j);
       for (uint32_t r = 0; r < j.nhost; r++) {

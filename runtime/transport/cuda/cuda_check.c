@@ -4,10 +4,10 @@
  * of 16 bytes goes ahead of each tensor, on the same way: which tensor of which step it is, and a
  * checksum of it; and the receiver compares.
  *
- * Alone, a header is compared before its tensor is received. In a group both are members of it, one
- * behind the other: a group of headers before the group of tensors would wait for more than the
- * group itself does. There a header is compared once the group is over; if it does not end, when
- * the step takes too long.
+ * Alone, a header is compared before its tensor is received by NCCL; by copies both are there. In
+ * a group both are members of it, one behind the other: a group of headers before the group of
+ * tensors would wait for more than the group itself does. There a header is compared once the
+ * group is over; if it does not end, when the step takes too long.
  *
  * All of this is in the order of the stream of the transfer: copies to and from memory of the host,
  * and functions of the host there, which may not call CUDA. What they find the thread that issues

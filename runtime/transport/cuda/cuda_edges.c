@@ -321,14 +321,17 @@ static void open_map(const PrRun *run, struct CudaEdges *x, int file, const char
     snprintf(why, PR_TEXT, "rank %u has no memory that it shares with other processes: %s",
              run->here, strerror(errno));
   } else if ((e = cudaHostRegister(p, x->bytes, cudaHostRegisterMapped)) != cudaSuccess) {
+    cudaGetLastError(); /* else a model finds it after a launch of its own */
     munmap(p, x->bytes);
     snprintf(why, PR_TEXT, "rank %u: its device cannot reach memory that processes share: %s",
              run->here, cudaGetErrorString(e));
   } else {
     x->map = p;
-    if ((e = cudaHostGetDevicePointer((void **)&x->device, p, 0)) != cudaSuccess)
+    if ((e = cudaHostGetDevicePointer((void **)&x->device, p, 0)) != cudaSuccess) {
+      cudaGetLastError();
       snprintf(why, PR_TEXT, "rank %u: cudaHostGetDevicePointer: %s", run->here,
                cudaGetErrorString(e));
+    }
   }
   if (file >= 0)
     close(file);
@@ -429,9 +432,14 @@ PrStatus cuda_edges_open(PrRun *run) {
     snprintf(why, sizeof why, "rank %u: its driver has no cuStreamBatchMemOp", run->here);
   if (!*why && x->nside > 0)
     cuda_few_queues("groups of transfers by copy engines", why);
+  const char *off = getenv("NCCL_P2P_DISABLE");
+  if (!*why && c->o.transport == PR_CUDA_AUTO && off && atoi(off))
+    snprintf(why, sizeof why, "rank %u: NCCL_P2P_DISABLE=%d", run->here, atoi(off));
   if ((st = share_map(run, x, why)))
     return st;
   if (*why) {
+    if (c->o.transport == PR_CUDA_AUTO)
+      snprintf(run->note, sizeof run->note, "transfers are NCCL's: %.900s", why);
     cuda_edges_close(run);
     return c->o.transport == PR_CUDA_PEER
                ? pr_fail(run, PR_E_DEVICE, "options: transport peer: %s", why)

@@ -361,13 +361,17 @@ void cuda_few_queues(const char *what, char why[PR_TEXT]) {
   enum {
     QUEUES = 8
   }; /* of CUDA by itself: NCCL has streams, too, and it deals queues out in turn */
-  const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-  const int n = queues ? atoi(queues) : 0;
-  if (n >= 1 && n < QUEUES)
-    snprintf(why, PR_TEXT,
-             "CUDA_DEVICE_MAX_CONNECTIONS=%s: %s take streams that are not behind one another; it "
-             "has to be %d or more, or unset",
-             queues, what, QUEUES);
+  static const char *const name[] = {"CUDA_DEVICE_MAX_CONNECTIONS",
+                                     "CUDA_DEVICE_MAX_COPY_CONNECTIONS"};
+  for (int i = 0; i < 2 && !*why; i++) {
+    const char *queues = getenv(name[i]);
+    const int n = queues ? atoi(queues) : 0;
+    if (n >= 1 && n < QUEUES)
+      snprintf(why, PR_TEXT,
+               "%s=%s: %s take streams that are not behind one another; it has to be %d or more, "
+               "or unset",
+               name[i], queues, what, QUEUES);
+  }
 }
 
 static PrStatus check_queues(PrRun *run) {
@@ -482,9 +486,9 @@ void cuda_close(PrRun *run) {
     cuda_run_out(run);
   else if (c->rank)
     cudaDeviceSynchronize();
+  cuda_end_graphs(run); /* before what they hold: note [abort] */
   cuda_edges_close(run);
   const bool unused = cuda_peers_close(run);
-  cuda_end_graphs(run); /* before what they hold: note [abort] */
   cuda_close_nccl(run);
   for (int i = 0; i < 2; i++)
     if (c->over[i])

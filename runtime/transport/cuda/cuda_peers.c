@@ -141,6 +141,8 @@ bool cuda_find_batch(CudaBatch *to) {
   cudaError_t e = cudaGetDriverEntryPoint("cuStreamBatchMemOp", &fn, cudaEnableDefault, &found);
 #endif
   *(void **)to = fn;
+  if (e != cudaSuccess)
+    cudaGetLastError(); /* else a model finds it after a launch of its own */
   return e == cudaSuccess && found == cudaDriverEntryPointSuccess && fn;
 }
 

@@ -3,8 +3,8 @@
  *
  * The host never blocks in CUDA or NCCL: it looks, and between two looks it asks whether a
  * communicator has an error, whether another rank has failed, and whether the step has taken too
- * long. Then it aborts its communicators, which lets its own streams run out, and tells the others
- * through the group, so that every rank aborts.
+ * long. Then it aborts its communicators and lets all transfers by copies through, so that its own
+ * streams run out, and tells the others through the group, so that every rank aborts.
  *
  * note [abort]: NCCL sets the flag that ends the kernels of a communicator, waits until all that
  * was issued to it is over, and until no graph has a captured launch of it, and gives back memory,
@@ -57,10 +57,10 @@ static bool is_busy(const PrCuda *c) {
 }
 
 bool cuda_run_out(PrRun *run) {
-  const struct timespec pause = {0, 1000000};
+  const struct timespec pause = {0, 20000}; /* a flag lets one transfer of its edge through */
   PrCuda *c = cuda_of(run);
   const uint64_t end = pr_now() + patience_of(c);
-  while (!c->stuck && is_busy(c)) {
+  for (cuda_edges_release(run); !c->stuck && is_busy(c);) { /* first what asks CUDA nothing */
     cuda_peers_release(run);
     cuda_edges_release(run);
     nanosleep(&pause, NULL);
