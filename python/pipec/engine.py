@@ -52,7 +52,11 @@ def _state(own: _Stage, make: MakeOptimizer) -> tuple[list[str], Tensor | None]:
     """The names of what the optimizer keeps for each parameter, and what it counts its steps with,
     found by one step of another. All of it is 0 at first, so it may lie in the engine's memory."""
     module = copy.deepcopy(own.module)
+    for p, given in zip(module.parameters(), own.parameters):
+        p.__dict__.update(given.__dict__)
     optimizer = make(module)
+    for group in optimizer.param_groups:  # else it is in the moments from the first step on
+        group.update({"weight_decay": 0} if "weight_decay" in group else {})
     for p in module.parameters():
         p.grad = torch.zeros_like(p) if p.requires_grad else None
     optimizer.step()
@@ -82,8 +86,12 @@ class _Stage:
     def __init__(self, module: torch.nn.Module, make: MakeOptimizer) -> None:
         self.module = copy.deepcopy(module)  # its parameters are the optimizer's
         self.parameters = list(self.module.parameters())
+        for p, given in zip(self.parameters, module.parameters()):
+            p.__dict__.update(given.__dict__)  # such as no_decay, which deepcopy leaves out
         self.shapes = [p.shape for p in self.parameters]
         self.size = sum(p.numel() for p in self.parameters)
+        if any(p.device.type != "cpu" for p in self.parameters):
+            raise ValueError("a stage has parameters on a device: this engine is the CPU's")
         self.dtype = self.parameters[0].dtype if self.parameters else torch.float32
         if any(p.dtype != self.dtype for p in self.parameters):
             types = sorted({str(p.dtype) for p in self.parameters})
@@ -94,7 +102,6 @@ class _Stage:
         self.at: dict[int, torch.nn.Module] = {}
         self.seen: dict[int, list[Tensor]] = {}
         self.adds: set[int] = set()
-        self.kept = False
 
     def views(self, address: int) -> list[Tensor]:
         """The tensors whose values lie there, one after the other."""
@@ -114,22 +121,34 @@ class _Stage:
             module = copy.deepcopy(self.module, {id(b): b for b in self.module.buffers()})
             for p, view in zip(module.parameters(), self.views(call.weight)):
                 p.data = view
+            for m, mine in zip(module.modules(), self.module.modules()):
+                m._buffers = mine._buffers  # those that a forward assigns anew, too
             self.at[call.weight] = module
         return module
 
     def keep(self, call: rt.Call) -> None:
         """Lets the optimizer find its state where the engine keeps it, from the first update on."""
         assert self.optimizer is not None
-        if self.kept:
-            return
-        self.kept = True
         moments = [self.views(call.opt + i * self.bytes) for i in range(len(self.moments))]
         for p, *views in zip(self.parameters, *moments):
             if p.requires_grad and (views or self.count is not None):
-                state = dict(zip(self.moments, views))
+                state = self.optimizer.state[p]
+                for name, view in zip(self.moments, views):
+                    if state.get(name) is not view:
+                        if name in state:  # by load_state_dict
+                            view.copy_(state[name])
+                        state[name] = view
                 if self.count is not None:
-                    state["step"] = torch.full_like(self.count, call.updates)
-                self.optimizer.state[p] = state
+                    tensor = isinstance(self.count, Tensor)
+                    now = torch.full_like(self.count, call.updates) if tensor else call.updates
+                    state.setdefault("step", now)
+
+    def leave(self) -> None:
+        """Takes what the optimizer has out of the memory of the engine."""
+        for p in self.parameters:
+            p.data, p.grad = p.data.clone(), None
+            state = self.optimizer.state.get(p, {}) if self.optimizer else {}
+            state.update({name: state[name].clone() for name in self.moments if name in state})
 
     def gradients(self, module: torch.nn.Module, call: rt.Call) -> None:
         """Lets backward add to the gradients of the stage, which stay where they are."""
@@ -153,11 +172,6 @@ def _tensor(address: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
     )
 
 
-def _drops(stage: torch.nn.Module) -> bool:
-    kind = torch.nn.modules.dropout._DropoutNd
-    return any(isinstance(m, kind) and m.p > 0 and m.training for m in stage.modules())
-
-
 @dataclass
 class _Sizes:
     """Of one microbatch on a stage, found by carrying it out once."""
@@ -165,12 +179,25 @@ class _Sizes:
     output: Tensor  # a tensor like what the stage returns
     act: int  # bytes that autograd keeps from forward to backward, but for parameters
     gout: int  # bytes of the gradients that I keeps for W
+    draws: bool  # it draws random numbers, as dropout does
+
+
+def _buffers(module: torch.nn.Module) -> list[tuple[dict[str, Any], dict[str, Tensor]]]:
+    """The buffers of each module within, and a copy of them."""
+    all = [m._buffers for m in module.modules()]
+    return [(of, {name: b.clone() for name, b in of.items() if b is not None}) for of in all]
+
+
+def _split(y: Tensor, dy: list[Tensor] | None, x: Tensor, stage: torch.nn.Module) -> Any:
+    """I of a stage. PyTorch detaches y in place, which it refuses for a view."""
+    y = y.clone() if y._is_view() else y
+    return stage_backward_input([y], dy, [x], stage.parameters())
 
 
 def _gradients_kept(y: Tensor, x: Tensor, stage: torch.nn.Module) -> int:
     """Runs I of a stage; y may be its loss."""
     dy = [torch.ones_like(y)]
-    _, groups = stage_backward_input([y], dy, [x], stage.parameters())
+    _, groups = _split(y, dy, x, stage)
     grads = [g for group in groups for g in group.get("grads", []) if g is not None]
     return sum(
         t.nbytes for g in grads for t in (g if isinstance(g, tuple) else [g]) if t is not None
@@ -190,14 +217,16 @@ def _measure(stages: Sequence[torch.nn.Module], x: Tensor) -> list[_Sizes]:
                 saved[t.untyped_storage().data_ptr()] = t
                 return t.detach()
 
+            state = torch.get_rng_state()
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-                y = stage(x)
+                y = stage(x.clone())
             if not isinstance(y, Tensor):
                 raise TypeError(f"a stage returns {type(y).__name__}, not one tensor")
+            draws = not torch.equal(state, torch.get_rng_state())
             act = sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in own)
             splits = number > 0 and y.requires_grad
             gout = _gradients_kept(y, x, stage) if splits else y.nbytes
-            sizes.append(_Sizes(y.detach(), act, gout))
+            sizes.append(_Sizes(y.detach(), act, gout, draws))
             x = y
     return sizes
 
@@ -213,8 +242,10 @@ class Run:
     optimizer: a module -> its optimizer, such as lambda m: torch.optim.AdamW(m.parameters())
     deadline:  seconds that a step may take, 0: as the schedule predicts
 
-    An update applies the mean gradient of the microbatches that the schedule lets it apply. Where
-    the schedule gives a backward other weights than its forward had, it differentiates with those.
+    An update applies the mean gradient of the microbatches that the schedule lets it apply; a
+    parameter that none of them reaches has the gradient 0, not None. Where the schedule gives a
+    backward other weights than its forward had, it differentiates with those: weights that autograd
+    saves as they are. What a forward derives from weights (weight_norm) stays the forward's.
     Raises RunError where the engine refuses the schedule or the sizes, and ValueError where the
     modules do not fit it. Leave it by `with`, or `close()`.
     """
@@ -233,24 +264,43 @@ class Run:
         count = 1 + max(row["model"] for row in rows)
         if len(stages) != count:
             raise ValueError(f"the schedule is for {count} stages, not {len(stages)}")
+        of: dict[Tensor, int] = {}
+        for i, stage in enumerate(stages):
+            for name, p in stage.named_parameters():
+                if p.requires_grad and of.setdefault(p, i) != i:
+                    raise ValueError(f"stages {of[p]} and {i} share a parameter, '{name}' of {i}")
+                if p._backward_hooks or p._post_accumulate_grad_hooks:
+                    raise ValueError(f"'{name}' of stage {i} has hooks, which its copy would lack")
+        if isinstance(loss_fn, torch.nn.Module) and any(
+            p.requires_grad for p in loss_fn.parameters()
+        ):
+            raise ValueError("the loss function has parameters: put it into the last stage")
         self.schedule, self._loss_fn = schedule, loss_fn
         self._microbatches = schedule.json["microbatches"]
         self._rows = [(row["rank"], row["model"]) for row in rows]
         ops = [op for rank in schedule.json["rank"] for op in rank["instr"]]
         self._versions = any("version" in op for op in ops)
-        if any(re.fullmatch(r"\d+R\d+", op["op"]) for op in ops) and any(map(_drops, stages)):
-            raise ValueError(
-                "the schedule recomputes forwards, and dropout would be another the second time"
-            )
         self._stage = {row: _Stage(stages[row[1]], optimizer) for row in self._rows}
         self._one = [
             next(s for (_, model), s in self._stage.items() if model == i) for i in range(count)
         ]
         self._trains = not schedule.json["forward"]
+        rates = {float(g["lr"]) for o in self.optimizers for g in o.param_groups}
+        if schedule.json.get("formulas") and len(rates) > 1:
+            raise ValueError(
+                f"formulas of the schedule take one learning rate, not {sorted(rates)}"
+            )
         self._sizes_of = _measure(stages, example)
+        recomputes = any(re.fullmatch(r"\d+R\d+", op["op"]) for op in ops)
+        if recomputes and any(size.draws for size in self._sizes_of):
+            raise ValueError(
+                "the schedule recomputes forwards, and dropout, or what else a stage draws at "
+                "random, would be another the second time"
+            )
         self._stash: dict[tuple[int, int, int], _Stash] = {}
         self._slot: dict[tuple[int, int], Tensor] = {}
         self._error: BaseException | None = None
+        self._turn = threading.Lock()  # a step at a time
         self._said: dict[int, Any] = (
             {}
         )  # by thread; threading.local forgets between two calls from C
@@ -279,7 +329,9 @@ class Run:
             byref(self._model),
             byref(rt.Options(deadline_s=deadline)),
         )
-        self.close = weakref.finalize(self, rt.lib.pr_close, self._run)
+        self._pid = os.getpid()
+        # it keeps the schedule, which pr_close reads
+        self._end = weakref.finalize(self, lambda run, _: rt.lib.pr_close(run), self._run, schedule)
         self._check(status)
 
     # What users call
@@ -287,15 +339,23 @@ class Run:
     def step(self, x: Tensor, target: Tensor) -> float:
         """Carries out one step on a batch, whose first dimension is cut into the microbatches;
         returns the mean loss."""
+        with self._turn:
+            return self._step(x, target)
+
+    def _step(self, x: Tensor, target: Tensor) -> float:
+        self._autocast = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+        if self._versions and self._autocast[1]:
+            raise ValueError("under autocast a backward cannot have other weights than its forward")
         self._batch = x.chunk(self._microbatches), target.chunk(self._microbatches)
         for what, parts in zip(("input", "target"), self._batch):
-            if len(parts) != self._microbatches or len({len(p) for p in parts}) != 1:
+            rows = {len(p) for p in parts}
+            if len(parts) != self._microbatches or len(rows) != 1 or rows == {0}:
                 raise ValueError(
                     f"{what} of {sum(map(len, parts))} rows: "
                     f"not {self._microbatches} equal microbatches"
                 )
-        self._check(rt.lib.pr_steps(self._run, 1))
-        return float(rt.lib.pr_loss(self._run))
+        self._check(rt.lib.pr_steps(self._open, 1))
+        return float(rt.lib.pr_loss(self._open))
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -304,19 +364,25 @@ class Run:
 
     def state_dict(self, stage: int) -> dict[str, Tensor]:
         """Copies of the newest weights and of the buffers of a stage, for `load_state_dict`."""
-        row = next(i for i, (_, model) in enumerate(self._rows) if model == stage)
+        row = next((i for i, (_, model) in enumerate(self._rows) if model == stage), None)
+        if row is None:
+            raise IndexError(f"there is no stage {stage}")
         own = self._stage[self._rows[row]]
-        names = [name for name, _ in own.module.named_parameters()]
-        newest = dict(zip(names, own.views(rt.lib.pr_weight(self._run, row))))
+        at = rt.lib.pr_weight(self._open, row)
+        if own.size and not at:  # perhaps in the middle of an update
+            raise RunError(
+                "the run has failed: " + rt.lib.pr_error(self._run).decode("utf-8", "replace")
+            )
+        newest = dict(zip(own.parameters, own.views(at))) if own.size else {}
         return {
-            name: newest.get(name, t).detach().clone()
-            for name, t in own.module.state_dict().items()
+            name: newest.get(t, t).detach().clone()
+            for name, t in own.module.state_dict(keep_vars=True).items()
         }
 
     @property
     def bytes(self) -> list[int]:
         """Of each rank: what the engine has allocated, and the stashes that it counts."""
-        return [rt.lib.pr_bytes(self._run, r) for r in range(self.schedule.json["ranks"])]
+        return [rt.lib.pr_bytes(self._open, r) for r in range(self.schedule.json["ranks"])]
 
     def __enter__(self) -> Run:
         return self
@@ -329,17 +395,35 @@ class Run:
         they have in torch.nn.Sequential(*stages), and optimizer states the same with theirs behind.
         keep: how many to keep, 0: all. Raises ValueError for modules with buffers: it has none."""
         for _, own in self._stage.items():
-            kept = own.module.state_dict().keys() - dict(own.module.named_parameters()).keys()
+            kept = [
+                name
+                for name, t in own.module.state_dict(keep_vars=True).items()
+                if not isinstance(t, torch.nn.Parameter)
+            ]
             if kept:
                 raise ValueError(f"a checkpoint has no buffers, and a stage has '{min(kept)}'")
-        self._check(rt.lib.pr_checkpoint(self._run, os.fsencode(folder), keep))
+        self._check(rt.lib.pr_checkpoint(self._open, os.fsencode(folder), keep))
 
     def resume(self, folder: str | os.PathLike[str]) -> int:
         """Goes on from the latest checkpoint of a folder, before the first step; the steps it has
         done, 0: there is none. The schedule and its ranks may be others."""
         steps = c_uint64()
-        self._check(rt.lib.pr_resume(self._run, os.fsencode(folder), byref(steps)))
+        self._check(rt.lib.pr_resume(self._open, os.fsencode(folder), byref(steps)))
         return steps.value
+
+    def close(self) -> None:
+        """Ends the threads and frees the memory of the engine; optimizers keep theirs."""
+        for own in self._stage.values() if self._end.alive else ():
+            own.leave()
+        self._end()
+
+    @property
+    def _open(self) -> c_void_p:
+        if not self._end.alive:
+            raise ValueError("the run is closed")
+        if self._pid != os.getpid():
+            raise ValueError("the run is of the process that forked this one, with its threads")
+        return self._run
 
     # Errors
 
@@ -352,7 +436,9 @@ class Run:
                 return 0
             except BaseException as e:
                 self._error = self._error or e
-                said = ctypes.create_string_buffer(f"{type(e).__name__}: {e}".encode())
+                said = ctypes.create_string_buffer(
+                    f"{type(e).__name__}: {e}".encode("utf-8", "replace")
+                )
                 self._said[threading.get_ident()] = said
                 return 1
 
@@ -393,18 +479,30 @@ class Run:
         if call.nx > 1 or call.ny > 1:
             raise NotImplementedError("a stage with several inputs or outputs")
         inputs, targets = self._batch
-        x = inputs[call.mb]
-        if call.nx:  # the slot is the op's only as long as it runs
-            x = self._between(call.stage - 1, call.x).clone().requires_grad_()
+        x = inputs[call.mb].detach()
+        if call.nx:
+            x = self._between(call.stage - 1, call.x).detach().requires_grad_()
         keeps = self._trains and not call.recomputed
         with torch.set_grad_enabled(keeps):
-            stash = self._call(self._stage[call.rank, call.stage], call, x)
+            own = self._stage[call.rank, call.stage]
+            before = _buffers(own.module) if call.recomputed else []
+            with torch.autocast("cpu", *self._autocast):
+                stash = self._call(own, call, x)
+            for buffers, old in before:  # R is the one that moves them
+                buffers.update(old)
             if not call.ny:
-                loss = self._loss_fn(stash.y, targets[call.mb])
+                with torch.autocast("cpu", *self._autocast):
+                    loss = self._loss_fn(stash.y, targets[call.mb])
                 call.loss[0] = float(loss.detach())
                 stash.y = loss
         if call.ny:
-            self._between(call.stage, call.y).copy_(stash.y.detach())
+            y, slot = stash.y.detach(), self._between(call.stage, call.y)
+            if (y.shape, y.dtype) != (slot.shape, slot.dtype):  # copy_ would make them fit
+                raise ValueError(
+                    f"the stage returns {y.dtype} of {list(y.shape)}, "
+                    f"and of the example {slot.dtype} of {list(slot.shape)}"
+                )
+            slot.copy_(y)
         if keeps:
             self._stash[call.rank, call.stage, call.mb] = stash
 
@@ -414,7 +512,7 @@ class Run:
         module = own.of(call)
         stash = _Stash(x if call.nx else None, x, module)
         if not self._versions:
-            stash.y = module(x)
+            stash.y = module(x.clone())
             return stash
         lo, hi = call.weight, call.weight + own.size * own.dtype.itemsize
 
@@ -430,7 +528,7 @@ class Run:
             return all.as_strided(shape, stride, at // own.dtype.itemsize)
 
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-            stash.y = module(x)
+            stash.y = module(x.clone())  # the slot is the op's only as long as it runs
         return stash
 
     def _backward(self, pointer: Any) -> None:
@@ -438,10 +536,16 @@ class Run:
         stash = self._stash.pop((call.rank, call.stage, call.mb))
         stash.weight = call.weight
         self._stage[call.rank, call.stage].gradients(stash.module, call)
-        torch.autograd.backward(stash.y, self._between(call.stage, call.dy) if call.ny else None)
+        if stash.y.requires_grad:  # not on a first stage that is frozen, or has no parameters
+            dy = self._between(call.stage, call.dy) if call.ny else None
+            torch.autograd.backward(stash.y, dy)
         if stash.x is not None:
-            assert stash.x.grad is not None
-            self._between(call.stage - 1, call.dx).copy_(stash.x.grad)
+            self._give(call, stash.x.grad)
+
+    def _give(self, call: rt.Call, dx: Tensor | None) -> None:
+        """The gradient of the input; None: the stage does not use it."""
+        slot = self._between(call.stage - 1, call.dx)
+        slot.zero_() if dx is None else slot.copy_(dx)
 
     def _input(self, pointer: Any) -> None:
         call = pointer[0]
@@ -451,18 +555,16 @@ class Run:
         if stash.x is None:  # nobody waits for its gradient: all is done in W
             stash.rest = dy
             return
-        dx, stash.rest = stage_backward_input(
-            [stash.y], None if dy is None else [dy], [stash.x], stash.module.parameters()
-        )
-        assert dx[0] is not None
-        self._between(call.stage - 1, call.dx).copy_(dx[0])
+        dx, stash.rest = _split(stash.y, None if dy is None else [dy], stash.x, stash.module)
+        self._give(call, dx[0])
 
     def _weight(self, pointer: Any) -> None:
         call = pointer[0]
         stash = self._stash.pop((call.rank, call.stage, call.mb))
         self._stage[call.rank, call.stage].gradients(stash.module, call)
         if stash.x is None:
-            torch.autograd.backward(stash.y, stash.rest)
+            if stash.y.requires_grad:
+                torch.autograd.backward(stash.y, stash.rest)
         else:
             stage_backward_weight(stash.module.parameters(), stash.rest)
 
@@ -479,7 +581,7 @@ class Run:
         own.keep(call)
         rates = [group["lr"] for group in own.optimizer.param_groups]
         for group in own.optimizer.param_groups:
-            group["lr"] *= call.rate
+            group["lr"] = group["lr"] * call.rate  # a new one: it may be a tensor
         own.optimizer.step()
         for group, rate in zip(own.optimizer.param_groups, rates):
             group["lr"] = rate
@@ -534,7 +636,7 @@ def profile(
     repeats: int = 7,
 ) -> dict[str, Any]:
     """What each stage takes for one microbatch, for `compile(profile=...)`: the median times of its
-    ops in ns, and the bytes that `Run` asks for. Times are of this thread, one stage after the other.
+    ops in ns, and the bytes that `Run` asks for. One stage runs after the other, on this thread.
 
     example, target: one microbatch
     """
@@ -564,19 +666,20 @@ def _one_microbatch(
     x = x.detach().requires_grad_(inner)
     now = time.perf_counter_ns
     start = now()
-    y = own.module(x)
+    y = own.module(x.clone())
     if loss:
         y = loss(y)
     took = {"F": now() - start}
     dy = None if loss else torch.ones_like(y)
     start = now()
     if not split or not inner:
-        torch.autograd.backward(y, dy)
+        if y.requires_grad:
+            torch.autograd.backward(y, dy)
         took["W" if split else "B"] = now() - start
         took |= {"I": 0} if split else {}
     else:
         given = None if dy is None else [dy]
-        _, groups = stage_backward_input([y], given, [x], own.module.parameters())
+        _, groups = _split(y, given, x, own.module)
         took["I"] = now() - start
         start = now()
         stage_backward_weight(own.module.parameters(), groups)

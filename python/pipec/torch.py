@@ -40,7 +40,7 @@ class PipeSchedule(_torch._PipelineScheduleRuntime):
         parameters: Mapping[str, int] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(list(stages), n_microbatches, loss_fn, **options)
+        super().__init__(sorted(stages, key=lambda s: s.stage_index), n_microbatches, loss_fn, **options)
         first = stages[0]
         if not isinstance(schedule, Schedule):
             own = {"P": first.group_size, "M": n_microbatches}
