@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import ctypes
 import os
@@ -486,12 +487,12 @@ class Run:
         with torch.set_grad_enabled(keeps):
             own = self._stage[call.rank, call.stage]
             before = _buffers(own.module) if call.recomputed else []
-            with torch.autocast("cpu", *self._autocast):
+            with self._cast():
                 stash = self._call(own, call, x)
             for buffers, old in before:  # R is the one that moves them
                 buffers.update(old)
             if not call.ny:
-                with torch.autocast("cpu", *self._autocast):
+                with self._cast():
                     loss = self._loss_fn(stash.y, targets[call.mb])
                 call.loss[0] = float(loss.detach())
                 stash.y = loss
@@ -505,6 +506,11 @@ class Run:
             slot.copy_(y)
         if keeps:
             self._stash[call.rank, call.stage, call.mb] = stash
+
+    def _cast(self) -> contextlib.AbstractContextManager[Any]:
+        """The autocast of the thread that has called `step`."""
+        dtype, on = self._autocast
+        return torch.autocast("cpu", dtype) if on else contextlib.nullcontext()
 
     def _call(self, own: _Stage, call: rt.Call, x: Tensor) -> _Stash:
         """The forward of a stage. Where a backward may read other weights, they are saved as
