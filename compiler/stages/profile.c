@@ -8,7 +8,7 @@
 #include "base.h"
 #include "json_text.h"
 #include "stages.h"
-#include "profile_layers.h"
+#include "layers.h"
 
 static bool bad(Sched *s, Span at, const char *path, const char *what) {
   diag_error(s->diag, DIAG_PROFILE, at, "%s: %s", path, what);
@@ -86,9 +86,9 @@ static bool apply_links(Sched *s, Model *model, Span at, const char *path, json_
   return true;
 }
 
-static bool apply(Sched *s, Model *model, Span at, const char *path, json_t *root, bool *has) {
-  json_t *version = json_object_get(root, "pipe_profile"),
-         *stages = json_object_get(root, "stages");
+/* False: this is no profile of our version, reported. */
+static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
+  json_t *version = json_object_get(root, "pipe_profile");
   if (!json_is_integer(version) && json_object_get(root, "traceEvents")) {
     bad(s, at, path, "this is a trace, of pr_write_trace or --emit=trace, and no profile");
     diag_help(s->diag, "pr_write_profile writes a profile of the same run");
@@ -99,19 +99,23 @@ static bool apply(Sched *s, Model *model, Span at, const char *path, json_t *roo
     diag_help(s->diag, "pr_write_profile writes one of a run; lang/spec.md 6 has the form");
     return false;
   }
-  if (json_integer_value(version) != 1)
-    return bad(s, at, path,
-               arena_printf(s->arena, "profile version %lld; this pipec reads version 1",
-                            (long long)json_integer_value(version)));
+  if (json_integer_value(version) == 1)
+    return true;
+  return bad(s, at, path,
+             arena_printf(s->arena, "profile version %lld; this pipec reads version 1",
+                          (long long)json_integer_value(version)));
+}
+
+static bool apply_stages(Sched *s, Span at, const char *path, json_t *stages, bool *has) {
   if (!json_is_array(stages))
-    return bad(s, at, path, "it has no array \"stages\"");
+    return bad(s, at, path, "it has no array \"stages\" and no array \"layers\"");
   if (json_array_size(stages) != s->model->nmodel) {
     bad(s, at, path,
         arena_printf(s->arena, "stages in the profile: %zu, in the schedule: %u",
                      json_array_size(stages), s->model->nmodel));
     diag_help(
         s->diag,
-        "a profile is of one way to cut the model; the text format by layers (lang/spec.md 6) is cut "
+        "a profile is of one way to cut the model; a profile of layers (lang/spec.md 6) is cut "
         "for any number of stages");
     return false;
   }
@@ -127,31 +131,56 @@ static bool apply(Sched *s, Model *model, Span at, const char *path, json_t *roo
       has[k] = seen[k];
     }
   }
-  for (int k = 0; k < NTIMEKEYS; k++)
-    model->timed |= has[k];
-  return apply_links(s, model, at, path, json_object_get(root, "links"));
+  return true;
 }
 
-bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has) {
+/* The file as a source, as the depfile lists it, and as JSON; NULL: it is a text of layers. False:
+ * reported. */
+static bool read_profile(Sched *s, const char *path, Span at, uint32_t *file, json_t **root) {
   if (s->opt->closed && at.file != NO_FILE) /* a text names no files */
     return bad(s, at, path, "profiles cannot be read here");
   const char *found = at.file == NO_FILE ? path : file_find(s, path, s->diag->source[at.file].path);
   uint32_t len;
-  char *text = file_read(s, found ? found : path, at, &len);
+  const char *text = file_read(s, found ? found : path, at, &len);
   if (!text)
     return false;
-  uint32_t file = diag_source(s->diag, found ? found : path, text, len); /* the depfile lists it */
-  bool now[NKEYS] = {false};
-  if (is_layer_profile(text, len)) {
-    bool ok = apply_layer_profile(s, model, at, path, file, now);
-    for (int k = 0; ok && k < NKEYS; k++)
-      has[k] |= now[k];
-    return ok;
-  }
-  json_t *root = json_parse(s, DIAG_PROFILE, file, text, len);
-  bool ok = root && apply(s, model, at, path, root, now);
+  *root = NULL;
+  *file = diag_source(s->diag, found ? found : path, text, len);
+  if (is_layer_text(text, len))
+    return true;
+  *root = json_parse(s, DIAG_PROFILE, *file, text, len);
+  return *root && is_profile(s, at, path, *root);
+}
+
+bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has) {
+  Layers l = {.s = s, .path = path, .at = at};
+  json_t *root = NULL;
+  bool now[NKEYS] = {false}, ok = read_profile(s, path, at, &l.file, &root);
+  json_t *layers = json_object_get(root, "layers");
+  if (ok && (!root || layers))
+    ok = (layers ? layers_of_json(&l, layers) : layers_of_text(&l)) && cut_layers(&l, model, now);
+  else if (ok)
+    ok = apply_stages(s, at, path, json_object_get(root, "stages"), now);
+  for (int k = 0; ok && k < NTIMEKEYS; k++)
+    model->timed |= now[k];
+  ok = ok && (!root || apply_links(s, model, at, path, json_object_get(root, "links")));
   json_drop(root);
   for (int k = 0; ok && k < NKEYS; k++)
     has[k] |= now[k];
+  return ok;
+}
+
+bool layers_read(Sched *s, const char *path, Layers *l) {
+  json_t *root = NULL;
+  *l = (Layers){.s = s, .path = path, .at = NO_SPAN};
+  bool ok = read_profile(s, path, l->at, &l->file, &root);
+  json_t *layers = json_object_get(root, "layers");
+  if (ok && root && !layers) {
+    bad(s, l->at, path, "it has no array \"layers\": a plan needs the layers, not stages");
+    diag_help(s->diag, "a profile of stages is of one way to cut the model (lang/spec.md 6)");
+    ok = false;
+  }
+  ok = ok && (root ? layers_of_json(l, layers) : layers_of_text(l));
+  json_drop(root);
   return ok;
 }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ * The layers of a model as measured, before anybody cuts them into stages. */
+#ifndef PIPEC_LAYERS_H
+#define PIPEC_LAYERS_H
+
+#include "json_text.h"
+#include "names.h"
+
+typedef struct Layer {
+  const char *name;     /* "node4" of the text form */
+  uint64_t cost[NKEYS]; /* ns and bytes, of Layers.has; BOUNDARY: of all that the layer makes */
+  uint32_t number;      /* its number in the text form, its row in the JSON form */
+  uint32_t line;        /* text form: offset of its line */
+  uint32_t stage;       /* stage_id, or the stage that it is put into; NONE */
+  uint32_t nin, nout, first_out;
+  bool input, part, gone; /* gone: it has no part in any stage */
+} Layer;
+
+typedef struct LayerEdge { uint32_t from, to; } LayerEdge; /* rows of layer */
+
+typedef struct Layers {
+  Sched *s;
+  const char *path; /* of the profile, and where it was asked for: for messages */
+  Span at;
+  uint32_t file;    /* the source */
+  const char *text;
+  VEC(Layer) layer; /* ascending by number */
+  VEC(LayerEdge) edge;
+  bool has[NKEYS];
+  uint32_t *sorted, n; /* rows in an order that respects the edges; those that are gone left out */
+  uint32_t *out;       /* rows of edge; those out of a layer stand at first_out */
+} Layers;
+
+/* ---- layers.c: both require s, path, at and file, and ensure the rest. False: reported ---- */
+bool is_layer_text(const char *text, uint32_t len);
+bool layers_of_text(Layers *l);
+bool layers_of_json(Layers *l, json_t *list); /* "layers" of a profile */
+/* ---- profile_layers.c: cuts the layers into the stages of the model and gives them their costs.
+ * Ensures Model.layers. False: reported ---- */
+bool cut_layers(Layers *l, Model *model, bool *has);
+/* ---- profile.c: reads a profile that has layers, for somebody else who cuts them ---- */
+bool layers_read(Sched *s, const char *path, Layers *l);
+
+#endif
