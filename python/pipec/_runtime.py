@@ -59,6 +59,7 @@ OP = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Call))
 SIZES = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, POINTER(Sizes))
 INIT = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_void_p, c_void_p)
 REDUCE = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, POINTER(c_void_p), c_uint32, c_uint64)
+TIE = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(c_uint32), POINTER(c_void_p), c_uint32, c_uint64)
 LR = ctypes.CFUNCTYPE(c_double, c_void_p, c_uint32, c_uint64)
 MOMENT = ctypes.CFUNCTYPE(ctypes.c_int64, c_void_p, c_uint32, c_int)
 TENSOR = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint32, POINTER(TensorAt))
@@ -73,7 +74,7 @@ class Model(Structure):
         ("init", INIT),
         *((name, OP) for name in "forward backward backward_input backward_weight update".split()),
         ("reduce", REDUCE),
-        ("tie", c_void_p),
+        ("tie", TIE),
         ("overlap", c_void_p),
         ("nslice", c_uint32),
         ("side", c_void_p),

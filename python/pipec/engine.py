@@ -13,7 +13,7 @@ import statistics
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +53,7 @@ def _state(own: _Stage, make: MakeOptimizer) -> tuple[list[str], Tensor | None]:
     """The names of what the optimizer keeps for each parameter, and what it counts its steps with,
     found by one step of another. All of it is 0 at first, so it may lie in the engine's memory."""
     module = copy.deepcopy(own.module)
-    for p, given in zip(module.parameters(), own.parameters):
+    for p, given in zip(own.in_order(module), own.parameters):
         p.__dict__.update(given.__dict__)
     optimizer = make(module)
     for group in optimizer.param_groups:  # else it is in the moments from the first step on
@@ -82,12 +82,21 @@ def _state(own: _Stage, make: MakeOptimizer) -> tuple[list[str], Tensor | None]:
 
 
 class _Stage:
-    """A stage on its rank: its modules, which share buffers, one for each place of weights."""
+    """A stage on its rank: its modules, which share buffers, one for each place of weights.
 
-    def __init__(self, module: torch.nn.Module, make: MakeOptimizer) -> None:
+    shared: its parameters that tied stages have, too: they lie first in weights and gradients
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, make: MakeOptimizer, shared: Sequence[Tensor] = ()
+    ) -> None:
         self.module = copy.deepcopy(module)  # its parameters are the optimizer's
-        self.parameters = list(self.module.parameters())
-        for p, given in zip(self.parameters, module.parameters()):
+        number = {p: i for i, p in enumerate(module.parameters())}
+        first = [number[p] for p in shared]
+        self.order = first + [i for i in number.values() if i not in first]
+        self.tied = sum(p.nbytes for p in shared)
+        self.parameters = self.in_order(self.module)
+        for p, given in zip(self.parameters, self.in_order(module)):
             p.__dict__.update(given.__dict__)  # such as no_decay, which deepcopy leaves out
         self.shapes = [p.shape for p in self.parameters]
         self.size = sum(p.numel() for p in self.parameters)
@@ -103,6 +112,11 @@ class _Stage:
         self.at: dict[int, torch.nn.Module] = {}
         self.seen: dict[int, list[Tensor]] = {}
         self.adds: set[int] = set()
+
+    def in_order(self, module: torch.nn.Module) -> list[Tensor]:
+        """The parameters of a copy, as they lie in weights and gradients."""
+        parameters = list(module.parameters())
+        return [parameters[i] for i in self.order]
 
     def views(self, address: int) -> list[Tensor]:
         """The tensors whose values lie there, one after the other."""
@@ -120,7 +134,7 @@ class _Stage:
         module = self.at.get(call.weight)
         if module is None:
             module = copy.deepcopy(self.module, {id(b): b for b in self.module.buffers()})
-            for p, view in zip(module.parameters(), self.views(call.weight)):
+            for p, view in zip(self.in_order(module), self.views(call.weight)):
                 p.data = view
             for m, mine in zip(module.modules(), self.module.modules()):
                 m._buffers = mine._buffers  # those that a forward assigns anew, too
@@ -156,7 +170,7 @@ class _Stage:
         if id(module) in self.adds:
             return
         self.adds.add(id(module))
-        for p, view in zip(module.parameters(), self.views(call.grad)):
+        for p, view in zip(self.in_order(module), self.views(call.grad)):
             p.grad = view if p.requires_grad else None
 
 
@@ -205,6 +219,41 @@ def _gradients_kept(y: Tensor, x: Tensor, stage: torch.nn.Module) -> int:
     )
 
 
+def _shared(stages: Sequence[torch.nn.Module]) -> list[list[Tensor]]:
+    """The parameters of each stage that other stages have, too, in one order."""
+    users: dict[Tensor, set[int]] = {}
+    for i, stage in enumerate(stages):
+        for p in stage.parameters():
+            if p.requires_grad:
+                users.setdefault(p, set()).add(i)
+    return [[p for p, of in users.items() if len(of) > 1 and i in of] for i in range(len(stages))]
+
+
+def _check_ties(
+    stages: Sequence[torch.nn.Module], shared: list[list[Tensor]], tie: Mapping[int, int | None]
+) -> None:
+    """Refuses what is shared but not tied, and the other way round.
+    tie: of each stage the first one of its tie, or None."""
+    firsts: dict[Tensor, int] = {}
+    for i, own in enumerate(shared):
+        for p in own:
+            first = firsts.setdefault(p, i)
+            if first != i and (tie[i] is None or tie[i] != tie[first]):
+                name = next(name for name, q in stages[i].named_parameters() if q is p)
+                raise ValueError(
+                    f"stages {first} and {i} share a parameter, '{name}' of {i}, "
+                    f"and the schedule has no `tie {first}, {i}`"
+                )
+        j = tie[i]
+        if j is not None and not own:
+            raise ValueError(f"the schedule ties stage {i}, which shares no parameter")
+        if j is not None and [*map(id, own)] != [*map(id, shared[j])]:
+            raise ValueError(
+                f"the schedule ties stages {j} and {i}, "
+                "and one shares a parameter that the other lacks"
+            )
+
+
 def _measure(stages: Sequence[torch.nn.Module], x: Tensor) -> list[_Sizes]:
     """What each stage makes of the example, and what it keeps."""
     sizes = []
@@ -237,7 +286,7 @@ class Run:
 
     schedule:  what `pipec.compile` returns
     stages:    the modules of all stages, in order; each takes one tensor and returns one; Run
-               copies them
+               copies them. Stages that share parameters are tied in the schedule
     loss_fn:   (output, target) -> the mean loss of one microbatch
     example:   an input of one microbatch, by which the sizes of tensors between stages are found
     optimizer: a module -> its optimizer, such as lambda m: torch.optim.AdamW(m.parameters())
@@ -265,13 +314,12 @@ class Run:
         count = 1 + max(row["model"] for row in rows)
         if len(stages) != count:
             raise ValueError(f"the schedule is for {count} stages, not {len(stages)}")
-        of: dict[Tensor, int] = {}
         for i, stage in enumerate(stages):
             for name, p in stage.named_parameters():
-                if p.requires_grad and of.setdefault(p, i) != i:
-                    raise ValueError(f"stages {of[p]} and {i} share a parameter, '{name}' of {i}")
                 if p._backward_hooks or p._post_accumulate_grad_hooks:
                     raise ValueError(f"'{name}' of stage {i} has hooks, which its copy would lack")
+        shared = _shared(stages)
+        _check_ties(stages, shared, {row["model"]: row.get("tied_with") for row in rows})
         if isinstance(loss_fn, torch.nn.Module) and any(
             p.requires_grad for p in loss_fn.parameters()
         ):
@@ -281,7 +329,7 @@ class Run:
         self._rows = [(row["rank"], row["model"]) for row in rows]
         ops = [op for rank in schedule.json["rank"] for op in rank["instr"]]
         self._versions = any("version" in op for op in ops)
-        self._stage = {row: _Stage(stages[row[1]], optimizer) for row in self._rows}
+        self._stage = {row: _Stage(stages[row[1]], optimizer, shared[row[1]]) for row in self._rows}
         self._one = [
             next(s for (_, model), s in self._stage.items() if model == i) for i in range(count)
         ]
@@ -318,6 +366,7 @@ class Run:
             backward_weight=self._guard(rt.OP, self._weight),
             update=self._guard(rt.OP, self._update),
             reduce=self._guard(rt.REDUCE, self._reduce),
+            tie=self._guard(rt.TIE, lambda stages, *sum: self._reduce(stages[0], *sum)),
             lr=rt.LR(self._rate),
             moment=rt.MOMENT(self._moment),
             tensor=rt.TENSOR(self._named),
@@ -461,7 +510,7 @@ class Run:
         out[0].act, out[0].gout = size.act, size.gout
         out[0].boundary = 0 if last else size.output.nbytes
         out[0].weight = out[0].grad = own.bytes
-        out[0].opt = len(own.moments) * own.bytes
+        out[0].opt, out[0].tied = len(own.moments) * own.bytes, own.tied
 
     def _init(self, stage: int, weight: int, _: int) -> None:
         own = self._one[stage]
@@ -620,7 +669,7 @@ class Run:
         which, number = divmod(index, max(1, len(own.parameters)))
         if which > len(own.moments) or not own.parameters:
             return 1
-        name, p = list(own.module.named_parameters())[number]
+        name, p = list(own.module.named_parameters())[own.order[number]]
         ahead = own.parameters[:number]
         t = out[0]
         t.name = f"{stage}.{name}{'.' + own.moments[which - 1] if which else ''}".encode()[:128]
@@ -646,9 +695,9 @@ def profile(
 
     example, target: one microbatch
     """
-    x, entries = example, []
+    x, entries, shared = example, [], _shared(stages)
     for number, (stage, size) in enumerate(zip(stages, _measure(stages, example))):
-        own = _Stage(stage, optimizer)
+        own = _Stage(stage, optimizer, shared[number])
         last, took = number + 1 == len(stages), collections.defaultdict(list)
         for _ in range(repeats + 1):  # the first one is thrown away
             for split in False, True:
@@ -660,6 +709,7 @@ def profile(
         times = {op: int(statistics.median(ns[1:])) for op, ns in took.items()}
         sizes = {"act": size.act, "gout": size.gout, "boundary": 0 if last else size.output.nbytes}
         sizes |= {"weight": own.bytes, "grad": own.bytes, "opt": len(own.moments) * own.bytes}
+        sizes |= {"tied": own.tied} if any(shared) else {}
         entries.append(times | {"R": times["F"], "send": 0} | sizes)
         x = size.output
     return {"pipe_profile": 1, "stages": entries}
