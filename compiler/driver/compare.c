@@ -26,6 +26,7 @@ typedef struct Row {
   const char *file, *name, *params; /* params: as they were bound */
   uint32_t which;                   /* input */
   const char *refused, *why;        /* NULL, or the name of the first error and what it says */
+  const char *unchecked;            /* NULL, or the other schedules of the file */
   bool sized, front;                /* front: none at this point is better in time and in memory */
   ModelWork model;
   double scale; /* of times, to equal work */
@@ -67,6 +68,8 @@ static void fill(Compare *c, uint32_t which, Row *row) {
     c->s->opt->define[i].used |= opt.define[i].used;
   row->name = arena_printf(c->s->arena, "%s", s.model->name ? s.model->name : row->file);
   row->params = arena_printf(c->s->arena, "%s", s.model->params ? s.model->params : "");
+  if (s.parsed->unchecked)
+    row->unchecked = arena_printf(c->s->arena, "%s", s.parsed->unchecked);
   if (!ok || !s.prog) {
     const char *why = diag.errors ? diag.first_text : "not a program of ours";
     row->refused = diag.errors ? diag_name(diag.first) : "transfers";
@@ -351,6 +354,12 @@ static void table(Compare *c, FILE *f) {
                              c->sized ? "memory" : "stashes in flight"),
                 0, 2, width);
   }
+  for (uint32_t i = 0; i < c->ninput; i++)
+    if (c->row[i].unchecked)
+      put_wrapped(f,
+                  printable(c->s, arena_printf(c->s->arena, "not in the table: %s: %s",
+                                               c->row[i].file, c->row[i].unchecked)),
+                  0, 2, width);
   if (apart)
     put_wrapped(f, "- forwards alone, which do not compete with training", 0, 2, width);
   if (*out)

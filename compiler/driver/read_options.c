@@ -489,7 +489,7 @@ static bool read_words(Sched *s, Words *w, Given *g, Command *todo) {
       *todo = (Command){COMMAND_EXPLAIN, .name = NULL};
       break;
     default:
-      if (w->whole[1] != '-') /* a letter, perhaps one of several in a word */
+      if (w->whole[1] != '-' && !option_meant(s, w->whole))
         return usage_error(s, "unknown option '-%s'", (char[]){w->letters[-1], 0});
       return unknown_option(s, w->whole);
     }

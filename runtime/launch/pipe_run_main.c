@@ -412,7 +412,7 @@ int main(int argc, char **argv) {
       }
       continue;
     }
-    if (!strcmp(name, "--help")) {
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
       usage("starts one process per rank, ", "on this host");
       return 0;
     }

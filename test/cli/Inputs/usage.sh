@@ -18,6 +18,7 @@ try a.pipe b.pipe c.pipe
 try --nonsense a.pipe
 try -x a.pipe
 try -vx a.pipe
+try -check a.pipe
 try --s a.pipe
 try --check=yes a.pipe
 try a.pipe -o
