@@ -8,6 +8,8 @@
 /* True if the output is a picture; then a program over the memory limit is drawn, too. */
 bool draws(const Options *o);
 /* ---- files.c ---- */
+/* The last part of a path: a pointer into it. */
+const char *file_name(const char *path);
 /* The file of the standard library that a missing path nearly names, or NULL. */
 const char *hint_file(Sched *s, const char *path);
 /* Reads a whole file into the arena. at: the place in the text that names it. NULL: reported. */

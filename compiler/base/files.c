@@ -235,9 +235,14 @@ const char *const *library_files(Sched *s, uint32_t *n) {
   return list.at;
 }
 
+const char *file_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
 /* Letters and digits of the last part of a path, in lower case, without its .pipe. */
 static void squeeze(char to[40], const char *path) {
-  const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
+  const char *from = file_name(path);
   size_t n = strlen(from), k = 0;
   n -= n > 5 && strcmp(from + n - 5, ".pipe") == 0 ? 5 : 0;
   for (size_t i = 0; i < n && k < 39; i++) {

@@ -26,7 +26,7 @@ typedef struct Row {
   const char *file, *name, *params; /* params: as they were bound */
   uint32_t which;                   /* input */
   const char *refused, *why;        /* NULL, or the name of the first error and what it says */
-  const char *unchecked;            /* NULL, or the other schedules of the file */
+  const char *unchecked;            /* NULL, or a line about the other schedules of the file */
   bool sized, front;                /* front: none at this point is better in time and in memory */
   ModelWork model;
   double scale; /* of times, to equal work */
@@ -47,10 +47,6 @@ typedef struct Compare {
 
 /* ---- one row ---- */
 
-static uint64_t message_bytes(const Sched *s, const Xfer *x) {
-  return xfer_moves(x) ? link_bytes(s, link_at(s, xfer_link(s, x))) : 0;
-}
-
 /* Compiles input `which` with the values that the defines have now. */
 static void fill(Compare *c, uint32_t which, Row *row) {
   Arena arena = {0};
@@ -69,7 +65,8 @@ static void fill(Compare *c, uint32_t which, Row *row) {
   row->name = arena_printf(c->s->arena, "%s", s.model->name ? s.model->name : row->file);
   row->params = arena_printf(c->s->arena, "%s", s.model->params ? s.model->params : "");
   if (s.parsed->unchecked)
-    row->unchecked = arena_printf(c->s->arena, "%s", s.parsed->unchecked);
+    row->unchecked = arena_printf(c->s->arena, "not in the table: %s: %s", row->file,
+                                  s.parsed->unchecked);
   if (!ok || !s.prog) {
     const char *why = diag.errors ? diag.first_text : "not a program of ours";
     row->refused = diag.errors ? diag_name(diag.first) : "transfers";
@@ -91,8 +88,8 @@ static void fill(Compare *c, uint32_t which, Row *row) {
     row->staleness = late[r] > row->staleness ? late[r] : row->staleness;
     row->bytes = p->bytes[PEAK_total] > row->bytes ? p->bytes[PEAK_total] : row->bytes;
   }
-  for (uint32_t i = 0; i < s.ideal->nxfer; i++)
-    row->volume += message_bytes(&s, &s.lowered->xfer[i]);
+  for (const Xfer *x = s.lowered->xfer; x < s.lowered->xfer + s.ideal->nxfer; x++)
+    row->volume += xfer_moves(x) ? link_bytes(&s, link_at(&s, xfer_link(&s, x))) : 0;
   arena_free(&arena);
 }
 
@@ -161,11 +158,6 @@ static void rank_rows(Compare *c, Row *row, uint32_t n) {
 
 /* ---- output ---- */
 
-static const char *file_of(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
 /* Tells schedules of one name apart by their files, and files of one name by their paths. */
 static void tell_apart(Compare *c) {
   const char *const *file = c->s->opt->compare;
@@ -178,10 +170,10 @@ static void tell_apart(Compare *c) {
     bool same = false, path = false;
     for (uint32_t j = 0; j < c->ninput; j++)
       if (strcmp(name[j], name[k]) == 0 && strcmp(file[j], file[k]) != 0)
-        same = true, path |= strcmp(file_of(file[j]), file_of(file[k])) == 0;
+        same = true, path |= strcmp(file_name(file[j]), file_name(file[k])) == 0;
     c->beside[k] = "";
     if (same && strcmp(name[k], file[k]) != 0)
-      c->beside[k] = arena_printf(c->s->arena, " (%s)", path ? file[k] : file_of(file[k]));
+      c->beside[k] = arena_printf(c->s->arena, " (%s)", path ? file[k] : file_name(file[k]));
   }
 }
 
@@ -356,10 +348,7 @@ static void table(Compare *c, FILE *f) {
   }
   for (uint32_t i = 0; i < c->ninput; i++)
     if (c->row[i].unchecked)
-      put_wrapped(f,
-                  printable(c->s, arena_printf(c->s->arena, "not in the table: %s: %s",
-                                               c->row[i].file, c->row[i].unchecked)),
-                  0, 2, width);
+      put_wrapped(f, printable(c->s, c->row[i].unchecked), 0, 2, width);
   if (apart)
     put_wrapped(f, "- forwards alone, which do not compete with training", 0, 2, width);
   if (*out)

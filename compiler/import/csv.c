@@ -618,8 +618,7 @@ bool read_csv(Sched *s, Expanded *e) {
   if (!c.text)
     return false;
   c.file = diag_source(s->diag, s->opt->input, c.text, len);
-  const char *slash = strrchr(s->opt->input, '/');
-  e->model.name = slash ? slash + 1 : s->opt->input;
+  e->model.name = file_name(s->opt->input);
   e->model.params = "";
   e->model.slices = 1;
   if (s->opt->ndefine > 0 && s->opt->ncompare == 0) { /* of several, others may have them */

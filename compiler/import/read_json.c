@@ -576,8 +576,7 @@ bool read_json(Sched *s, Expanded *e) {
   if (!d.text)
     return false;
   d.file = diag_source(s->diag, s->opt->input, d.text, len);
-  const char *slash = strrchr(s->opt->input, '/');
-  e->model.name = slash ? slash + 1 : s->opt->input;
+  e->model.name = file_name(s->opt->input);
   bool define = s->opt->ndefine > 0 && s->opt->ncompare == 0; /* of several, others may have them */
   if (define || s->opt->schedule || s->opt->profile) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,

@@ -13,6 +13,7 @@
 
 #include "graph.h"
 #include "lower.h"
+#include "base.h"
 #include "orders.h"
 #include "pipe_loop.h"
 #include "streams.h"
@@ -50,11 +51,6 @@ static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights
   t->compute = t->comm = NULL;
 }
 
-static const char *base_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
 /* All of the program but its ranks. */
 static PipeProgram *begin(Sched *s) {
   PipeProgram *p = NEW(s->arena, PipeProgram);
@@ -65,7 +61,7 @@ static PipeProgram *begin(Sched *s) {
     uint32_t f = s->orders->site[i].file;
     LineCol at = diag_linecol(s->diag, f, s->orders->site[i].beg);
     if (!file_row[f]) {
-      file[p->nfile] = base_name(s->diag->source[f].path); /* no machine's path in the output */
+      file[p->nfile] = file_name(s->diag->source[f].path); /* no machine's path in the output */
       file_row[f] = ++p->nfile;
     }
     site[i] = (PipeSite){file_row[f] - 1, at.line, at.col};

@@ -33,6 +33,10 @@
  * counts from the first forward of the microbatch on the rank to its backward. This is exact where
  * the ops of a microbatch are one chain; elsewhere only the work counts.
  *
+ * note [home]: where the first stages of all pipes are on one rank, nothing of a microbatch comes
+ * before that rank has begun, and its last gradient ends there. So the span of that rank is no less
+ * than head(F) + sum(f + d) + least tail(D) of any rank, tails that end there.
+ *
  * note [units]: the ops of a rank, a stage or a microbatch need not be alike. f, d and b are the
  * times of each op: a sum adds each of them, a chain is a chain of ops, and L forwards, or L
  * backwards, take at most L times the longest of the rank.
@@ -58,6 +62,8 @@ typedef struct Bounds {
   Cost *cost;              /* [nstage], or as Model.unit_time */
   uint64_t *head, *tail;   /* [nop] of F, B and I; tails first, then heads in their place */
   uint64_t *least_tail[2]; /* [nrank] of F, of B and I; UINT64_MAX: it has none */
+  uint64_t *least_home;    /* [nrank] note [home]: of B and I, to the end of rank `home` */
+  uint32_t home;           /* where tails end; NONE: anywhere */
   bool chain;              /* the ops of a microbatch are one chain */
   uint64_t *first, *last;  /* [nmb] of one rank: least head of an F, most end of a backward */
   uint32_t *seen;          /* [nmb] rank + 1 */
@@ -201,7 +207,11 @@ static void fill_row(Sched *s, Bounds *x, uint32_t row, bool forward, bool heads
     if (heads)
       row_heads(s, x, o);
     else
-      row_tails(s, x, o, forward ? 0 : less(c->b, c->d) + c->after, c->d);
+      row_tails(s, x, o,
+                forward || (x->home != NONE && s->model->stage[row].rank != x->home)
+                    ? 0
+                    : less(c->b, c->d) + c->after,
+                c->d);
     return;
   }
   for (uint32_t mb = 0; mb < s->model->nmb; mb++) {
@@ -223,25 +233,48 @@ static void fill_rows(Sched *s, Bounds *x, bool forward, bool heads) {
   }
 }
 
+/* Of the tails that are there: the least of F, or of B and I, of each rank; UINT64_MAX. */
+static uint64_t *least_of_ranks(const Sched *s, const Bounds *x, bool forward) {
+  uint64_t *of = NEW_ARRAY(x->arena, uint64_t, s->model->nrank);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    of[r] = UINT64_MAX;
+    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
+      PipeOp kind = s->orders->op[i].kind;
+      if (has_tensors(kind) && (kind == PIPE_F) == forward)
+        of[r] = least(of[r], x->tail[i]);
+    }
+  }
+  return of;
+}
+
+/* note [home] */
+static uint32_t find_home(const Sched *s) {
+  uint32_t home = NONE;
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    const PipeStage *p = &s->model->stage[i];
+    if (p->prev == NONE && home != NONE && home != p->rank)
+      return NONE;
+    home = p->prev == NONE ? p->rank : home;
+  }
+  return s->model->forward || s->model->graph || s->model->unit_time ? NONE : home;
+}
+
 /* Heads in an order that respects the data, tails in the reverse: F goes up the stages of the
  * model, B and I down, a B after its F. Of tails only the least of each rank is kept. */
 static void fill_chains(Sched *s, Bounds *x) {
   uint64_t *time = x->head = x->tail = arena_alloc(x->arena, s->orders->nop * sizeof *time);
   x->chain = true;
+  x->home = find_home(s);
+  if (x->home != NONE) {
+    fill_rows(s, x, false, false);
+    x->least_home = least_of_ranks(s, x, false);
+  }
+  x->home = NONE;
   if (!s->model->forward)
     fill_rows(s, x, false, false);
   fill_rows(s, x, true, false);
-  for (int back = 0; back < 2; back++) {
-    x->least_tail[back] = NEW_ARRAY(x->arena, uint64_t, s->model->nrank);
-    for (uint32_t r = 0; r < s->model->nrank; r++)
-      x->least_tail[back][r] = UINT64_MAX;
-  }
-  for (uint32_t r = 0; r < s->model->nrank; r++)
-    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
-      uint64_t *at = &x->least_tail[s->orders->op[i].kind != PIPE_F][r];
-      if (has_tensors(s->orders->op[i].kind))
-        *at = least(*at, x->tail[i]);
-    }
+  for (int back = 0; back < 2; back++)
+    x->least_tail[back] = least_of_ranks(s, x, !back);
   memset(time, 0, s->orders->nop * sizeof *time);
   fill_rows(s, x, true, true);
   if (!s->model->forward)
@@ -339,6 +372,8 @@ Timing bound_of(Sched *s, Arena *a, const int64_t *room) {
       all = most(all, t.work + forced_idle(&t, t.head_d, t.tail_f, (uint64_t)room[r]));
     }
     bound.span = most(bound.span, window);
+    if (x.least_home)
+      bound.span = most(bound.span, t.head_f + less(t.f + t.d, t.saved) + x.least_home[r]);
     bound.makespan = most(bound.makespan, most(all, t.head_f + window));
   }
   return bound;
