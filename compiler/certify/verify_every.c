@@ -213,39 +213,48 @@ static const PipeInstr *first_of(const EveryCheck *x, uint32_t r, const EveryRow
   return &x->p->rank[r].instr[row->pos.at];
 }
 
-/* Microbatches so far apart are run by the same rows of the stage table; 0: they are not. */
-static int64_t period_of_rows(const EveryCheck *x) {
+/* Microbatches so far apart, of a stage of the model, are run by the same row of the stage table;
+ * 0: they are not. */
+static int64_t period_of_rows(const EveryCheck *x, uint32_t model) {
   const PipeProgram *p = x->p;
   const int64_t by = every_grown(x->e, PIPE_GROWS_program_nmb, 0, 0, p->nmb).by;
-  for (int64_t q = 1; p->row && q <= by; q++) {
+  const uint32_t *row = p->row ? &p->row[(size_t)model * p->nmb] : NULL;
+  for (int64_t q = 1; row && q <= by; q++) {
     bool repeats = by % q == 0;
-    for (uint32_t m = 0; m < p->nmodel && repeats; m++)
-      for (int64_t i = q; i < p->nmb && repeats; i++)
-        repeats = p->row[(size_t)m * p->nmb + (size_t)i] ==
-                  p->row[(size_t)m * p->nmb + (size_t)(i - q)];
+    for (int64_t i = q; i < p->nmb && repeats; i++)
+      repeats = row[i] == row[i - q];
     if (repeats)
       return q;
   }
-  return p->row ? 0 : 1;
+  return row ? 0 : 1;
+}
+
+/* Who runs a stage of the model depends on the microbatch, and the row moves to others. */
+static bool is_run_elsewhere(const EveryRow *c, int64_t period) {
+  return period == 0 || c->mb.turn % period || c->mb.by % period;
 }
 
 /* Peers follow from the stage and, where tables say who runs what, from the microbatch. */
 static bool check_rows(EveryCheck *x) {
-  const int64_t period = period_of_rows(x);
-  if (period == 0)
-    return every_no(x, "who runs a microbatch does not repeat");
-  for (uint32_t r = 0; r < x->p->nrank; r++)
+  const PipeProgram *p = x->p;
+  int64_t *period = NEW_ARRAY(x->arena, int64_t, p->nmodel);
+  for (uint32_t m = 0; m < p->nmodel; m++)
+    period[m] = period_of_rows(x, m);
+  for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < x->rank[r].row.n; i++) {
       EveryRow *c = &x->rank[r].row.at[i];
-      if (c->pos.at >= x->p->rank[r].ninstr)
+      if (c->pos.at >= p->rank[r].ninstr)
         return every_no(x, "a list has another length");
       const PipeInstr *at = first_of(x, r, c);
-      if (at->op != c->op || at->stage != c->stage || x->p->stage[c->stage].rank != r ||
+      const bool transfer = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
+      if (at->op != c->op || at->stage != c->stage || p->stage[c->stage].rank != r ||
           (c->has_mb ? at->mb != (uint64_t)c->mb.at : at->mb != NONE))
         return every_no_at(x, r, c, "a row is another one");
-      if (c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B)
+      const uint32_t other = transfer ? pipe_other_end(pipe_graph(p), at) : c->stage;
+      if (transfer)
         c->peer = at->peer;
-      if (c->mb.turn % period || c->mb.by % period)
+      if (is_run_elsewhere(c, period[p->stage[c->stage].model]) ||
+          is_run_elsewhere(c, period[p->stage[other].model]))
         return every_no_at(x, r, c, "who runs a microbatch depends on it");
     }
   return true;

@@ -2,7 +2,12 @@
  * Slots, gradients and microbatches in a program for every M (every.h): what a row says of the use
  * before its own is what that use leaves, each use is followed by one at most, and nobody waits too
  * little. A chain of uses begins with NEW, and no two of these say the same slot; so all uses of a
- * slot are in one chain, in the order of the list. */
+ * slot are in one chain, in the order of the list.
+ *
+ * But for the last update of a stage: by NEW it writes where version 0 lay, so that a step begins
+ * as it ended. Whatever the slots of the pool hold then, nobody below the update uses them, and who
+ * used them above it is over: versions are used by rows of COMPUTE alone, as the validator has seen
+ * for n = 0. */
 #include <string.h>
 
 #include "every_parts.h"
@@ -43,7 +48,11 @@ typedef struct Uses {
   Waits known[PIPE_NSTREAMS][PIPE_NSTREAMS], above[PIPE_NSTREAMS][PIPE_NSTREAMS],
       all[PIPE_NSTREAMS][PIPE_NSTREAMS];
   uint32_t *grads; /* [nstage] chains */
+  uint8_t *pool;   /* [npool] of the rank: PoolAt */
 } Uses;
+
+/* Where a pool of versions is. */
+typedef enum PoolAt { POOL_NEW, POOL_BEGUN, POOL_OVER } PoolAt;
 
 /* ---- states ---- */
 
@@ -198,15 +207,30 @@ static bool check_new(Uses *u, const Use *use) {
             count = every_grown(e, PIPE_GROWS_pool_count, use->owner, s->pool,
                                 k->pool[s->pool].count),
             within = num_sub(use->slot, first);
+  const bool first_slot = !is_loop(u->part) && num_same(within, num(0));
   if (!num_least(within, u->part, 0) ||
       !num_least(num_sub(num_sub(count, num(1)), within), u->part, 0))
     return no_use(u, use, "a slot of another pool");
-  sets_put(&u->slots, u->part, use->owner, &use->slot, 1, 1);
-  if (does(u, use->row, use->last) == 1)
+  if (use->field == PIPE_FIELD_made && first_slot && u->pool[s->pool] == POOL_BEGUN) {
+    u->pool[s->pool] = POOL_OVER;
     return true;
-  return use->last == PIPE_FIELD_weight && !is_loop(u->part) && num_same(within, num(0))
-             ? true
-             : no_use(u, use, "a new slot is read");
+  }
+  sets_put(&u->slots, u->part, use->owner, &use->slot, 1, 1);
+  if (use->field != PIPE_FIELD_weight)
+    return does(u, use->row, use->last) == 1 || no_use(u, use, "a new slot is read");
+  u->pool[s->pool] = POOL_BEGUN;
+  return first_slot || no_use(u, use, "version 0 does not lie in the first slot");
+}
+
+/* The last version of each stage lies where version 0 lay. */
+static bool check_ends(const Uses *u) {
+  const PipeRank *k = &u->x->p->rank[u->rank];
+  for (uint32_t i = 0; i < k->npool; i++)
+    if (u->pool[i] == POOL_BEGUN &&
+        !num_same(every_grown(u->x->e, PIPE_GROWS_pool_count, u->rank, i, k->pool[i].count),
+                  num(1)))
+      return every_no(u->x, "the last version does not lie where version 0 lay");
+  return true;
 }
 
 static Num version_of(const Uses *u, const EveryRow *c) {
@@ -282,6 +306,9 @@ static bool leave(Uses *u, const Use *use, uint64_t key) {
 static bool check_use(Uses *u, const Use *use) {
   const EveryRow *c = use->row;
   const uint64_t key = (uint64_t)use->thing << 44 | (uint64_t)u->rank << 8;
+  if (is_weights(use->field) && use->state.pool < u->x->p->rank[u->rank].npool &&
+      u->pool[use->state.pool] == POOL_OVER)
+    return no_use(u, use, "a version is used behind the last update");
   if (use->is_new ? !check_new(u, use) : false)
     return false;
   if (!use->is_new) {
@@ -397,6 +424,7 @@ bool every_uses(EveryCheck *x) {
   index_states(&u);
   for (uint32_t r = 0; r < x->p->nrank; r++) {
     u.rank = r, u.k = &x->rank[r];
+    u.pool = NEW_ARRAY(x->arena, uint8_t, x->p->rank[r].npool + (size_t)1);
     memset(u.known, 0, sizeof u.known);
     for (uint32_t i = 0; i < u.k->part.n; i++) {
       u.part = &u.k->part.at[i];
@@ -409,6 +437,8 @@ bool every_uses(EveryCheck *x) {
       }
       end_part(&u);
     }
+    if (!check_ends(&u))
+      return false;
   }
   return (sets_cancel(&u.chain) ||
           every_no(x, "a use does not find what the one before it left")) &&

@@ -20,7 +20,7 @@ struct Noter {
   uint32_t **time;                  /* [nrank][ninstr] */
   uint32_t **turn_time;             /* [ngroup] by turn */
   Used *slot, **away, *grad, *unit; /* away: slots of other ranks; unit: by stage and microbatch */
-  uint32_t *updates;                /* [nstage] so far */
+  uint32_t *updates, *all_updates;  /* [nstage] so far; in all */
   uint32_t done[PIPE_NSTREAMS];
   Notes notes;
 };
@@ -254,6 +254,10 @@ static void use_slots(Noter *x, uint32_t rank, uint32_t i) {
                                  w ? w->slot : NONE,
                                  w ? w->out : NONE,
                                  w ? w->guess : NONE};
+  /* Uses that are not the next of this rank's slot: of another rank; where version 0 lay. */
+  const bool away = copy && c->peer != NONE,
+             last_update = w && c->op == PIPE_U && w->version == x->all_updates[c->stage];
+  const uint32_t apart = away ? 1u << PIPE_FIELD_keep : last_update ? 1u << PIPE_FIELD_made : 0;
   uint32_t n = PIPE_FIELD_LIST;
   for (uint32_t j = 0; nin > 1 && j < nin && n < PIPE_NFIELDS; j++)
     slot[n++] = k->list[c->in_list + j];
@@ -262,7 +266,11 @@ static void use_slots(Noter *x, uint32_t rank, uint32_t i) {
   for (uint32_t f = 0; f < n; f++) {
     if (slot[f] == NONE)
       continue;
-    if (f == PIPE_FIELD_keep && copy && c->peer != NONE) {
+    if (f == PIPE_FIELD_made && last_update) {
+      use(x, rank, i, &(Used){0}, f, f, pool_of(k, slot[f]));
+      continue;
+    }
+    if (f == PIPE_FIELD_keep && away) {
       if (!x->away[c->peer])
         x->away[c->peer] = NEW_ARRAY(x->arena, Used, p->rank[c->peer].nslot + (size_t)1);
       use(x, rank, i, &x->away[c->peer][slot[f]], f, f, pool_of(&p->rank[c->peer], slot[f]));
@@ -271,7 +279,7 @@ static void use_slots(Noter *x, uint32_t rank, uint32_t i) {
     uint32_t last = f;
     bool again = false;
     for (uint32_t g = 0; g < n; g++)
-      if (slot[g] == slot[f] && !(g == PIPE_FIELD_keep && copy && c->peer != NONE)) {
+      if (slot[g] == slot[f] && !(apart >> g & 1)) {
         last = g > last ? g : last;
         again |= g < f;
       }
@@ -342,5 +350,6 @@ Noter *open_notes(Arena *a, const PipeProgram *p, States *state) {
   x->grad = NEW_ARRAY(a, Used, p->nstage);
   x->unit = NEW_ARRAY(a, Used, (size_t)p->nstage * p->nmb);
   x->updates = NEW_ARRAY(a, uint32_t, p->nstage);
+  x->all_updates = count_updates(a, p);
   return x;
 }

@@ -72,6 +72,7 @@ struct RowMaker {
   VEC(uint32_t) code;
   bool fixed[256];    /* is_fixed, by tag of PipeWord */
   Use *use, **use_of; /* by slot: of this rank; of others, for OFF and LOAD */
+  uint32_t *updates;  /* [nstage]; NULL: no versions of the weights */
   uint32_t done[PIPE_NSTREAMS];
   Room room[NROOMS];
 };
@@ -141,6 +142,7 @@ typedef struct RowSlots {
   const uint32_t *list;
   uint32_t nin, nout; /* how many of the list the input is, and the output */
   Use *keep;          /* whose slots `keep` is one of */
+  bool last;          /* update of its stage: `made` by its number */
 } RowSlots;
 
 static void add_slot(RowSlots *s, uint32_t field, uint32_t slot) {
@@ -156,6 +158,7 @@ static void find_slots(Rows *x, const PipeInstr *c, const PipeWeights *w, RowSlo
   s->n = 0, s->nin = in_list(x, c, true), s->nout = in_list(x, c, false);
   s->list = s->nin ? x->k->list + c->in_list : s->nout ? x->k->list + c->out_list : NULL;
   s->keep = copy && c->peer != NONE ? uses_of(x, c->peer) : x->use;
+  s->last = w && c->op == PIPE_U && w->version == x->updates[c->stage];
   add_slot(s, PIPE_FIELD_act, c->act);
   add_slot(s, PIPE_FIELD_gout, op ? c->gout : NONE);
   add_slot(s, PIPE_FIELD_keep, op || copy ? c->keep : NONE);
@@ -173,8 +176,13 @@ static Use *use_of(const Rows *x, const RowSlots *s, uint32_t field) {
 }
 
 static void put_slots(Rows *x, const RowSlots *s) {
-  for (uint32_t i = 0; i < s->n; i++)
-    put_slot(x, use_of(x, s, s->at[i].field), s->at[i].field, s->at[i].slot);
+  for (uint32_t i = 0; i < s->n; i++) {
+    const uint32_t field = s->at[i].field, slot = s->at[i].slot;
+    if (field == PIPE_FIELD_made && s->last)
+      put(x, PIPE_WORD_NEW + field, slot);
+    else
+      put_slot(x, use_of(x, s, field), field, slot);
+  }
   for (uint32_t i = 0; i < s->nin + s->nout; i++)
     put_slot(x, x->use, PIPE_FIELD_LIST, s->list[i]);
 }
@@ -510,9 +518,18 @@ static Folded fold_all(Rows *x) {
   return best;
 }
 
+uint32_t *count_updates(Arena *a, const PipeProgram *p) {
+  uint32_t *n = NEW_ARRAY(a, uint32_t, p->nstage);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
+      n[p->rank[r].instr[i].stage] += p->rank[r].instr[i].op == PIPE_U;
+  return n;
+}
+
 RowMaker *open_rows(Arena *a, const PipeProgram *p) {
   RowMaker *x = NEW(a, RowMaker);
   x->arena = a, x->p = p;
+  x->updates = p->rank[0].weights ? count_updates(a, p) : NULL;
   x->use_of = NEW_ARRAY(a, Use *, p->nrank);
   return x;
 }

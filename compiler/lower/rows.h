@@ -13,6 +13,10 @@ typedef struct RankRows {
   uint32_t n;
 } RankRows;
 
+/* Updates of each stage: [nstage]. The last one of a stage writes where version 0 lay, and its row
+ * names that slot by its number: how far above it was used last depends on how many there are. */
+uint32_t *count_updates(Arena *a, const PipeProgram *p);
+
 /* Makes the rows of one rank after the other, in the same room. */
 typedef struct RowMaker RowMaker;
 RowMaker *open_rows(Arena *a, const PipeProgram *p); /* p: with its lists written out */

@@ -13,7 +13,8 @@
  * says the same in every turn:
  *
  *   OUT(11,in)  it writes the slot that the row 11 rows above it has in field `in`
- *   NEW(out,4)  it writes slot 4, which no row above it uses
+ *   NEW(out,4)  it writes slot 4, which no row above it uses. But NEW(made,4) of the last update of
+ *               a stage: the slot that version 0 has had, free by then
  *   WAIT(3)     it waits until all rows of the other stream above it are over, but the last 3
  *   AFTER(1)    its stream waits for an event that is recorded after the row above it (PipeSync)
  *

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Forged programs for every M: words of a program, and of its certificate, are changed, and
  * verify_every is asked. What it takes for proved is made for some n, validated, and carried out by
- * a machine of this file; so it is right, or a mistake of the verifier.
+ * a machine of this file; so it is right, or a mistake of the verifier. Others, of the last update
+ * of a stage, are right for n = 0 and wrong for n = 1.
  *
  *   every_test STDLIB_DIR FORGERIES SEED   prints a line for each program; exit status 0 iff no
  *                                          forgery is wrong
@@ -262,6 +263,188 @@ static void try_forgery(const Looped *l, const Every *of, const char *name, Tall
   arena_free(&a);
 }
 
+/* ---- forgeries of the last update of a stage ---- */
+
+/* A rank of a program for every M, as words that are changed. */
+typedef struct Forged {
+  const PipeProgram *p; /* for n = 0 */
+  uint32_t rank, last;  /* row of the last update, */
+  uint32_t slot;        /* which writes this one, by its number */
+  uint32_t *word, n;
+} Forged;
+
+static uint32_t tag_of(uint32_t w) { return w >> 24; }
+static bool ends_row(uint32_t w) {
+  return tag_of(w) < PIPE_WORD_STEP || tag_of(w) == PIPE_WORD_FINISH;
+}
+
+/* The words of a row that is in no loop. False: it is in one. */
+static bool find_row(const Forged *f, uint32_t row, uint32_t *first, uint32_t *end) {
+  uint32_t at = 0, turns = 1, begin = 0;
+  for (uint32_t i = 0; i < f->n && at <= row; i++) {
+    const uint32_t tag = tag_of(f->word[i]);
+    if (tag == PIPE_WORD_LOOP)
+      turns = f->word[i] & 0xffffff, begin = at;
+    else if (tag == PIPE_WORD_END)
+      at += (at - begin) * (turns - 1), turns = 1;
+    else if (tag < PIPE_NOPS && at++ == row) {
+      for (*first = i++; !ends_row(f->word[i]); i++)
+        ;
+      *end = i;
+      return turns == 1;
+    }
+  }
+  return false;
+}
+
+/* Takes words away, and puts others there. */
+static void splice(Forged *f, uint32_t at, uint32_t away, const uint32_t *put, uint32_t nput) {
+  memmove(f->word + at + nput, f->word + at + away, (f->n - at - away) * sizeof *put);
+  for (uint32_t i = 0; i < nput; i++)
+    f->word[at + i] = put[i];
+  f->n += nput - away;
+}
+
+/* Where a row has the slot of a field, and the notes of that use. */
+typedef struct Place {
+  uint32_t slot, use, end; /* end: behind the notes */
+} Place;
+
+static bool find_use(const Forged *f, uint32_t row, uint32_t field, Place *at) {
+  uint32_t first, end, nth = 0;
+  if (!find_row(f, row, &first, &end))
+    return false;
+  for (at->slot = first; at->slot < end; at->slot++) {
+    const uint32_t tag = tag_of(f->word[at->slot]);
+    if (tag == PIPE_WORD_NEW + field || tag == PIPE_WORD_SAME + field)
+      break;
+    nth += tag >= PIPE_WORD_NEW;
+  }
+  for (at->use = at->slot; at->use < end; at->use++)
+    if (tag_of(f->word[at->use]) == NOTE_USE && nth-- == 0)
+      break;
+  for (at->end = at->use + 1; at->end < end; at->end++)
+    if (tag_of(f->word[at->end]) >= NOTE_TIME && tag_of(f->word[at->end]) < NOTE_LABEL)
+      break;
+  return at->use < end;
+}
+
+/* The last use of a slot above a row, and its field. */
+static bool use_above(const Forged *f, uint32_t row, uint32_t slot, uint32_t *field,
+                      uint32_t *above) {
+  const PipeWeights *w = f->p->rank[f->rank].weights;
+  for (uint32_t i = row; i-- > 0;)
+    if (w[i].slot == slot || w[i].out == slot) {
+      *above = i, *field = w[i].slot == slot ? PIPE_FIELD_weight : PIPE_FIELD_made;
+      return true;
+    }
+  return false;
+}
+
+/* The last update writes by distance: for n = 0 the same slot. */
+static bool by_distance(Forged *f) {
+  uint32_t field, above, done = 0, put[8], n = 0;
+  Place u, v;
+  if (!find_use(f, f->last, PIPE_FIELD_made, &u) || !use_above(f, f->last, f->slot, &field, &above))
+    return false;
+  if (f->p->rank[f->rank].weights[f->last].slot == f->slot) { /* in place: one use */
+    if (!find_use(f, f->last, PIPE_FIELD_weight, &v))
+      return false;
+    splice(f, u.use, u.end - u.use, NULL, 0);
+    f->word[u.slot] = (uint32_t)(PIPE_WORD_SAME + PIPE_FIELD_made) << 24 |
+                      (f->word[v.slot] & 0xffffff);
+    return true;
+  }
+  if (field != PIPE_FIELD_weight || !find_use(f, above, field, &v))
+    return false;
+  for (uint32_t i = 0; i <= above; i++)
+    done += pipe_op_info[f->p->rank[f->rank].instr[i].op].stream == PIPE_COMPUTE;
+  for (uint32_t i = v.use; i < v.end;
+       i++) { /* what the read leaves: but for its row, what it finds */
+    const uint32_t w = f->word[i], tag = tag_of(w);
+    put[n++] = tag == NOTE_USE ? w & ~1u : tag == NOTE_TOUCH0 ? tag << 24 | done : w;
+  }
+  splice(f, u.use, u.end - u.use, put, n);
+  f->word[u.slot] = (uint32_t)(PIPE_WORD_SAME + PIPE_FIELD_made) << 24 |
+                    ((f->last - above) * PIPE_NFIELDS + field);
+  f->word[v.use] |= 1;
+  return true;
+}
+
+/* The number of the last update grows. */
+static bool number_grows(Forged *f) {
+  Place u;
+  const uint32_t g = (uint32_t)PIPE_WORD_GROW << 24 | 1;
+  if (!find_use(f, f->last, PIPE_FIELD_made, &u))
+    return false;
+  splice(f, u.slot + 1, 0, &g, 1);
+  return true;
+}
+
+/* An update above the last writes that slot by its number; the last one by distance. */
+static bool number_above(Forged *f) {
+  const PipeRank *k = &f->p->rank[f->rank];
+  const uint32_t stage = k->instr[f->last].stage;
+  uint32_t field, above, end = f->last, none;
+  Place u, v;
+  if (!find_use(f, f->last, PIPE_FIELD_made, &u))
+    return false;
+  none = f->word[u.use] & ~1u;
+  while (end-- > 0)
+    if (k->instr[end].op == PIPE_U && k->instr[end].stage == stage &&
+        k->weights[end].out == f->slot)
+      break;
+  if (!use_above(f, end, f->slot, &field, &above) || !find_use(f, end, PIPE_FIELD_made, &u) ||
+      !find_use(f, above, field, &v) || !by_distance(f) || !find_use(f, end, PIPE_FIELD_made, &u))
+    return false;
+  none |= f->word[u.use] & 1;
+  splice(f, u.use, u.end - u.use, &none, 1);
+  f->word[u.slot] = (uint32_t)(PIPE_WORD_NEW + PIPE_FIELD_made) << 24 | f->slot;
+  f->word[v.use] &= ~1u;
+  return true;
+}
+
+static const struct {
+  const char *what;
+  bool (*forge)(Forged *f);
+} of_last[] = {{"by distance", by_distance},
+               {"by a number that grows", number_grows},
+               {"above by number", number_above}};
+
+/* One of these on a rank that keeps several versions. */
+static void try_last(const Looped *l, const char *name, uint32_t r, size_t kind, Tally *t) {
+  Arena a = {0};
+  Every e = l->every[0];
+  PipeLoopClass c = *e.cls;
+  const uint32_t nrank = e.p->nrank;
+  const PipeRank *k = &e.p->rank[r];
+  Forged f = {.p = e.p, .rank = r, .n = e.nword[r]};
+  uint32_t **word = NEW_ARRAY(&a, uint32_t *, nrank), *nword = NEW_ARRAY(&a, uint32_t, nrank);
+  memcpy(word, e.word, nrank * sizeof *word), memcpy(nword, e.nword, nrank * sizeof *nword);
+  word[r] = f.word = arena_alloc(&a, (f.n + (size_t)16) * sizeof *f.word);
+  memcpy(f.word, e.word[r], f.n * sizeof *f.word);
+  e.word = word, e.nword = nword;
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    if (k->instr[i].op == PIPE_U)
+      f.last = i, f.slot = k->weights[i].out;
+  if (of_last[kind].forge(&f)) {
+    char text[400] = "";
+    const char *no = "";
+    nword[r] = f.n;
+    set_words(&a, &e, &c, e.cls->p);
+    PipeProgram *p = unroll(&l->table, &c, 0), *q = unroll(&l->table, &c, 1);
+    const bool valid = p && !pipe_validate(p, text, sizeof text),
+               right = valid && is_right(q, text, sizeof text);
+    e.p = p;
+    const bool proved = p && verify_every(&a, &e, &no);
+    printf("%s, rank %u, an update %s: %s%s; n = %d: %s\n", name, r, of_last[kind].what,
+           proved ? "proved" : "refused: ", proved ? "" : no, valid, right ? "right" : text);
+    t->wrong += proved && !right, t->refused += !proved;
+    pipe_unroll_free(p), pipe_unroll_free(q);
+  }
+  arena_free(&a);
+}
+
 int main(int argc, char **argv) {
   static const Sample of[] = {{"1f1b", NULL, 4, 0},
                               {"gpipe_lifo", NULL, 3, 0},
@@ -303,6 +486,9 @@ int main(int argc, char **argv) {
       printf("%s: no program for every M\n", of[i].name);
       t.wrong++;
     }
+    for (uint32_t r = 0; l && strcmp(of[i].name, "pipedream") == 0 && r + 1 < of[i].P; r++)
+      for (size_t kind = 0; kind < sizeof of_last / sizeof *of_last; kind++)
+        try_last(l, of[i].name, r, kind, &t);
     for (uint32_t k = 0; l && k < forgeries; k++)
       try_forgery(l, &l->every[draw(l->table.nclass - l->nshort)], of[i].name, &t);
     printf("%s: %u refused, %u taken for proved of which %u are the same program; %u no programs\n",

@@ -49,6 +49,8 @@ one interleaved_zb "-DP=3 -DV=2" 0 1 9
 # Orders of several loops, with actions, versions, slices, R, copies.
 for f in gpipe gpipe_lifo gpipe_recompute varuna naive chimera pipedream terapipe dualpipev dualpipe; do one $f "" 0 23; done
 one bpipe -DP=3 0 23
+one pipedream -DP=8 0 1 2 3 4 5 6 7 8 61 200
+one pipedream_rr -DP=8 0 1 2 3 4 5 6 7 8 61
 fi
 echo "$good programs are equal, $bad are not"
 test $bad = 0
