@@ -71,16 +71,43 @@ static bool emit(Sched *s) {
   return file_close(s, &out, true);
 }
 
+/* Does make read the name as one file? It has no escape for control bytes, ';', '|' and '\', and
+ * for an '=' in the target or the first file, which makes an assignment of the line. */
+static bool is_for_make(Sched *s, const char *name, bool first) {
+  const char *bad = name;
+  while (*bad && (unsigned char)*bad >= ' ' && *bad != 0x7f &&
+         !strchr(first ? ";|\\=" : ";|\\", *bad))
+    bad++;
+  if (*bad)
+    diag_error(s->diag, DIAG_WRITE, NO_SPAN,
+               "cannot write %s: make has no escape for the '%c' in %s", s->opt->depfile, *bad,
+               name);
+  return !*bad;
+}
+
+/* Can the depfile name all files? */
+static bool depfile_can(Sched *s) {
+  if (!s->opt->depfile || !s->opt->output)
+    return true;
+  bool can = is_for_make(s, s->opt->output, true), first = true;
+  for (uint32_t i = 0; can && i < s->diag->nsource; i++) {
+    const char *path = s->diag->source[i].path;
+    if (strcmp(path, "-") != 0)
+      can = is_for_make(s, path, first), first = false;
+  }
+  return can;
+}
+
 static bool depfile(Sched *s) {
   OutFile out;
   if (!s->opt->depfile || !s->opt->output)
     return true;
-  if (!file_open(s, &out, s->opt->depfile))
+  if (!depfile_can(s) || !file_open(s, &out, s->opt->depfile))
     return false;
   const char *word = s->opt->output;
   for (uint32_t i = 0; i <= s->diag->nsource; i++) {
     for (; *word; word++) {
-      if (strchr(" #\\", *word))
+      if (strchr(" #:", *word))
         fputc('\\', out.f);
       if (*word == '$')
         fputc('$', out.f);
@@ -251,8 +278,8 @@ static bool run(Sched *s, bool output) {
     return false;
   }
   const double t0 = now_ms();
-  bool ok = (!o->with || read_trace(s, &x.made->measured)) && emit(s) && !s->verdict->over &&
-            depfile(s);
+  bool ok = (!o->with || read_trace(s, &x.made->measured)) && depfile_can(s) && emit(s) &&
+            !s->verdict->over && depfile(s);
   if (o->time_passes) {
     time_line(s, "emit", now_ms() - t0);
     time_line(s, "all", now_ms() - t_begin);
