@@ -52,20 +52,22 @@ static PrStatus finish_file(PrRun *run, FILE *out, const char *path, bool writte
 }
 
 /* Removes a folder of a checkpoint, its manifest first: without that it is none. What cannot be
- * removed stays. */
+ * removed stays, and so does what a link in its place leads to. */
 static void remove_folder(const char *dir, const char *name) {
-  char path[CK_PATH], file[CK_PATH];
+  char path[CK_PATH];
   if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
     return;
-  if (snprintf(file, sizeof file, "%s/manifest", path) < (int)sizeof file)
-    unlink(file);
-  DIR *d = opendir(path);
+  int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0)
+    return;
+  unlinkat(folder, "manifest", 0);
+  DIR *d = fdopendir(folder);
   for (struct dirent *e; d && (e = readdir(d));)
-    if (snprintf(file, sizeof file, "%s/%s", path, e->d_name) < (int)sizeof file &&
-        strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-      unlink(file);
+    unlinkat(folder, e->d_name, 0);
   if (d)
     closedir(d);
+  else
+    close(folder);
   rmdir(path);
 }
 
@@ -235,9 +237,9 @@ static PrStatus write_stages(PrRun *run, const char *folder) {
   return st;
 }
 
-/* Writes a small file. */
+/* Writes a small file that is not there yet. */
 static PrStatus write_text(PrRun *run, const char *path, const char *text, size_t len) {
-  FILE *out = fopen(path, "wbe");
+  FILE *out = fopen(path, "wbxe");
   return out ? finish_file(run, out, path, fwrite(text, len, 1, out) == 1)
              : cannot(run, "make", path);
 }
@@ -343,6 +345,7 @@ static PrStatus point_to(PrRun *run, const char *dir, const char *name) {
   if (st || (st = path_of(run, temporary, dir, "latest.partial")))
     return st;
   const int len = snprintf(text, sizeof text, "%s\n", name);
+  unlink(temporary); /* of a run that was killed */
   if ((st = write_text(run, temporary, text, (size_t)len))) {
     unlink(temporary);
     return st;

@@ -30,19 +30,18 @@ typedef struct Load {
 
 #define REFUSE(l, form, ...) pr_fail((l)->run, PR_E_CHECKPOINT, "%s: " form, (l)->what, __VA_ARGS__)
 
-/* The text of a small file with a NUL after it, or NULL with errno set. */
-static char *read_text(const char *path, size_t *len) {
-  FILE *in = fopen(path, "rb");
+/* The text of a small file with a NUL after it, or NULL with why, and errno set. */
+static char *read_text(const char *path, size_t *len, const char **why) {
+  FILE *in;
   struct stat st;
   char *text = NULL;
-  if (!in)
+  if ((*why = st_open(path, &in)))
     return NULL;
-  const bool known = !fstat(fileno(in), &st);
-  if (known && S_ISDIR(st.st_mode)) {
-    errno = EISDIR;
-  } else if (known && (text = malloc((size_t)st.st_size + 1))) {
+  if (!fstat(fileno(in), &st) && (text = malloc((size_t)st.st_size + 1))) {
     *len = fread(text, 1, (size_t)st.st_size, in);
     text[*len] = 0;
+  } else {
+    *why = strerror(errno);
   }
   fclose(in);
   return text;
@@ -97,6 +96,7 @@ static PrStatus damaged(Load *l, const char *format, ...) {
 static PrStatus find(Load *l, const char *dir) {
   const CkFound all = {.step = UINT64_MAX, .attempt = UINT64_MAX};
   char path[CK_PATH];
+  const char *why;
   struct stat st;
   size_t len;
   if (snprintf(path, sizeof path, "%s/manifest", dir) >= (int)sizeof path)
@@ -106,10 +106,10 @@ static PrStatus find(Load *l, const char *dir) {
     return PR_OK;
   }
   snprintf(path, sizeof path, "%s/latest", dir);
-  char *name = read_text(path, &len);
+  char *name = read_text(path, &len, &why);
   if (!name)
     return errno == ENOENT ? find_newest(l->run, dir, all, l->folder)
-                           : REFUSE(l, "cannot read %s: %s", path, strerror(errno));
+                           : REFUSE(l, "cannot read %s: %s", path, why);
   uint64_t step, attempt;
   bool partial, ok = len > 1 && name[len - 1] == '\n';
   if (ok)
@@ -160,12 +160,13 @@ static PrStatus add_file(Load *l, const char *path, CkPart part, const char *sea
 
 static PrStatus read_manifest(Load *l) {
   char path[CK_PATH], *text, *at, *value;
+  const char *why;
   size_t len;
   PrStatus st = PR_OK;
   if (snprintf(path, sizeof path, "%s/manifest", l->folder) >= (int)sizeof path)
     return REFUSE(l, "path too long: %s", l->folder);
-  if (!(text = at = read_text(path, &len)))
-    return damaged(l, "cannot read %s: %s", path, strerror(errno));
+  if (!(text = at = read_text(path, &len, &why)))
+    return damaged(l, "cannot read %s: %s", path, why);
   enum { END = 4 + 16 + 1 };
   char end[END + 1];
   snprintf(end, sizeof end, "end %016" PRIx64 "\n", len < END ? 0 : pr_checksum(text, len - END));
@@ -226,14 +227,14 @@ static int add_named(void *arg, const char *name) {
 
 /* The file of weights, or those of its index. */
 static PrStatus add_weights(Load *l) {
-  const char *end = strrchr(l->folder, '.');
+  const char *end = strrchr(l->folder, '.'), *closed;
   char why[ST_WHY];
   size_t len;
   if (!end || strcmp(end, ".json"))
     return add_file(l, l->folder, CK_WEIGHTS, NULL);
-  char *text = read_text(l->folder, &len);
+  char *text = read_text(l->folder, &len, &closed);
   if (!text)
-    return REFUSE(l, "cannot read %s: %s", l->folder, strerror(errno));
+    return REFUSE(l, "cannot read %s: %s", l->folder, closed);
   const int st = st_parse_index(text, len, add_named, l, why);
   free(text);
   return st < 0 ? REFUSE(l, "%.500s: %s", l->folder, why) : (PrStatus)st;

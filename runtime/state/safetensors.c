@@ -6,11 +6,13 @@
 #include "json.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little-endian");
 
@@ -295,10 +297,25 @@ static bool read_from(FILE *in, const StSeal *seal, StHead *head, char **text, c
   return true;
 }
 
+const char *st_open(const char *path, FILE **in) {
+  struct stat is;
+  const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  *in = NULL;
+  if (fd >= 0 && !fstat(fd, &is) && !S_ISREG(is.st_mode)) {
+    close(fd);
+    errno = S_ISDIR(is.st_mode) ? EISDIR : EINVAL;
+    return errno == EISDIR ? strerror(EISDIR) : "it is no regular file";
+  }
+  if (fd >= 0 && !(*in = fdopen(fd, "rb")))
+    close(fd);
+  return *in ? NULL : strerror(errno);
+}
+
 bool st_read(const char *path, const StSeal *seal, StHead *head, char why[ST_WHY]) {
-  FILE *in = fopen(path, "rb");
+  FILE *in;
   char *text = NULL;
-  const bool ok = in ? read_from(in, seal, head, &text, why) : WHY("%s", strerror(errno));
+  const char *closed = st_open(path, &in);
+  const bool ok = closed ? WHY("%s", closed) : read_from(in, seal, head, &text, why);
   free(text);
   if (in)
     fclose(in);

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "pipe_run.h"
 
@@ -57,6 +58,10 @@ void st_place(StTensor *t, uint32_t n);
  * multiple of ST_ALIGN. Each of `about`, pairs of a name and a text up to NULL, is in the metadata.
  * NULL: no memory. */
 char *st_write(const StTensor *t, uint32_t n, const char *const about[], size_t *bytes);
+
+/* Opens a regular file to read. NULL, or why not, with errno: anything else could wait for ever, as
+ * a pipe does for a writer. */
+const char *st_open(const char *path, FILE **in);
 
 /* Reads the text of a header, n bytes in front of `data` bytes. False with why set; else the caller
  * frees head->t. */
