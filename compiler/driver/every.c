@@ -89,7 +89,7 @@ static void report(const Every *e, FILE *f) {
   fputc('\n', f);
   if (e->refused)
     fprintf(f, "%-9s %" PRIu64 " values that the schedule does not admit: %s\n", "not", e->refused,
-            e->why);
+            printable(s, e->why));
   if (e->sized)
     fprintf(f, "%-9s at most %s, of rank %u at %s = %" PRId64 "\n", "memory",
             bytes_text(s, e->most), e->rank, d->name, e->at);

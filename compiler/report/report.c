@@ -264,7 +264,7 @@ void emit_report(Sched *s, FILE *f) {
   if (s->tuning->other)
     report_tune(s, f);
   if (s->model->layers)
-    fprintf(f, "layers    %s\n", s->model->layers);
+    fprintf(f, "layers    %s\n", printable(s, s->model->layers));
   if (s->model->profile_lacks)
     fprintf(f, "profile   has no %s: counted as 0\n", s->model->profile_lacks);
   report_lowering(s, f);
