@@ -105,7 +105,7 @@ bool read_keys(Read *d, Span at, json_t *object, const char *what, const char *k
   json_t *v;
   json_object_foreach(object, key, v) {
     const char *word = arena_printf(d->s->arena, " %s ", key);
-    if (!strstr(known, word))
+    if (strchr(key, ' ') || !strstr(known, word))
       return read_bad(
           d, at,
           arena_printf(d->s->arena, "%s has a key '%s', which this form has not", what, key));
