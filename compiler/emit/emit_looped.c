@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "emit.h"
+#include "base.h"
 #include "emit_formulas.h"
 #include "forall.h"
 #include "text.h"
@@ -68,7 +69,7 @@ static void formulas(Sched *s, Text *t, const PipeLoopFormula *f, uint32_t n, co
     text_string(t, f[i].nterm ? arena_printf(s->arena, "\n  {%s%u, ", name, i) : "\n  {0, ");
     text_u64(t, f[i].nterm);
     text_lit(t, ",0, ");
-    text_quoted(t, ESCAPE_C, f[i].text);
+    text_quoted(t, ESCAPE_C, printable(s, f[i].text)); /* programs print it */
     text_lit(t, "},");
   }
   text_lit(t, "\n};\n");
