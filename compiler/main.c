@@ -10,6 +10,7 @@
 #include "driver.h"
 #include "names.h"
 #include "options.h"
+#include "plan.h"
 
 typedef struct Line {
   int n;
@@ -36,6 +37,9 @@ static bool carry_out(Sched *s, const Command *todo) {
   switch (todo->kind) {
   case COMMAND_COMPILE: return compile(s);
   case COMMAND_COMPARE: return compare(s);
+  case COMMAND_PLAN:
+    s->again = compile_only;
+    return plan(s);
   case COMMAND_EVERY: return every_value(s);
   case COMMAND_FORMAT: return format_files(s);
   case COMMAND_EXPLAIN:

@@ -338,6 +338,8 @@ typedef enum Emit {
 typedef enum RankBy {
   BY_WORK, BY_MAKESPAN, BY_SPAN, BY_BUBBLE, BY_MEMORY, BY_VOLUME, BY_VERSIONS, BY_STALENESS
 } RankBy;
+/* In the order of the words of --plan-cost in driver/options.def. */
+typedef enum PlanCost { COST_STEP, COST_STAGE, COST_STRAIGHT, COST_COMPUTE } PlanCost;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 /* One order that a `tune` clause may take: of value number `at`, as written or moved by tries. */
 typedef struct TuneChoice { uint32_t at; bool moved; } TuneChoice;
@@ -368,6 +370,8 @@ typedef struct Options {
   bool looped;                 /* write the program for all of them */
   const char *symbol;          /* C name of the program */
   const char *profile;
+  const char *cluster;         /* --cluster of --plan; NULL: none */
+  PlanCost plan_cost;
   const char *dump_after;      /* pass name, "all", or NULL */
   Emit emit;
   bool check_only;             /* prove and report; write nothing */

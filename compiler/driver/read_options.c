@@ -316,7 +316,8 @@ static bool writes_nothing(Sched *s, bool emits) {
 typedef struct Given {
   const char **file;
   uint32_t nfile;
-  bool many, format, emits, arrows, equal, by, color; /* --compare, --fmt, --emit, ... */
+  /* --compare, --fmt, --emit, ... */
+  bool many, format, emits, arrows, equal, by, color, plan, plan_cost;
 } Given;
 
 static bool read_option(Sched *s, Given *g, Command *todo, int id, const char *value) {
@@ -346,6 +347,13 @@ static bool read_option(Sched *s, Given *g, Command *todo, int id, const char *v
     if (!read_choice(s, id, value, &k))
       return false;
     o->by = (RankBy)k, g->by = true;
+    break;
+  case O_PLAN: g->plan = true; break;
+  case O_CLUSTER: o->cluster = value; break;
+  case O_PLAN_COST:
+    if (!read_choice(s, id, value, &k))
+      return false;
+    o->plan_cost = (PlanCost)k, g->plan_cost = true;
     break;
   case O_FOR_ALL:
     o->for_all = strchr(value, '=') ? NULL : value;
@@ -521,6 +529,39 @@ static bool check_compare(Sched *s, const Given *g) {
   return true;
 }
 
+/* --plan, which goes with few options. */
+static bool check_plan(Sched *s, const Given *g) {
+  const Options *o = s->opt;
+  const char *other = g->many             ? "--compare"
+                      : g->emits          ? "--emit"
+                      : o->check_only     ? "--check"
+                      : o->show           ? "--show"
+                      : o->critical_path  ? "--critical-path"
+                      : o->for_all        ? "--for-all"
+                      : o->every.n        ? "--for-all"
+                      : o->dump_after     ? "--dump-after"
+                      : o->depfile        ? "--depfile"
+                      : o->counterexample ? "--counterexample"
+                      : o->schedule       ? "--schedule"
+                      : o->symbol         ? "--symbol"
+                      : o->with           ? "--with"
+                      : g->nfile          ? g->file[0]
+                                          : NULL;
+  if (other)
+    return usage_refused(
+        s, arena_printf(s->arena, "--plan and %s conflict: --plan writes a .pipe file", other),
+        "write the plan with -o plan.pipe, then give it to pipec");
+  if (!o->profile || !o->cluster)
+    return usage_error(s, "--plan needs %s",
+                       o->profile ? "--cluster=FILE.json: what the layers are trained on"
+                                  : "--profile=FILE: the layers of the model");
+  if (o->ndefine != 1 || strcmp(o->define[0].name, "M") != 0 || o->define[0].n != 1 ||
+      o->define[0].value < 1 || o->define[0].value > 1 << 20)
+    return usage_error(s, "--plan needs %s and no other parameter",
+                       "-D M=N, the microbatches of a step,");
+  return true;
+}
+
 /* Which options go with which, of a compile or several. */
 static bool check_options(Sched *s, const Given *g) {
   Options *o = s->opt;
@@ -532,6 +573,8 @@ static bool check_options(Sched *s, const Given *g) {
   if ((o->torch_waits || o->torch_unshard) && o->emit != EMIT_COMMS_CSV)
     return usage_error(s, "%s says how to write --emit=comms-csv",
                        o->torch_waits ? "--torch-waits" : "--torch-unshard");
+  if (o->cluster || g->plan_cost)
+    return usage_error(s, "%s is for --plan", o->cluster ? "--cluster" : "--plan-cost");
   if (g->by && !g->many)
     return usage_error(s, "%s says how to rank what --compare compiles", "--by");
   if (g->equal && !g->many && o->emit != EMIT_HTML)
@@ -599,6 +642,10 @@ bool read_options(Sched *s, int n, const char *const *word, Command *todo) {
     return true;
   for (uint32_t i = 0; i < g.nfile && !g.format && !o->text; i++) /* --fmt: of one's own */
     g.file[i] = library_find(s, strcmp(g.file[i], "/dev/stdin") ? g.file[i] : "-");
+  if (g.plan) {
+    todo->kind = COMMAND_PLAN;
+    return check_plan(s, &g);
+  }
   if (g.nfile == 0)
     return usage_error(s, "no %s file", ".pipe, .csv or .json");
   if (g.format) {

@@ -31,6 +31,11 @@ typedef struct Layers {
   uint32_t *out;       /* rows of edge; those out of a layer stand at first_out */
 } Layers;
 
+/* F and the backward of the k-th layer in order. */
+static inline uint64_t layer_time(const Layers *l, uint32_t k) {
+  const uint64_t *cost = l->layer.at[l->sorted[k]].cost;
+  return cost[KEY_F] + (l->has[KEY_B] ? cost[KEY_B] : cost[KEY_I] + cost[KEY_W]);
+}
 /* ---- layers.c: both require s, path, at and file, and ensure the rest. False: reported ---- */
 bool is_layer_text(const char *text, uint32_t len);
 bool layers_of_text(Layers *l);

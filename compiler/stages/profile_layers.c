@@ -10,11 +10,6 @@
 #include "layers.h"
 #include "stages.h"
 
-static uint64_t layer_time(const Layers *l, uint32_t k) {
-  const uint64_t *cost = l->layer.at[l->sorted[k]].cost;
-  return cost[KEY_F] + (l->has[KEY_B] ? cost[KEY_B] : cost[KEY_I] + cost[KEY_W]);
-}
-
 /* Fills runs from the first on, none above `most` and each with a layer; how many are needed. With
  * `set` the layers are given their runs, of which there are `stages`. */
 static uint32_t fill_runs(Layers *l, uint64_t most, uint32_t stages, bool set) {

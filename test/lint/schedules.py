@@ -12,6 +12,7 @@ import sys
 import lint
 
 FOLDERS = ("compiler/", "runtime/", "lang/")
+EXEMPT = "compiler/plan/"  # what it writes is a text that extends schedules of the library
 PAGES = ("lang/spec.md", "lang/tour.md", "lang/errors.md")  # their examples have names; tests run them
 
 PUBLISHED = ("1F1B", "GPipe", "DAPPLE", "PipeDream", "Chimera", "GEMS", "Hanayo", "DualPipe", "DualPipeV",
@@ -44,7 +45,7 @@ def breaches(root):
     word = re.compile(rf"(?<![A-Za-z0-9])(?:{parts})(?![A-Za-z0-9])", re.I)
     seen = 0
     for path in lint.files(root):
-        if not path.startswith(FOLDERS) or path in PAGES:
+        if not path.startswith(FOLDERS) or path in PAGES or path.startswith(EXEMPT):
             continue
         seen += 1
         for n, text in enumerate(lint.lines(root, path), 1):

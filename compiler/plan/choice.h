@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ * A plan: which layers on which ranks, in which order (plan.c). */
+#ifndef PIPEC_CHOICE_H
+#define PIPEC_CHOICE_H
+
+#include "cluster.h"
+#include "states.h"
+
+typedef enum PlanOrder { ORDER_1F1B, ORDER_ZB_H1, ORDER_INTERLEAVED } PlanOrder;
+
+/* Row `from` of States is where the stage before it ends; START: the stage is the first. */
+#define START NONE
+
+typedef struct PlanStage {
+  uint32_t from, to;  /* rows of States: the layers of `to` that `from` lacks */
+  uint32_t replicas;  /* which take turns; on consecutive ranks */
+  uint32_t recompute; /* 1: forwards run again before their backwards */
+} PlanStage;
+
+typedef struct Choice {
+  PlanOrder order;
+  PlanStage *stage; /* [nstage] */
+  uint32_t nstage, nrank;
+  uint64_t estimate; /* ns; what choices are tried by, the least first */
+} Choice;
+
+typedef VEC(Choice) Choices;
+
+/* What plans are made of. */
+typedef struct Task {
+  Sched *s;
+  Layers layers;
+  States states;
+  Cluster cluster;
+  uint32_t nmb;
+  uint64_t memory; /* bytes of a rank; 0: no limit */
+} Task;
+
+/* ---- pipedream.c: the plan of PipeDream's optimizer by its own cost. False: reported ---- */
+typedef struct PipeDream { bool straight, transfers; } PipeDream; /* transfers: they count */
+bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds);
+
+/* ---- search.c: adds plans that may have the shortest step, in no order ---- */
+void find_choices(const Task *t, Choices *found);
+bool add_choice(const Task *t, Choices *found, Choice c); /* false: it is there */
+/* ---- write_plan.c ---- */
+/* The plan as a schedule called `plan`. */
+void write_schedule(const Task *t, const Choice *c, FILE *f);
+/* "1F1B, 3 stages on 2+1+1 ranks" */
+const char *choice_text(const Task *t, const Choice *c);
+/* The sum of a cost over the layers of `to` that `from` lacks. */
+static inline uint64_t range_cost(const States *t, uint32_t from, uint32_t to, CostKey k) {
+  return t->sum[to][k] - (from == START || k == KEY_WORK ? 0 : t->sum[from][k]);
+}
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT
+ * --plan: reads layers and a cluster, tries the most promising plans by compiling the schedule of
+ * each, and writes the one with the shortest predicted step. The result depends on the files and
+ * options only. Cost: that of search.c, and MOST_PRICED compiles. */
+#include "plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base.h"
+#include "choice.h"
+#include "critical.h"
+#include "lower.h"
+#include "timing.h"
+
+enum { MOST_ESTIMATED = 50, MOST_TRIED = 150, SHOWN = 6 };
+
+/* A plan whose schedule was compiled. */
+typedef struct Priced {
+  const Choice *choice;
+  uint32_t at; /* place in the order of estimates */
+  uint64_t makespan, bound, memory;
+  double computes, sends; /* shares of the critical path */
+  uint32_t busiest;       /* rank, */
+  double busy;            /*   and how much of the step it computes */
+  const char *text;       /* the schedule */
+  bool moved;             /* its moves were tried */
+} Priced;
+
+typedef struct Pricing {
+  Task task;
+  VEC(Priced) priced; /* the shortest step first; of equal ones the first that was tried */
+  uint32_t tried;
+  const char *why; /* the first schedule that was refused was so; NULL: none */
+} Pricing;
+
+/* ---- one plan ---- */
+
+static const char *schedule_text(const Task *t, const Choice *c) {
+  GuardText *text = guard_text();
+  write_schedule(t, c, text->f);
+  guard_text_done(text);
+  const char *copy = arena_printf(t->s->arena, "%s", text->text);
+  guard_text_end(text);
+  return copy;
+}
+
+/* What the compiled schedule says of its step. */
+static void measure(Sched *s, Priced *p) {
+  const Critical *c = critical(s);
+  p->makespan = s->times->makespan;
+  p->bound = program_bound(s).makespan;
+  uint64_t compute = 0;
+  for (uint32_t i = 0; i < c->npath; i++) {
+    const PathStep *step = &c->path[i];
+    const PipeInstr *in = &s->prog->rank[step->rank].instr[step->instr];
+    compute += pipe_op_info[in->op].stream == PIPE_COMPUTE ? step->end - step->start : 0;
+  }
+  p->computes = 100 * (double)compute / (double)p->makespan;
+  p->sends = 100 - p->computes;
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    const uint64_t bytes = s->lowered->peak[r].bytes[PEAK_total];
+    p->memory = bytes > p->memory ? bytes : p->memory;
+    if (c->busy[r] > c->busy[p->busiest])
+      p->busiest = r;
+  }
+  p->busy = 100 * (double)c->busy[p->busiest] / (double)p->makespan;
+}
+
+static void price(Pricing *x, Choice choice) {
+  const Task *t = &x->task;
+  Choice *c = NEW(t->s->arena, Choice);
+  *c = choice;
+  Priced p = {.choice = c, .text = schedule_text(t, c)};
+  Arena arena = {0};
+  Diag diag;
+  Options opt = *t->s->opt;
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt, .again = t->s->again};
+  diag_init(&diag, &arena, NULL);
+  opt.input = opt.output ? opt.output : "plan.pipe";
+  opt.text = p.text, opt.text_len = strlen(p.text);
+  opt.profile = NULL, opt.ndefine = 0, opt.emit = EMIT_NONE;
+  opt.memory_limit_bytes = t->memory;
+  if (t->s->again(&s) && diag.errors == 0) {
+    measure(&s, &p);
+    *vec_push(t->s->arena, &x->priced) = p;
+    for (uint32_t i = x->priced.n - 1; i > 0 && p.makespan < x->priced.at[i - 1].makespan; i--) {
+      x->priced.at[i] = x->priced.at[i - 1];
+      x->priced.at[i - 1] = p;
+    }
+  } else if (!x->why) {
+    x->why = arena_printf(t->s->arena, "%s: %s", choice_text(t, c), diag.first_text);
+  }
+  arena_free(&arena);
+}
+
+static int by_estimate(const void *a, const void *b) {
+  const Choice *x = a, *y = b;
+  if (x->estimate != y->estimate)
+    return x->estimate < y->estimate ? -1 : 1;
+  if (x->order != y->order)
+    return x->order < y->order ? -1 : 1;
+  if (x->nstage != y->nstage)
+    return x->nstage < y->nstage ? -1 : 1;
+  return memcmp(x->stage, y->stage, x->nstage * sizeof *x->stage);
+}
+
+static void show_progress(const Pricing *x) {
+  FILE *f = x->task.s->opt->progress;
+  if (f)
+    fprintf(f, "\rplan %u, best step %.6g s ", x->tried,
+            x->priced.n ? (double)x->priced.at[0].makespan / 1e9 : 0.0);
+}
+
+/* ---- moves of a plan ---- */
+
+typedef enum Move {
+  /* of the cut behind the stage: by one or two states, a rank to either side, none at all */
+  CUT_UP,
+  CUT_UP_2,
+  CUT_DOWN,
+  CUT_DOWN_2,
+  GIVE,
+  TAKE,
+  JOIN,
+  NCUTMOVES,
+  GROW = NCUTMOVES,
+  SHRINK, /* by a rank */
+  SPLIT   /* + k: in two, the first on k + 1 ranks */
+} Move;
+
+/* Moves the cut behind stage a. False: the layers are not cut so. */
+static bool move_cut(const States *st, PlanStage *a, int by) {
+  const uint32_t to = a->to + (uint32_t)by;
+  if (to >= st->n || !is_below(st, to, a[1].to) || (a->from != START && !is_below(st, a->from, to)))
+    return false;
+  a->to = a[1].from = to;
+  return true;
+}
+
+/* Cuts stage a where its first part has k of n parts of the work; the second stage is there.
+ * False: there is no cut in it. */
+static bool split(const States *st, PlanStage *a, uint32_t k, uint32_t n) {
+  const double begin = a->from == START ? 0 : (double)st->time[a->from],
+               want = begin + ((double)st->time[a->to] - begin) * k / n;
+  uint32_t best = NONE;
+  for (uint32_t i = a->from + 1; i < a->to; i++)
+    if ((a->from == START || is_below(st, a->from, i)) && is_below(st, i, a->to) &&
+        (best == NONE || fabs((double)st->time[i] - want) < fabs((double)st->time[best] - want)))
+      best = i;
+  a[1] = (PlanStage){.from = best, .to = a->to, .replicas = n - k, .recompute = a->recompute};
+  a->to = best, a->replicas = k;
+  return best != NONE;
+}
+
+/* The plan with one move of stage s. False: there is no such plan. */
+static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, Choice *other) {
+  const States *st = &t->states;
+  PlanStage *a = NEW_ARRAY(t->s->arena, PlanStage, (size_t)c->nstage + 1) + s;
+  const uint32_t idle = t->cluster.nrank - c->nrank, behind = c->nstage - s - 1;
+  *other = *c;
+  other->stage = memcpy(a - s, c->stage, c->nstage * sizeof *c->stage);
+  if (move < NCUTMOVES ? behind == 0 : move == GROW && idle == 0)
+    return false;
+  if (move >= GIVE && c->order != ORDER_1F1B)
+    return false;
+  switch (move) {
+  case CUT_UP: return move_cut(st, a, 1);
+  case CUT_UP_2: return move_cut(st, a, 2);
+  case CUT_DOWN: return move_cut(st, a, -1);
+  case CUT_DOWN_2: return move_cut(st, a, -2);
+  case GIVE: a->replicas--, a[1].replicas++; break;
+  case TAKE: a->replicas++, a[1].replicas--; break;
+  case GROW: a->replicas++, other->nrank++; break;
+  case SHRINK: a->replicas--, other->nrank--; break;
+  case JOIN:
+    a->to = a[1].to, a->replicas += a[1].replicas, a->recompute |= a[1].recompute;
+    memmove(a + 1, a + 2, (behind - 1) * sizeof *a);
+    other->nstage--;
+    break;
+  default:
+    memmove(a + 2, a + 1, behind * sizeof *a);
+    other->nstage++, other->nrank = t->cluster.nrank;
+    if (move - SPLIT + 1 >= a->replicas + idle ||
+        !split(st, a, move - SPLIT + 1, a->replicas + idle))
+      return false;
+  }
+  for (uint32_t i = 0; i < other->nstage; i++)
+    if (other->stage[i].replicas == 0 || other->stage[i].replicas > t->nmb)
+      return false;
+  return true;
+}
+
+/* Tries the moves of a plan, those of its busiest stage first, until one is the best of all. */
+static void try_moves(Pricing *x, Choices *tried, const Priced p) {
+  const Choice *c = p.choice;
+  const uint64_t best = x->priced.at[0].makespan;
+  uint32_t busiest = 0;
+  for (uint32_t r = 0; r + c->stage[busiest].replicas <= p.busiest && busiest + 1 < c->nstage;)
+    r += c->stage[busiest++].replicas;
+  for (uint32_t far = 0; far < 2 * c->nstage; far++) {
+    const uint32_t s = far % 2 ? busiest - 1 - far / 2 : busiest + far / 2; /* may wrap */
+    for (uint32_t move = 0; s < c->nstage && move < SPLIT + x->task.cluster.nrank; move++) {
+      Choice other;
+      if (!moved(&x->task, c, s, move, &other) || !add_choice(&x->task, tried, other))
+        continue;
+      x->tried++;
+      price(x, other);
+      show_progress(x);
+      if (x->tried == MOST_TRIED || x->priced.at[0].makespan < best)
+        return;
+    }
+  }
+}
+
+static bool price_all(Pricing *x, Choices *found) {
+  const Task *t = &x->task;
+  if (found->n > 1)
+    qsort(found->at, found->n, sizeof *found->at, by_estimate);
+  for (uint32_t i = 0; i < found->n && i < MOST_ESTIMATED; i++) {
+    x->tried++;
+    price(x, found->at[i]);
+    show_progress(x);
+  }
+  for (uint32_t i = 0; t->s->opt->plan_cost == COST_STEP && i < x->priced.n;) {
+    if (x->tried == MOST_TRIED)
+      break;
+    Priced *p = &x->priced.at[i];
+    i = p->moved ? i + 1 : 0; /* the best one whose moves were not tried */
+    if (!p->moved) {
+      p->moved = true;
+      try_moves(x, found, *p);
+    }
+  }
+  if (t->s->opt->progress)
+    fprintf(t->s->opt->progress, "\r%*s\r", 60, "");
+  if (x->priced.n > 0)
+    return true;
+  diag_error(t->s->diag, DIAG_PLAN, NO_SPAN, "none of %u plans holds: %s", x->tried,
+             x->why ? x->why : "no cut of the layers fits in the memory of a rank");
+  return false;
+}
+
+/* ---- the file ---- */
+
+static const char *seconds(Sched *s, uint64_t ns) {
+  Sched shown = {.arena = s->arena, .model = &(Model){.timed = true}};
+  return time_text(&shown, ns);
+}
+
+static void put_stages(Pricing *x, const Choice *c, FILE *f) {
+  const Task *t = &x->task;
+  const States *st = &t->states;
+  fprintf(f, "#\n# stage  ranks    up to layer           compute    weights    sends\n");
+  for (uint32_t s = 0, r = 0; s < c->nstage; s++) {
+    const PlanStage *p = &c->stage[s];
+    const bool chunks = c->order == ORDER_INTERLEAVED;
+    const uint32_t lo = chunks ? s % c->nrank : r;
+    r += p->replicas;
+    fprintf(f, "# %5u  %-7s  %-20s  %-9s  %-9s  %s%s\n", s,
+            p->replicas > 1 ? arena_printf(t->s->arena, "%u-%u", lo, r - 1)
+                            : arena_printf(t->s->arena, "%u", lo),
+            printable(t->s, st->last[p->to]),
+            seconds(t->s, st->time[p->to] - (p->from == START ? 0 : st->time[p->from])),
+            bytes_text(t->s, range_cost(st, p->from, p->to, KEY_WEIGHT)),
+            bytes_text(t->s, st->cross[p->to]), p->recompute ? "  recomputes" : "");
+  }
+}
+
+static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
+  Sched *s = x->task.s;
+  fprintf(f, "# Plan of pipec for %s on %s: %u ranks, M = %u.\n", printable(s, s->opt->profile),
+          printable(s, s->opt->cluster), x->task.cluster.nrank, x->task.nmb);
+  fprintf(f, "# %s.\n", choice_text(&x->task, p->choice));
+  if (by)
+    fprintf(f, "# cost    %s\n", by);
+  fprintf(f,
+          "# step    %" PRIu64 " ns (%s); no order of these stages is shorter than %s (%+.1f %%)\n",
+          p->makespan, seconds(s, p->makespan), seconds(s, p->bound),
+          100 * ((double)p->makespan / (double)p->bound - 1));
+  fprintf(f,
+          "# limit   rank %u computes %.1f %% of the step; the critical path computes %.1f %%, "
+          "transfers %.1f %%\n",
+          p->busiest, p->busy, p->computes, p->sends);
+  fprintf(f, "# memory  %s on the fullest rank%s\n", bytes_text(s, p->memory),
+          x->task.memory ? arena_printf(s->arena, ", limit %s", bytes_text(s, x->task.memory))
+                         : "");
+  if (x->task.states.chain)
+    fprintf(f, "# cuts    of one order of the layers: the model has too many ways to cut it\n");
+  put_stages(x, p->choice, f);
+  if (x->tried > 1)
+    fprintf(f, "#\n# next of %u tried, but for other cuts of the same:\n", x->tried);
+  for (uint32_t i = 1, shown = 1; i < x->priced.n && shown < SHOWN; i++) {
+    const Priced *q = &x->priced.at[i];
+    const char *text = choice_text(&x->task, q->choice);
+    uint32_t k = 0;
+    while (k < i && strcmp(choice_text(&x->task, x->priced.at[k].choice), text) != 0)
+      k++;
+    if (k < i)
+      continue;
+    fprintf(f, "#   %-10s %+8.2f %%  %s\n", seconds(s, q->makespan),
+            100 * ((double)q->makespan / (double)p->makespan - 1), text);
+    shown++;
+  }
+}
+
+static bool put_plan(Pricing *x, const char *by) {
+  Sched *s = x->task.s;
+  OutFile out;
+  const Priced *p = &x->priced.at[0];
+  if (!file_open(s, &out, s->opt->output))
+    return false;
+  put_why(x, p, by, out.f);
+  fprintf(out.f, "%s", p->text);
+  return file_close(s, &out, true);
+}
+
+/* ---- the task ---- */
+
+static bool read_task(Sched *s, Task *t) {
+  *t = (Task){.s = s, .nmb = (uint32_t)s->opt->define[0].value};
+  if (!layers_read(s, s->opt->profile, &t->layers) ||
+      !cluster_read(s, s->opt->cluster, &t->cluster))
+    return false;
+  if (!t->layers.has[KEY_F] || !t->layers.has[KEY_BOUNDARY] || t->layers.n == 0) {
+    diag_error(s->diag, DIAG_PLAN, NO_SPAN, "%s: a plan needs F and boundary of each layer",
+               s->opt->profile);
+    return false;
+  }
+  const uint64_t a = t->cluster.memory, b = s->opt->memory_limit_bytes;
+  t->memory = a == 0 || (b > 0 && b < a) ? b : a;
+  find_states(&t->layers, &t->states);
+  return true;
+}
+
+bool plan(Sched *s) {
+  Pricing x = {0};
+  Choices found = {0};
+  const char *by = NULL;
+  if (!read_task(s, &x.task))
+    return false;
+  if (s->opt->plan_cost == COST_STEP) {
+    find_choices(&x.task, &found);
+  } else {
+    const PipeDream how = {.straight = s->opt->plan_cost == COST_STRAIGHT,
+                           .transfers = s->opt->plan_cost != COST_COMPUTE};
+    Choice c;
+    double bottleneck;
+    if (!pipedream_choice(&x.task, how, &c, &bottleneck))
+      return false;
+    *vec_push(s->arena, &found) = c;
+    by = arena_printf(s->arena, "of PipeDream's optimizer: slowest stage %.9f s; %u states",
+                      bottleneck, x.task.states.n);
+  }
+  return price_all(&x, &found) && put_plan(&x, by);
+}

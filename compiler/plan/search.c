@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT
+ * Finds plans that may have the shortest step. For an order of the ops and a longest period t of a
+ * stage, the recurrence
+ *
+ *   A(k, d) = min over j, n of  pass(k, j) + A(j, d - n)   where period(k, j, n) <= t
+ *
+ * cuts the layers behind state k into stages for the last d ranks, the first stage on n of them:
+ * pass is one microbatch through a stage and its links, period the time of a microbatch there, with
+ * its transfers, and its share of the sum of gradients. A stage must fit in memory with the stashes
+ * that its order keeps; one that does not may run its forwards again. The step is about the pass of
+ * the first microbatch and M-1 periods, so plans with slower stages but fewer or cheaper cuts are
+ * tried by several t. The estimate only sorts plans: each is compiled before it is believed.
+ *
+ * Of equal plans the first by cut, then by replicas. Cost: states^2 ranks^2 for each t, of at most
+ * MOST_CUTS states. */
+#include <math.h>
+#include <string.h>
+
+#include "choice.h"
+
+enum {
+  CHUNKS = 2, /* stages of a rank with ORDER_INTERLEAVED */
+  MOST_CUTS = 256
+};
+
+typedef struct Cell { /* of A */
+  double cost;
+  uint32_t to, replicas; /* the first stage */
+  bool recompute;
+} Cell;
+
+typedef struct Search {
+  const Task *t;
+  PlanOrder order;
+  bool straight;            /* a stage has one rank */
+  bool turns;               /* the transfers of a rank go one after the other */
+  uint32_t n, ranks, parts; /* states; ranks; stages of one rank times ranks */
+  double fastest;           /* speed */
+  bool uneven;              /* ranks have different speeds */
+  uint32_t *next0, *next;   /* rows of the states that contain a state, from next0[1 + k] on */
+  Cell *cell;               /* [(parts + 1) * (n + 1)] A: row d, column 1 + k */
+  Choices *found;
+} Search;
+
+static Cell *cell_of(const Search *x, uint32_t d, uint32_t k) {
+  return &x->cell[(size_t)d * (x->n + 1) + (uint32_t)(k + 1)]; /* START + 1 is 0 */
+}
+
+/* The rank of part `at`, from the first stage on. */
+static uint32_t rank_of(const Search *x, uint32_t at) { return at % x->ranks; }
+
+/* A message over the link behind part `at`. */
+static double link_time(const Search *x, uint32_t at, uint32_t state) {
+  const Cluster *c = &x->t->cluster;
+  if (state == START || at + 1 >= x->parts)
+    return 0;
+  return (double)message_time(level_between(c, rank_of(x, at), rank_of(x, at + 1)),
+                              x->t->states.cross[state]);
+}
+
+/* Bytes of a rank for the stage on part `at` and those behind it. */
+static double bytes_of(const Search *x, uint32_t from, uint32_t to, uint32_t at, uint32_t replicas,
+                       bool recompute) {
+  const Task *t = x->t;
+  const States *st = &t->states;
+  const uint32_t r = rank_of(x, at), d = x->parts - at;
+  uint32_t live = (d + replicas - 1) / replicas, most = (t->nmb + replicas - 1) / replicas;
+  if (x->order == ORDER_ZB_H1)
+    live = x->ranks;
+  else if (x->order == ORDER_INTERLEAVED)
+    live = (2 * (x->ranks - 1 - r) + (CHUNKS - 1) * x->ranks + CHUNKS) / CHUNKS;
+  live = live < most ? live : most;
+  const double act = (double)range_cost(st, from, to, KEY_ACT),
+               weight = (double)range_cost(st, from, to, KEY_WEIGHT),
+               in = from == START ? 0 : (double)st->cross[from], out = (double)st->cross[to];
+  double bytes = weight + (double)range_cost(st, from, to, KEY_OPT) + 4 * (in + out) +
+                 (double)range_cost(st, from, to, KEY_WORK);
+  bytes += t->layers.has[KEY_GRAD] ? (double)range_cost(st, from, to, KEY_GRAD) : weight;
+  bytes += recompute ? act + live * in : act * live;
+  if (x->order == ORDER_ZB_H1)
+    bytes += (r + 1) * (double)range_cost(st, from, to, KEY_GOUT);
+  return bytes * x->parts / x->ranks;
+}
+
+/* The time of a microbatch on the stage; *pass: of one that goes through it alone. INFINITY: the
+ * stage does not fit. */
+static double period(const Search *x, uint32_t from, uint32_t to, uint32_t at, uint32_t replicas,
+                     double *pass, bool *recompute) {
+  const Task *t = x->t;
+  const States *st = &t->states;
+  const double limit = t->memory ? (double)t->memory : INFINITY;
+  *recompute = false;
+  if (bytes_of(x, from, to, at, replicas, false) > limit) {
+    *recompute = true;
+    if (x->order == ORDER_ZB_H1 || bytes_of(x, from, to, at, replicas, true) > limit)
+      return INFINITY;
+  }
+  const uint32_t last = at + replicas - 1;
+  double slow = 1, work = (double)(st->time[to] - (from == START ? 0 : st->time[from]));
+  for (uint32_t k = at; k <= last; k++)
+    slow = fmin(slow, t->cluster.speed[rank_of(x, k)]);
+  if (*recompute)
+    work += (double)range_cost(st, from, to, t->layers.has[KEY_R] ? KEY_R : KEY_F);
+  const double in = at > 0 ? link_time(x, at - 1, from) : 0, out = link_time(x, last, to);
+  double once = (double)range_cost(st, from, to, KEY_U) / slow;
+  if (replicas > 1) {
+    const Level *l = level_between(&t->cluster, at, last);
+    const uint64_t bytes = range_cost(st, from, to,
+                                      t->layers.has[KEY_GRAD] ? KEY_GRAD : KEY_WEIGHT);
+    once += 2.0 * (replicas - 1) * (double)message_time(l, bytes / replicas);
+  }
+  *pass = work / slow + 2 * out;
+  if (x->order == ORDER_ZB_H1)
+    *pass -= (double)range_cost(st, from, to, KEY_W) / slow;
+  const double busy = fmax(work / slow, x->turns ? 2 * (in + out) : fmax(in, out));
+  return busy / replicas + once / t->nmb;
+}
+
+/* Fills A for periods of at most `most`; with `shortest`, cost is the longest period instead. */
+static void solve(const Search *x, double most, bool shortest) {
+  for (uint32_t d = 0; d <= x->parts; d++)
+    for (uint32_t k = START; k != x->n; k++)
+      *cell_of(x, d, k) = (Cell){.cost = d == 0 && k == x->n - 1 ? 0 : INFINITY};
+  for (uint32_t d = 1; d <= x->parts; d++)
+    for (uint32_t k = START; k != x->n; k++) {
+      Cell *best = cell_of(x, d, k);
+      const double before = k == START ? 0 : (double)x->t->states.time[k];
+      for (uint32_t i = x->next0[k + 1]; i < x->next0[k + 2]; i++) {
+        const uint32_t j = x->next[i], least = x->straight ? 1 : d;
+        const double work = ((double)x->t->states.time[j] - before) / x->fastest;
+        if (work > least * (shortest ? best->cost : most))
+          break;
+        for (uint32_t n = 1; n <= least && n <= x->t->nmb; n++) {
+          const double rest = cell_of(x, d - n, j)->cost;
+          double pass;
+          bool recompute;
+          if (rest >= best->cost || work > n * most)
+            continue;
+          const double p = period(x, k, j, x->parts - d, n, &pass, &recompute);
+          const double cost = shortest ? fmax(p, rest) : pass + rest;
+          if (p <= most && cost < best->cost)
+            *best = (Cell){cost, j, n, recompute};
+        }
+      }
+    }
+}
+
+bool add_choice(const Task *t, Choices *found, Choice c) {
+  for (uint32_t i = 0; i < found->n; i++) {
+    const Choice *o = &found->at[i];
+    if (o->order == c.order && o->nstage == c.nstage &&
+        memcmp(o->stage, c.stage, c.nstage * sizeof *c.stage) == 0)
+      return false;
+  }
+  *vec_push(t->s->arena, found) = c;
+  return true;
+}
+
+/* Adds the plan of A for d parts. */
+static void add(const Search *x, uint32_t d, double most) {
+  const Cell *cell = cell_of(x, d, START);
+  Choice c = {.order = x->order, .nrank = x->parts == d ? x->ranks : d};
+  double estimate = cell->cost;
+  if (isinf(cell->cost))
+    return;
+  c.stage = NEW_ARRAY(x->t->s->arena, PlanStage, d);
+  for (uint32_t k = START; k != x->n - 1; cell = cell_of(x, d, k)) {
+    c.stage[c.nstage++] = (PlanStage){k, cell->to, cell->replicas, cell->recompute};
+    d -= cell->replicas, k = cell->to;
+  }
+  const uint32_t chunks = x->parts / x->ranks;
+  estimate = estimate / chunks + ((double)x->t->nmb * chunks - 1) * most;
+  c.estimate = (uint64_t)estimate;
+  add_choice(x->t, x->found, c);
+}
+
+/* Plans of one kind, by the shortest period and by longer ones. */
+static void search(Search *x) {
+  static const double longer[] = {1, 1.003, 1.01, 1.02, 1.04, 1.07, 1.1, 1.15, 1.25, 1.4, 1.7};
+  x->cell = NEW_ARRAY(x->t->s->arena, Cell, (size_t)(x->parts + 1) * (x->n + 1));
+  solve(x, INFINITY, true);
+  const double least = cell_of(x, x->parts, START)->cost;
+  if (isinf(least))
+    return;
+  for (size_t i = 0; i < sizeof longer / sizeof *longer; i++) {
+    solve(x, least * longer[i], false);
+    for (uint32_t d = x->parts; d > 0; d = x->order == ORDER_1F1B && !x->uneven ? d - 1 : 0)
+      add(x, d, least * longer[i]); /* fewer ranks may need fewer transfers */
+  }
+}
+
+/* Of many states, those that send the least: one for each of MOST_CUTS equal parts of the work. */
+static bool *tried_states(const Task *t) {
+  const States *st = &t->states;
+  bool *tried = NEW_ARRAY(t->s->arena, bool, st->n);
+  const double part = (double)st->time[st->n - 1] / MOST_CUTS;
+  uint32_t best = 0;
+  for (uint32_t k = 0; k < st->n; k++) {
+    if (st->n <= MOST_CUTS || k + 1 == st->n) {
+      tried[k] = true;
+    } else if (tried[best] &&
+               floor((double)st->time[k] / part) == floor((double)st->time[best] / part)) {
+      if (st->cross[k] < st->cross[best])
+        tried[best] = false, tried[best = k] = true;
+    } else {
+      tried[best = k] = true;
+    }
+  }
+  return tried;
+}
+
+void find_choices(const Task *t, Choices *found) {
+  const States *st = &t->states;
+  const bool *tried = tried_states(t);
+  Search x = {.t = t, .n = st->n, .ranks = t->cluster.nrank, .found = found};
+  Arena *a = t->s->arena;
+  VEC(uint32_t) next = {0};
+  for (uint32_t r = 0; r < x.ranks; r++)
+    x.fastest = fmax(x.fastest, t->cluster.speed[r]), x.uneven |= t->cluster.speed[r] != 1;
+  x.next0 = NEW_ARRAY(a, uint32_t, (size_t)st->n + 2);
+  for (uint32_t k = START; k != st->n; k++) {
+    for (uint32_t j = k + 1; (k == START || tried[k]) && j < st->n; j++)
+      if (tried[j] && (k == START || is_below(st, k, j)))
+        *vec_push(a, &next) = j;
+    x.next0[k + 2] = next.n;
+  }
+  x.next = next.at;
+  const bool split = t->layers.has[KEY_I] && t->layers.has[KEY_W];
+  for (int turns = 0; turns < 2; turns++)
+    for (int straight = 0; straight < 2; straight++)
+      for (int order = 0; order <= ORDER_INTERLEAVED; order++) {
+        x.order = (PlanOrder)order, x.straight = straight, x.turns = turns;
+        x.parts = (order == ORDER_INTERLEAVED ? CHUNKS : 1) * x.ranks;
+        if (order != ORDER_1F1B && (!straight || x.ranks < 2))
+          continue;
+        if (order == ORDER_INTERLEAVED ? t->nmb % x.ranks != 0 : order == ORDER_ZB_H1 && !split)
+          continue;
+        search(&x);
+      }
+}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+# Every cut of random chains of layers into stages, with every number of replicas, as a schedule written here and priced
+# by --compare, against the step of --plan, which must be among the shortest. Its own schedule has the step it says.
+#
+#   step.py PIPEC SEED INSTANCES
+import csv
+import io
+import itertools
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+pipec, seed, instances = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+rng = random.Random(seed)
+print("seed %d" % seed)
+
+
+def run(*words):
+    return subprocess.run([pipec, *words], text=True, capture_output=True, check=True).stdout
+
+
+def plans(nlayer, nrank):
+    for n in range(min(nlayer, nrank)):
+        for at in itertools.combinations(range(1, nlayer), n):
+            for share in itertools.product(range(1, nrank + 1), repeat=n + 1):
+                if sum(share) <= nrank:
+                    yield list(zip([0, *at], [*at, nlayer], share))
+
+
+def schedule(layers, plan, M, latency, bandwidth):
+    first, text = [0], []
+    for _, _, n in plan:
+        first.append(first[-1] + n)
+    pick = lambda values: "".join("s == %d ? %d : " % (k, v) for k, v in enumerate(values)) + "0"
+    total = lambda key: pick([sum(y[key] for y in layers[a:b]) for a, b, _ in plan])
+    text += ["schedule p() {", "ranks %d" % first[-1], "fn n(s) = " + pick([n for _, _, n in plan]),
+             "fn lo(s) = " + pick(first[:-1]),
+             "pipe net stages %d mbs %d place s, m -> lo(s) + m %% n(s)" % (len(plan), M)]
+    for s, (_, _, n) in enumerate(plan):
+        ahead = (first[-1] - 1 - first[s]) // n
+        for i in range(n):
+            own = range(i, M, n)
+            ops = ["F(%d)" % m for m in own[:ahead]]
+            for k, m in enumerate(own):
+                ops += ["F(%d)" % own[k + ahead]] if k + ahead < len(own) else []
+                ops += ["B(%d)" % m]
+            text.append("order r in %d..%d { %s U }" % (first[s] + i, first[s] + i + 1, " ".join(ops)))
+    text += ["time s { F = 1ns * (%s)  B = 1ns * (%s)  latency = %dns  bandwidth = %dB }" % (
+        total("F"), total("B"), latency, bandwidth)]
+    text += ["bytes s { act = %s  weight = %s  boundary = %s }" % (
+        total("act"), total("weight"), pick([layers[b - 1]["boundary"] for _, b, _ in plan])), "}"]
+    return "\n".join(text)
+
+
+worst = 0
+for number in range(instances):
+    layers = [{"name": "layer%d" % k, "F": rng.randrange(1, 40) * 10**6, "B": rng.randrange(1, 80) * 10**6,
+               "act": 10**6, "boundary": rng.randrange(1, 400) * 10**5, "weight": rng.randrange(0, 900) * 10**6}
+              for k in range(rng.randrange(2, 6))]
+    nrank, M = rng.randrange(1, 5), rng.choice([4, 7, 8, 12])
+    latency, bandwidth = rng.choice([0, 10**5]), rng.choice([1, 4, 20]) * 10**9
+    json.dump({"pipe_profile": 1, "layers": layers}, open("layers.json", "w"))
+    json.dump({"pipe_cluster": 1, "levels": [{"count": nrank, "latency": latency, "bandwidth": bandwidth}]},
+              open("cluster.json", "w"))
+    out = run("--plan", "--profile=layers.json", "--cluster=cluster.json", "-DM=%d" % M)
+    open("plan.pipe", "w").write(out)
+    step = int(re.search(r"^# step +([0-9]+) ns", out, re.M)[1])
+    assert json.loads(run("--emit=json", "plan.pipe"))["makespan"] == step, number
+    files = []
+    for plan in plans(len(layers), nrank):
+        files.append("%d.pipe" % len(files))
+        open(files[-1], "w").write(schedule(layers, plan, M, latency, bandwidth))
+    rows = list(csv.DictReader(io.StringIO(run("--compare", "--emit=csv", *files))))
+    assert not any(row["refused"] for row in rows), rows
+    least = min(float(row["makespan"]) for row in rows)
+    worst = max(worst, step / least - 1)
+    assert step <= 1.03 * least, (number, step, least)
+    for file in files:
+        os.remove(file)
+print("%d plans, at most %.2f %% above the shortest of all cuts" % (instances, 100 * max(worst, 0)))
