@@ -71,12 +71,15 @@ static bool emit(Sched *s) {
   return file_close(s, &out, true);
 }
 
-/* Does make read the name as one file? It has no escape for control bytes, ';', '|' and '\', and
- * for an '=' in the target or the first file, which makes an assignment of the line. */
+/* Does make read the name as one file? It has no escape for control bytes, ';', '|' and '\'. And an
+ * '=' in the target or the first file makes an assignment of the line: of no variable in use if a
+ * '/' is before it, so that folders like M=8/ may be; with "!=" it runs a command. */
 static bool is_for_make(Sched *s, const char *name, bool first) {
-  const char *bad = name;
-  while (*bad && (unsigned char)*bad >= ' ' && *bad != 0x7f &&
-         !strchr(first ? ";|\\=" : ";|\\", *bad))
+  const char *equal = first ? strchr(name, '=') : NULL, *bad = name;
+  if (equal && equal > name && equal[-1] != '!' && memchr(name, '/', (size_t)(equal - name)))
+    equal = NULL;
+  while (*bad && (unsigned char)*bad >= ' ' && *bad != 0x7f && !strchr(";|\\", *bad) &&
+         bad != equal)
     bad++;
   if (*bad)
     diag_error(s->diag, DIAG_WRITE, NO_SPAN,
