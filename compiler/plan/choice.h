@@ -21,6 +21,7 @@ typedef struct Choice {
   PlanOrder order;
   PlanStage *stage; /* [nstage] */
   uint32_t nstage, nrank;
+  uint32_t early; /* forwards of a rank ahead of those that 1F1B has in flight: hide transfers */
   uint64_t estimate; /* ns; what choices are tried by, the least first */
 } Choice;
 

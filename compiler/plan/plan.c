@@ -30,12 +30,17 @@ typedef struct Priced {
 
 typedef struct Pricing {
   Task task;
-  VEC(Priced) priced; /* the shortest step first; of equal ones the first that was tried */
+  VEC(Priced) priced; /* the best first; of equal ones the first that was tried */
   uint32_t tried;
   const char *why; /* the first schedule that was refused was so; NULL: none */
 } Pricing;
 
 /* ---- one plan ---- */
+
+/* What plans are ranked by: a forward more in flight has to save half a percent of the step. */
+static double worth(const Priced *p) {
+  return (double)p->makespan * (1 + 0.005 * p->choice->early);
+}
 
 static const char *schedule_text(const Task *t, const Choice *c) {
   GuardText *text = guard_text();
@@ -85,7 +90,7 @@ static void price(Pricing *x, Choice choice) {
   if (t->s->again(&s) && diag.errors == 0) {
     measure(&s, &p);
     *vec_push(t->s->arena, &x->priced) = p;
-    for (uint32_t i = x->priced.n - 1; i > 0 && p.makespan < x->priced.at[i - 1].makespan; i--) {
+    for (uint32_t i = x->priced.n - 1; i > 0 && worth(&p) < worth(&x->priced.at[i - 1]); i--) {
       x->priced.at[i] = x->priced.at[i - 1];
       x->priced.at[i - 1] = p;
     }
@@ -127,7 +132,10 @@ typedef enum Move {
   NCUTMOVES,
   GROW = NCUTMOVES,
   SHRINK, /* by a rank */
-  SPLIT   /* + k: in two, the first on k + 1 ranks */
+  AGAIN,  /* its forwards run again, or no longer */
+  EARLIER,
+  LATER, /* forwards of all ranks, by one */
+  SPLIT  /* + k: in two, the first on k + 1 ranks */
 } Move;
 
 /* Moves the cut behind stage a. False: the layers are not cut so. */
@@ -174,6 +182,12 @@ static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, Cho
   case TAKE: a->replicas++, a[1].replicas--; break;
   case GROW: a->replicas++, other->nrank++; break;
   case SHRINK: a->replicas--, other->nrank--; break;
+  case AGAIN: a->recompute = !a->recompute; return t->memory > 0;
+  case EARLIER: other->early++; break;
+  case LATER:
+    if (other->early-- == 0)
+      return false;
+    break;
   case JOIN:
     a->to = a[1].to, a->replicas += a[1].replicas, a->recompute |= a[1].recompute;
     memmove(a + 1, a + 2, (behind - 1) * sizeof *a);
@@ -195,7 +209,7 @@ static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, Cho
 /* Tries the moves of a plan, those of its busiest stage first, until one is the best of all. */
 static void try_moves(Pricing *x, Choices *tried, const Priced p) {
   const Choice *c = p.choice;
-  const uint64_t best = x->priced.at[0].makespan;
+  const double best = worth(&x->priced.at[0]);
   uint32_t busiest = 0;
   for (uint32_t r = 0; r + c->stage[busiest].replicas <= p.busiest && busiest + 1 < c->nstage;)
     r += c->stage[busiest++].replicas;
@@ -208,7 +222,7 @@ static void try_moves(Pricing *x, Choices *tried, const Priced p) {
       x->tried++;
       price(x, other);
       show_progress(x);
-      if (x->tried == MOST_TRIED || x->priced.at[0].makespan < best)
+      if (x->tried == MOST_TRIED || worth(&x->priced.at[0]) < best)
         return;
     }
   }

@@ -96,8 +96,8 @@ static double period(const Search *x, uint32_t from, uint32_t to, uint32_t at, u
       return INFINITY;
   }
   const uint32_t last = at + replicas - 1;
-  double slow = 1, work = (double)(st->time[to] - (from == START ? 0 : st->time[from]));
-  for (uint32_t k = at; k <= last; k++)
+  double slow = x->fastest, work = (double)(st->time[to] - (from == START ? 0 : st->time[from]));
+  for (uint32_t k = at; x->uneven && k <= last; k++)
     slow = fmin(slow, t->cluster.speed[rank_of(x, k)]);
   if (*recompute)
     work += (double)range_cost(st, from, to, t->layers.has[KEY_R] ? KEY_R : KEY_F);
@@ -148,7 +148,7 @@ static void solve(const Search *x, double most, bool shortest) {
 bool add_choice(const Task *t, Choices *found, Choice c) {
   for (uint32_t i = 0; i < found->n; i++) {
     const Choice *o = &found->at[i];
-    if (o->order == c.order && o->nstage == c.nstage &&
+    if (o->order == c.order && o->nstage == c.nstage && o->early == c.early &&
         memcmp(o->stage, c.stage, c.nstage * sizeof *c.stage) == 0)
       return false;
   }

@@ -13,7 +13,7 @@ typedef struct Writer {
   const Choice *c;
   FILE *f;
   uint32_t *first; /* [nstage + 1] first rank of a stage; with ORDER_INTERLEAVED unused */
-  bool replicas;   /* some stage has more than one */
+  bool own;        /* the plan has an order of its own: no schedule of the library */
   bool by_rank;    /* its ranks have other speeds */
 } Writer;
 
@@ -107,7 +107,7 @@ static void put_times(const Writer *w) {
   fprintf(w->f, "  }\n  time s {\n");
   static const char *const key[] = {"latency", "bandwidth", "sum_latency", "sum_bandwidth"};
   text = NEW_ARRAY(t->s->arena, const char *, nstage);
-  for (int k = 0; k < (w->replicas ? 4 : 2) && (w->replicas || nstage > 1); k++) {
+  for (int k = 0; k < (w->own ? 4 : 2) && (w->own || nstage > 1); k++) {
     for (uint32_t s = 0; s < nstage; s++) {
       const Level *l = slowest(w, s, k >= 2 || s + 1 == nstage ? s : s + 1);
       text[s] = k % 2 ? exact(t, size_unit, l->bandwidth) : exact(t, time_unit, l->latency);
@@ -137,11 +137,12 @@ static void put_bytes(const Writer *w) {
 
 static void put_recompute(const Writer *w) {
   const char *when = "";
+  uint32_t n = 0;
   for (uint32_t s = 0; s < w->c->nstage; s++)
     if (w->c->stage[s].recompute)
-      when = arena_printf(w->t->s->arena, "%s%s s == %u", when, *when ? " ||" : "", s);
-  if (*when)
-    fprintf(w->f, "  recompute s, m when%s\n", when);
+      when = arena_printf(w->t->s->arena, "%s%s s == %u", when, n++ ? " ||" : "", s);
+  if (n > 0)
+    fprintf(w->f, n == w->c->nstage ? "  recompute\n" : "  recompute s, m when%s\n", when);
 }
 
 /* What leaves and enters a group whose link is shared. */
@@ -179,13 +180,13 @@ static void put_turns(const Writer *w) {
           "  order r {\n"
           "    let n = replicas(stage_of(r))\n"
           "    let i = r - first(stage_of(r))\n"
-          "    let ahead = (%u - first(stage_of(r))) / n\n"
+          "    let ahead = (%u - first(stage_of(r))) / n%s\n"
           "    op f(k) = F(k*n + i)\n"
           "    op b(k) = B(k*n + i)\n"
           "    steady k in 0..(M - i + n - 1)/n { f(k)  b(k - ahead) }\n"
           "    U\n"
           "  }\n",
-          c->nrank, c->nstage, c->nrank - 1);
+          c->nrank, c->nstage, c->nrank - 1, c->early ? arena_printf(a, " + %u", c->early) : "");
 }
 
 void write_schedule(const Task *t, const Choice *c, FILE *f) {
@@ -193,24 +194,29 @@ void write_schedule(const Task *t, const Choice *c, FILE *f) {
                                                                           "onef1b(P = %u",
                                                                           "zb_h1(P = %u",
                                                                           "interleaved(P = %u"};
-  Writer w = {.t = t, .c = c, .f = f};
+  bool again = false;
+  Writer w = {.t = t, .c = c, .f = f, .own = c->early > 0};
   w.first = NEW_ARRAY(t->s->arena, uint32_t, (size_t)c->nstage + 1);
   for (uint32_t s = 0; s < c->nstage; s++) {
     w.first[s + 1] = w.first[s] + c->stage[s].replicas;
-    w.replicas |= c->stage[s].replicas > 1;
+    w.own |= c->stage[s].replicas > 1;
   }
-  for (uint32_t r = 0; r < c->nrank && w.replicas; r++)
+  for (uint32_t r = 0; r < c->nrank && w.own; r++)
     w.by_rank |= speed_of(&w, r) != 1;
-  if (!w.replicas)
+  if (!w.own)
     fprintf(f, "import \"%s.pipe\"\n", file[c->order]);
   fprintf(f, "schedule plan(M = %u)", t->nmb);
-  if (!w.replicas) {
+  if (!w.own) {
     fprintf(f, " extends ");
     fprintf(f, base[c->order], c->nrank);
     fprintf(f, c->order == ORDER_INTERLEAVED ? ", V = %u)" : ")", c->nstage / c->nrank);
+    for (uint32_t s = 0; s < c->nstage; s++)
+      again |= c->stage[s].recompute;
+    if (again) /* its counts of stashes no longer hold */
+      fprintf(f, " without checks");
   }
   fprintf(f, " {\n");
-  if (w.replicas)
+  if (w.own)
     put_turns(&w);
   put_recompute(&w);
   put_shared(&w);
@@ -228,9 +234,10 @@ const char *choice_text(const Task *t, const Choice *c) {
     again += c->stage[s].recompute;
   }
   const bool straight = c->nstage % c->nrank == 0;
-  return arena_printf(t->s->arena, "%s, %u stage%s on %s rank%s%s%s", name[c->order], c->nstage,
-                      c->nstage == 1 ? "" : "s",
-                      straight ? arena_printf(t->s->arena, "%u", c->nrank) : ranks,
-                      c->nrank == 1 ? "" : "s", again ? ", recomputing " : "",
-                      again ? arena_printf(t->s->arena, "%u", again) : "");
+  return arena_printf(
+      t->s->arena, "%s%s, %u stage%s on %s rank%s%s%s", name[c->order],
+      c->early ? arena_printf(t->s->arena, " with %u more in flight", c->early) : "", c->nstage,
+      c->nstage == 1 ? "" : "s", straight ? arena_printf(t->s->arena, "%u", c->nrank) : ranks,
+      c->nrank == 1 ? "" : "s", again ? ", recomputing " : "",
+      again ? arena_printf(t->s->arena, "%u", again) : "");
 }
