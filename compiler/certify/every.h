@@ -18,7 +18,8 @@
 typedef enum NoteTag {
   NOTE_TIME = PIPE_WORD_AHEAD + 1, /* a number for each row: higher than above it on its rank, and
                                       the same at both ends of a transfer and in a sum */
-  NOTE_PREV,   /* FIELD_GRAD, FIELD_UNIT: rows up to the one that has used it last; 0: none has */
+  NOTE_PREV,   /* FIELD_GRAD, FIELD_UNIT: rows of State.op up to the one that has used it last; 0:
+                  none has */
   NOTE_USE,    /* 2 * State, + 1 if a row below uses it, too */
   NOTE_LABEL,  /* 1 + the microbatch, or version of the weights, that is in it; none: nothing */
   NOTE_TOUCH0, /* rows of COMPUTE up to the last that has used it; none: 0. FIELD_UNIT: updates of

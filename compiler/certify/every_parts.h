@@ -13,7 +13,8 @@
 typedef struct Num { int64_t at, turn, by; } Num;
 
 typedef struct EveryWord {
-  uint32_t tag, field; /* PipeWord or NoteTag; field: of PIPE_WORD_SAME, in the other row */
+  uint32_t tag;       /* PipeWord or NoteTag */
+  uint32_t op, field; /* of PIPE_WORD_SAME: of the other row */
   Num n;
 } EveryWord;
 
@@ -22,7 +23,7 @@ typedef struct EveryRow {
   uint32_t edge, peer, formula, slice; /* NONE: no such word. peer: of transfers and copies */
   bool has_mb;
   Num mb;
-  Num pos, done[PIPE_NSTREAMS]; /* rows above it: all, and of each stream */
+  Num pos, of_op[PIPE_NOPS], done[PIPE_NSTREAMS]; /* rows above it: all; of each op, and stream */
   Num updates;                  /* U of its stage above it */
   uint32_t above;               /* rows of its action above it */
   uint32_t word0, nword;

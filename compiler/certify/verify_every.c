@@ -12,6 +12,7 @@
  * after the other, as a row waits for nothing below it. Streams that run beside each other wait
  * less. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "every_parts.h"
 #include "pipe_rows.h"
@@ -62,12 +63,13 @@ static bool read_word(Reader *r, bool in_loop, EveryWord *w) {
     w->n.by = step_of(all[r->at++]);
   if (w->tag >= PIPE_WORD_SAME) {
     w->field = (uint32_t)w->n.at % PIPE_NFIELDS;
-    w->n.at /= PIPE_NFIELDS;
+    w->op = (uint32_t)w->n.at % PIPE_DISTANCE / PIPE_NFIELDS;
+    w->n.at /= PIPE_DISTANCE;
   } else if (w->tag >= PIPE_WORD_NEW && w->n.at == 0xffffff) {
     return false; /* an entry of a list that is none */
   }
-  return (w->n.turn == 0 || in_loop) && w->tag != PIPE_WORD_HIGH && w->tag != PIPE_WORD_STEP &&
-         w->tag != PIPE_WORD_OUTER && w->tag != PIPE_WORD_GROW;
+  return (w->n.turn == 0 || in_loop) && w->op < PIPE_NOPS && w->tag != PIPE_WORD_HIGH &&
+         w->tag != PIPE_WORD_STEP && w->tag != PIPE_WORD_OUTER && w->tag != PIPE_WORD_GROW;
 }
 
 /* The words of a row are read; those that say what it is. */
@@ -158,7 +160,8 @@ static bool read_rank(Reader *r, EveryRank *k) {
 
 /* Where each row stands: rows above it, and updates. */
 static void place(EveryCheck *x, EveryRank *k) {
-  Num pos = {0}, done[PIPE_NSTREAMS] = {{0}}, *updates = NEW_ARRAY(x->arena, Num, x->p->nstage);
+  Num pos = {0}, of_op[PIPE_NOPS] = {{0}}, done[PIPE_NSTREAMS] = {{0}},
+      *updates = NEW_ARRAY(x->arena, Num, x->p->nstage);
   uint32_t in_action = 0;
   for (uint32_t i = 0; i < k->part.n; i++) {
     const EveryPart *p = &k->part.at[i];
@@ -170,19 +173,24 @@ static void place(EveryCheck *x, EveryRank *k) {
       pos.turn = p->nrow;
       for (int s = 0; s < PIPE_NSTREAMS; s++)
         done[s].turn = rows[s];
+      for (int op = 0; op < PIPE_NOPS; op++)
+        of_op[op].turn = 0;
       for (EveryRow *c = first; c < end; c++)
-        updates[c->stage].turn += c->op == PIPE_U;
+        of_op[c->op].turn++, updates[c->stage].turn += c->op == PIPE_U;
     }
     for (EveryRow *c = first; c < end; c++) {
       const uint32_t follow = c->above;
       c->pos = pos, c->updates = updates[c->stage];
+      memcpy(c->of_op, of_op, sizeof of_op);
       for (int s = 0; s < PIPE_NSTREAMS; s++)
         c->done[s] = done[s];
       c->above = in_action, in_action = follow ? in_action + 1 : 0;
-      pos.at++, done[c->stream].at++, updates[c->stage].at += c->op == PIPE_U;
+      pos.at++, of_op[c->op].at++, done[c->stream].at++, updates[c->stage].at += c->op == PIPE_U;
     }
     /* They stand behind the first turn by now; the others are as long. */
     pos = num_last(pos, p);
+    for (int op = 0; op < PIPE_NOPS; op++)
+      of_op[op] = num_last(of_op[op], p);
     for (int s = 0; s < PIPE_NSTREAMS; s++)
       done[s] = num_last(done[s], p);
     for (uint32_t s = 0; s < x->p->nstage; s++)

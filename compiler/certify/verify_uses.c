@@ -18,8 +18,8 @@ typedef struct Use {
   uint32_t field, last; /* the first, and the last, of its fields that are this slot */
   bool is_new;
   Num slot; /* of a new one; NONE */
-  Num back; /* rows up to the use before, and which field that is: */
-  uint32_t other;
+  Num back; /* rows of an op up to the use before, that op, and which field that is: */
+  uint32_t op, other;
   uint32_t thing; /* of FIELD_GRAD: the stage */
   uint32_t owner; /* whose slot it is */
   State state;
@@ -274,7 +274,8 @@ static bool leave(Uses *u, const Use *use, uint64_t key) {
   const int effect = does(u, c, use->last);
   const bool transfer = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
   State s = use->state;
-  Num label = use->label, tuple[] = {c->pos, num(0), use->touch[0], use->touch[1], use->touch[2]};
+  Num label = use->label,
+      tuple[] = {c->of_op[c->op], num(0), use->touch[0], use->touch[1], use->touch[2], num(c->op)};
   if (effect != 0)
     s = (State){effect > 0 ? NONE : use->state_at,
                 use->state.pool,
@@ -299,8 +300,16 @@ static bool leave(Uses *u, const Use *use, uint64_t key) {
   tuple[1] = label;
   if (use->field != FIELD_UNIT)
     tuple[2 + c->stream] = num_add(c->done[c->stream], num(1));
-  sets_put(&u->chain, u->part, key | (uint64_t)at << 24, tuple, 5, 1);
+  sets_put(&u->chain, u->part, key | (uint64_t)at << 24, tuple, 6, 1);
   return true;
+}
+
+/* Rows of an op above it in its action. */
+static int64_t in_action(const EveryRow *c, uint32_t op) {
+  int64_t n = 0;
+  for (uint32_t i = 1; i <= c->above; i++)
+    n += c[-(ptrdiff_t)i].op == op;
+  return n;
 }
 
 static bool check_use(Uses *u, const Use *use) {
@@ -313,14 +322,18 @@ static bool check_use(Uses *u, const Use *use) {
     return false;
   if (!use->is_new) {
     /* (The validator has looked at actions; a distance that moves is none in an action.) */
-    if (!num_least(use->back, u->part, is_fixed(use->back) ? 1 : (int64_t)c->above + 1))
+    if (!num_least(use->back, u->part, is_fixed(use->back) ? 1 : 1 + in_action(c, use->op)))
       return no_use(u, use, "a slot of two ops of an action");
     if (pipe_slices(u->x->p) > 1 && use->last == PIPE_FIELD_act && does(u, c, use->last) == 1 &&
         !is_fixed(use->back))
       return no_use(u, use, "a stash of slices that moves");
-    const Num tuple[] = {num_sub(c->pos, use->back), use->label, use->touch[0], use->touch[1],
-                         use->touch[2]};
-    sets_put(&u->chain, u->part, key | use->other | (uint64_t)use->state_at << 24, tuple, 5, -1);
+    const Num tuple[] = {num_sub(c->of_op[use->op], use->back),
+                         use->label,
+                         use->touch[0],
+                         use->touch[1],
+                         use->touch[2],
+                         num(use->op)};
+    sets_put(&u->chain, u->part, key | use->other | (uint64_t)use->state_at << 24, tuple, 6, -1);
   }
   for (int on = 0; on < PIPE_NSTREAMS && use->field != FIELD_UNIT; on++)
     if ((uint32_t)on != c->stream && !num_same(use->touch[on], num(0)) &&
@@ -356,6 +369,7 @@ static bool check_row(Uses *u, const EveryRow *c) {
                .is_new = is_new,
                .slot = w->n,
                .back = w->n,
+               .op = w->op,
                .other = w->field,
                .owner = away ? c->peer : u->rank};
     bool again = false; /* a field above is the same slot */
@@ -367,7 +381,8 @@ static bool check_row(Uses *u, const EveryRow *c) {
       const bool v_new = v->tag < PIPE_WORD_SAME;
       uint32_t f = v->tag - (v_new ? PIPE_WORD_NEW : PIPE_WORD_SAME);
       f = f == PIPE_FIELD_LIST ? f + others++ : f;
-      if (j == i || v_new != is_new || !num_same(v->n, w->n) || v->field != w->field)
+      if (j == i || v_new != is_new || !num_same(v->n, w->n) || v->op != w->op ||
+          v->field != w->field)
         continue;
       if (!is_weights(f) || !is_weights(own))
         return no_use(u, &use, "two fields with one slot");
@@ -392,7 +407,12 @@ static bool check_row(Uses *u, const EveryRow *c) {
       return no_use(u, &use, "a use without its note");
     use.back = u->k->word[at++].n;
     use.is_new = num_same(use.back, num(0));
-    if (!read_notes(u, &use, &at) || !check_use(u, &use))
+    if (!read_notes(u, &use, &at))
+      return false;
+    use.op = use.state.op;
+    if (!use.is_new && use.op >= PIPE_NOPS)
+      return no_use(u, &use, "a use of nobody before it");
+    if (!check_use(u, &use))
       return false;
   }
   return at == end || every_no_at(u->x, u->rank, c, "a note too much");

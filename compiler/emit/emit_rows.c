@@ -3,30 +3,19 @@
  * writes is what was compared. Cost: linear. */
 #include "emit_rows.h"
 
-static const char *const word_name[] = {[PIPE_WORD_LOOP] = "LOOP",
-                                        [PIPE_WORD_END] = "END",
-                                        [PIPE_WORD_STEP] = "K",
-                                        [PIPE_WORD_OUTER] = "KK",
-                                        [PIPE_WORD_GROW] = "G",
-                                        [PIPE_WORD_HIGH] = "HIGH",
-                                        [PIPE_WORD_FINISH] = "FINISH",
-                                        [PIPE_WORD_MB] = "MB",
-                                        [PIPE_WORD_AT] = "AT",
-                                        [PIPE_WORD_GROUP] = "GROUP",
-                                        [PIPE_WORD_WAIT] = "WAIT",
-                                        [PIPE_WORD_WAIT_COPY] = "WAIT_COPY",
-                                        [PIPE_WORD_AFTER] = "AFTER",
-                                        [PIPE_WORD_PEER] = "PEER",
-                                        [PIPE_WORD_TURN] = "TURN",
-                                        [PIPE_WORD_CHANNEL] = "CHANNEL",
-                                        [PIPE_WORD_EDGE] = "EDGE",
-                                        [PIPE_WORD_SIDE] = "OP",
-                                        [PIPE_WORD_INS] = "INS",
-                                        [PIPE_WORD_OUTS] = "OUTS",
-                                        [PIPE_WORD_VERSION] = "VERSION",
-                                        [PIPE_WORD_FORMULA] = "FORMULA",
-                                        [PIPE_WORD_BEHIND] = "BEHIND",
-                                        [PIPE_WORD_AHEAD] = "AHEAD"};
+static const char *const word_name[] = {
+    [PIPE_WORD_LOOP] = "LOOP",       [PIPE_WORD_END] = "END",
+    [PIPE_WORD_STEP] = "K",          [PIPE_WORD_OUTER] = "KK",
+    [PIPE_WORD_GROW] = "G",          [PIPE_WORD_HIGH] = "HIGH",
+    [PIPE_WORD_FINISH] = "FINISH",   [PIPE_WORD_MB] = "MB",
+    [PIPE_WORD_AT] = "AT",           [PIPE_WORD_GROUP] = "GROUP",
+    [PIPE_WORD_WAIT] = "WAIT",       [PIPE_WORD_WAIT_COPY] = "WAIT_COPY",
+    [PIPE_WORD_AFTER] = "AFTER",     [PIPE_WORD_PEER] = "PEER",
+    [PIPE_WORD_TURN] = "TURN",       [PIPE_WORD_CHANNEL] = "CHANNEL",
+    [PIPE_WORD_EDGE] = "EDGE",       [PIPE_WORD_SIDE] = "OP",
+    [PIPE_WORD_INS] = "INS",         [PIPE_WORD_OUTS] = "OUTS",
+    [PIPE_WORD_VERSION] = "VERSION", [PIPE_WORD_FORMULA] = "FORMULA",
+    [PIPE_WORD_BEHIND] = "BEHIND",   [PIPE_WORD_AHEAD] = "AHEAD"};
 static const char *const field_name[] = {"act",    "gout", "keep",  "in",  "out",
                                          "weight", "made", "guess", "LIST"};
 static const char *const same_name[] = {"ACT",    "GOUT", "KEEP",  "IN",  "OUT",
@@ -52,7 +41,9 @@ static void number(Text *t, uint32_t tag, uint32_t n) {
   static const char *const phase[] = {"warmup", "steady", "flush", "flush"};
   text_char(t, '(');
   if (tag >= PIPE_WORD_SAME) {
-    text_u64(t, n / PIPE_NFIELDS);
+    text_u64(t, n / PIPE_DISTANCE);
+    text_char(t, ',');
+    text_lit(t, pipe_op_info[n % PIPE_DISTANCE / PIPE_NFIELDS].text);
     text_char(t, ',');
     field(t, n % PIPE_NFIELDS);
   } else if (tag >= PIPE_WORD_NEW) {

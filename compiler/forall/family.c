@@ -17,14 +17,15 @@
 
 static uint32_t tag_of(uint32_t word) { return word >> 24; }
 
-/* The number of a word that may grow, by how much it may be multiplied. False: it has none. */
+/* A number that may grow is above others in its word: by how much it is multiplied. */
+static uint32_t unit_of(uint32_t tag) { return tag >= PIPE_WORD_SAME ? PIPE_DISTANCE : 1; }
+
+/* The number of a word that may grow. False: it has none. */
 static bool number_of(uint32_t word, int64_t *n) {
   const uint32_t tag = tag_of(word);
-  *n = word & 0xffffff;
+  *n = (word & 0xffffff) / unit_of(tag);
   if (tag == PIPE_WORD_BEHIND && *n >= 0x800000)
     *n -= 0x1000000;
-  else if (tag >= PIPE_WORD_SAME)
-    *n /= PIPE_NFIELDS;
   return tag != PIPE_WORD_END && tag != PIPE_WORD_FINISH && tag != PIPE_WORD_AT &&
          tag != PIPE_WORD_STEP && tag != PIPE_WORD_OUTER && tag != NOTE_USE &&
          tag != PIPE_WORD_HIGH && !(tag >= PIPE_WORD_NEW && (word & 0xffffff) == 0xffffff);
@@ -35,10 +36,9 @@ static uint64_t shape_of(const uint32_t *word, uint32_t n) {
   uint64_t h = n;
   for (uint32_t i = 0; i < n; i++) {
     int64_t number;
-    const uint32_t tag = tag_of(word[i]), same = !number_of(word[i], &number) ? word[i]
-                                                 : tag >= PIPE_WORD_SAME
-                                                     ? tag << 24 | word[i] % PIPE_NFIELDS
-                                                     : tag << 24;
+    const uint32_t tag = tag_of(word[i]), same = number_of(word[i], &number)
+                                                     ? tag << 24 | word[i] % unit_of(tag)
+                                                     : word[i];
     h = (h ^ same) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
   }
   return h;
@@ -115,7 +115,7 @@ static bool fit_words(Arena *a, Member *const m[3], uint32_t r, uint32_t **out, 
         return false;
     grow = v[1] - v[0];
     if (v[2] - v[1] != grow || grow > 0x7fffff || grow < -0x7fffff ||
-        (tag_of(w[0]) >= PIPE_WORD_SAME && ((w[0] ^ w[1]) | (w[0] ^ w[2])) % PIPE_NFIELDS))
+        ((w[0] ^ w[1]) | (w[0] ^ w[2])) % unit_of(tag_of(w[0])))
       return false;
   }
   *out = word.at, *nout = word.n;
@@ -276,13 +276,11 @@ bool family_lower(Arena *a, Every *e, int64_t steps, const Member *m) {
       number_of(word[r][of], &n);
       n -= by;
       const int64_t least = tag == PIPE_WORD_LOOP ? 1 : tag == PIPE_WORD_BEHIND ? -0x7fffff : 0;
-      const int64_t most = tag >= PIPE_WORD_SAME ? 0x7ffff : 0x7fffff;
+      const int64_t most = 0x7fffff / unit_of(tag);
       if (n < least || n > most)
         return false;
-      word[r][of] = tag << 24 | ((tag >= PIPE_WORD_SAME
-                                      ? (uint32_t)n * PIPE_NFIELDS + word[r][of] % PIPE_NFIELDS
-                                      : (uint32_t)n) &
-                                 0xffffff);
+      word[r][of] = tag << 24 |
+                    (((uint32_t)n * unit_of(tag) + word[r][of] % unit_of(tag)) & 0xffffff);
     }
   }
   PipeLoopClass *c = NEW(a, PipeLoopClass);

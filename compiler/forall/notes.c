@@ -8,6 +8,7 @@
 /* What is used, and by whom last. */
 typedef struct Used {
   uint32_t row, state; /* 1 + row; 0: by nobody */
+  uint32_t op, nth;    /* its op, and rows of that above it */
   uint32_t note;       /* its NOTE_USE */
   int64_t label;       /* -1: none */
   uint32_t touch[PIPE_NSTREAMS];
@@ -21,7 +22,7 @@ struct Noter {
   uint32_t **turn_time;             /* [ngroup] by turn */
   Used *slot, **away, *grad, *unit; /* away: slots of other ranks; unit: by stage and microbatch */
   uint32_t *updates, *all_updates;  /* [nstage] so far; in all */
-  uint32_t done[PIPE_NSTREAMS];
+  uint32_t done[PIPE_NSTREAMS], of_op[PIPE_NOPS]; /* rows so far */
   Notes notes;
 };
 
@@ -184,7 +185,7 @@ static void use(Noter *x, uint32_t rank, uint32_t i, Used *u, uint32_t field, ui
   const PipeWeights *w = k->weights ? &k->weights[i] : NULL;
   const uint32_t on = pipe_op_info[c->op].stream, slices = pipe_slices(x->p);
   if (field >= PIPE_NFIELDS)
-    note(x, NOTE_PREV, false, u->row ? (int64_t)i - (u->row - 1) : 0);
+    note(x, NOTE_PREV, false, u->row ? x->of_op[u->op] - (int64_t)u->nth : 0);
   if (u->row == 0) {
     u->state = intern_state(x, (State){NONE, pool, NONE, 0, 0, 0, 0, 0, 0});
     u->label = -1;
@@ -221,6 +222,7 @@ static void use(Noter *x, uint32_t rank, uint32_t i, Used *u, uint32_t field, ui
     u->touch[on] = x->done[on] + 1;
   }
   u->row = i + 1, u->note = at;
+  u->op = c->op, u->nth = x->of_op[c->op];
 }
 
 /* The pool of a slot. */
@@ -312,7 +314,7 @@ Notes make_notes(Noter *x, uint32_t rank) {
   x->notes.first = arena_alloc(x->arena, (k->ninstr + (size_t)1) * sizeof *x->notes.first);
   x->slot = NEW_ARRAY(x->arena, Used, k->nslot + (size_t)1);
   x->away = NEW_ARRAY(x->arena, Used *, p->nrank);
-  memset(x->done, 0, sizeof x->done);
+  memset(x->done, 0, sizeof x->done), memset(x->of_op, 0, sizeof x->of_op);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *c = &k->instr[i];
     const uint32_t on = pipe_op_info[c->op].stream;
@@ -322,7 +324,7 @@ Notes make_notes(Noter *x, uint32_t rank) {
       note(x, NOTE_TURN, false, x->turn_time[k->group - 1][c->turn - 1]);
     use_slots(x, rank, i);
     use_rest(x, rank, i);
-    x->done[on]++;
+    x->done[on]++, x->of_op[c->op]++;
   }
   x->notes.first[k->ninstr] = x->notes.note.n;
   return x->notes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Writes the list of a rank as loops. Every instruction first becomes a row of words in which each
- * reference is a distance: a slot is the slot of the row so far above; a wait is for all rows of a
- * stream but the last few. So the turns of a loop have equal rows, apart from numbers that grow by
- * a fixed step, whatever number a slot has.
+ * reference is a distance: a slot is that of the row of an op so many of its rows above; a wait is
+ * for all rows of a stream but the last few. So the turns of a loop have equal rows, apart from
+ * numbers that grow by a fixed step, whatever number a slot has, and whatever else runs between.
  *
  * Then rows are folded. A run of q rows that occurs t times in a row, each number with a fixed step
  * from turn to turn, becomes a loop. For each of a few lengths q, a pass from the end of the list
@@ -23,7 +23,7 @@ enum {
 
 /* A word of a row: its number apart. */
 typedef struct Word {
-  uint32_t tag; /* PipeWord; of PIPE_WORD_SAME with the other field << 8 */
+  uint32_t tag; /* PipeWord; of PIPE_WORD_SAME with (op << 5 | field) of the other row << 8 */
   int64_t n;
 } Word;
 
@@ -40,7 +40,8 @@ typedef struct Part {
 
 /* Who used a slot last. */
 typedef struct Use {
-  uint32_t row, field; /* 1 + row; 0: nobody yet */
+  uint32_t nth; /* 1 + how many rows of its op are above it; 0: nobody yet */
+  uint16_t op, field;
 } Use;
 
 /* Room that is used again for every rank. */
@@ -73,7 +74,7 @@ struct RowMaker {
   bool fixed[256];    /* is_fixed, by tag of PipeWord */
   Use *use, **use_of; /* by slot: of this rank; of others, for OFF and LOAD */
   uint32_t *updates;  /* [nstage]; NULL: no versions of the weights */
-  uint32_t done[PIPE_NSTREAMS];
+  uint32_t done[PIPE_NSTREAMS], of_op[PIPE_NOPS]; /* rows so far */
   Room room[NROOMS];
 };
 typedef RowMaker Rows;
@@ -104,16 +105,18 @@ static void put(Rows *x, uint32_t tag, int64_t n) {
 
 /* A slot: which row used it last, or that none did. */
 static void put_slot(Rows *x, const Use *use, uint32_t field, uint32_t slot) {
-  if (slot == NONE || !use[slot].row)
+  if (slot == NONE || !use[slot].nth)
     put(x, PIPE_WORD_NEW + field, slot);
   else
-    put(x, (PIPE_WORD_SAME + field) | use[slot].field << 8,
-        x->row.n - (int64_t)(use[slot].row - 1));
+    put(x,
+        (PIPE_WORD_SAME + field) | ((uint32_t)use[slot].op * PIPE_NFIELDS + use[slot].field) << 8,
+        x->of_op[use[slot].op] - (int64_t)(use[slot].nth - 1));
 }
 
-static void touch(const Rows *x, Use *use, uint32_t field, uint32_t slot) {
-  if (slot != NONE && field < PIPE_NFIELDS && use[slot].row != x->row.n + 1)
-    use[slot] = (Use){x->row.n + 1, field};
+static void touch(const Rows *x, Use *use, uint32_t op, uint32_t field, uint32_t slot) {
+  const uint32_t nth = x->of_op[op] + 1;
+  if (slot != NONE && field < PIPE_NFIELDS && !(use[slot].nth == nth && use[slot].op == op))
+    use[slot] = (Use){nth, (uint16_t)op, (uint16_t)field};
 }
 
 /* The slots of another rank. */
@@ -187,11 +190,11 @@ static void put_slots(Rows *x, const RowSlots *s) {
     put_slot(x, x->use, PIPE_FIELD_LIST, s->list[i]);
 }
 
-static void touch_slots(const Rows *x, const RowSlots *s) {
+static void touch_slots(const Rows *x, uint32_t op, const RowSlots *s) {
   for (uint32_t i = 0; i < s->n; i++)
-    touch(x, use_of(x, s, s->at[i].field), s->at[i].field, s->at[i].slot);
+    touch(x, use_of(x, s, s->at[i].field), op, s->at[i].field, s->at[i].slot);
   for (uint32_t i = 0; i < s->nin + s->nout; i++)
-    touch(x, x->use, PIPE_FIELD_LIST + i, s->list[i]);
+    touch(x, x->use, op, PIPE_FIELD_LIST + i, s->list[i]);
 }
 
 /* What of PipeInstr is no slot, and no wait. */
@@ -264,8 +267,8 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   if (w && w->ahead)
     put(x, PIPE_WORD_AHEAD, w->ahead);
   put_syncs(x, sync, i);
-  touch_slots(x, &slot);
-  x->done[pipe_op_info[c->op].stream]++;
+  touch_slots(x, c->op, &slot);
+  x->done[pipe_op_info[c->op].stream]++, x->of_op[c->op]++;
   uint64_t key = 0;
   for (uint32_t k = x->note ? x->note0[i] : 0; x->note && k < x->note0[i + 1]; k++) {
     put(x, x->note[k].tag, x->note[k].n);
@@ -454,7 +457,7 @@ static void code(Rows *x, uint32_t tag, int64_t n) {
 static void code_word(Rows *x, const Word *w) {
   uint32_t tag = w->tag & 0xff;
   if (tag >= PIPE_WORD_SAME)
-    code(x, tag, w->n * PIPE_NFIELDS + (w->tag >> 8));
+    code(x, tag, w->n * PIPE_DISTANCE + (w->tag >> 8));
   else if (tag >= PIPE_WORD_NEW && w->n == NONE)
     *vec_push(x->arena, &x->code) = tag << 24 | 0xffffff;
   else
@@ -543,7 +546,7 @@ RankRows make_noted_rows(RowMaker *x, uint32_t r, const Note *note, const uint32
   x->word.n = x->row.n = x->step.n = x->code.n = 0;
   for (uint32_t tag = 0; tag < 256; tag++)
     x->fixed[tag] = is_fixed(tag, note != NULL);
-  memset(x->done, 0, sizeof x->done);
+  memset(x->done, 0, sizeof x->done), memset(x->of_op, 0, sizeof x->of_op);
   memset(x->use_of, 0, x->p->nrank * sizeof *x->use_of);
   x->use = zeroed(x, ROOM_USE, x->k->nslot + (size_t)1, sizeof *x->use);
   for (uint32_t i = 0; i < x->k->ninstr; i++)

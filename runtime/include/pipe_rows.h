@@ -2,8 +2,8 @@
  * The list of a rank as pipec writes it: rows and loops of rows, in issue order.
  *
  *   LOOP(56)
- *     RECV_F(3,8) K(1) AT(steady,0) WAIT(3) OUT(11,in)
- *     F(3,8) K(1) AT(steady,0) ACT(3,act) IN(1,out) OUT(10,in) AFTER(1)
+ *     RECV_F(3,8) K(1) AT(steady,0) WAIT(3) OUT(2,F,in)
+ *     F(3,8) K(1) AT(steady,0) ACT(1,B,act) IN(1,RECV_F,out) OUT(2,SEND_F,in) AFTER(1)
  *     ...
  *   END
  *
@@ -12,11 +12,11 @@
  * (pipe_loop.h), G(1) adds PipeProgram.n. What a row says of others it says by distance, so that it
  * says the same in every turn:
  *
- *   OUT(11,in)  it writes the slot that the row 11 rows above it has in field `in`
- *   NEW(out,4)  it writes slot 4, which no row above it uses. But NEW(made,4) of the last update of
- *               a stage: the slot that version 0 has had, free by then
- *   WAIT(3)     it waits until all rows of the other stream above it are over, but the last 3
- *   AFTER(1)    its stream waits for an event that is recorded after the row above it (PipeSync)
+ *   OUT(2,F,in)  it writes the slot that the 2nd F above it has in field `in`
+ *   NEW(out,4)   it writes slot 4, which no row above it uses. NEW(made,4) of the last update of
+ *                a stage: the slot that version 0 has had, free by then
+ *   WAIT(3)      it waits until all rows of the other stream above it are over, but the last 3
+ *   AFTER(1)     its stream waits for an event that is recorded after the row above it (PipeSync)
  *
  * pipe_expand writes the rows out as PipeInstr, PipeWeights, PipeSync and slots of PipeRank.list.
  * A word has its tag in the upper 8 bits and its number in the lower 24; HIGH is what is above
@@ -59,7 +59,7 @@ typedef enum PipeWord {
   PIPE_WORD_BEHIND,    /* signed, */
   PIPE_WORD_AHEAD,     /* and this one */
   PIPE_WORD_NEW = 64,  /* + PipeField: its slot */
-  PIPE_WORD_SAME = 80  /* + PipeField: distance << 5 | PipeField there */
+  PIPE_WORD_SAME = 80  /* + PipeField: distance << 10 | PipeOp << 5 | PipeField there */
 } PipeWord;
 
 /* Fields that are slots: of PipeInstr, of PipeWeights, and entries of PipeRank.list, of which a row
@@ -70,7 +70,10 @@ typedef enum PipeField {
   PIPE_NFIELDS = 32
 } PipeField;
 
-enum { PIPE_EXPAND_TEXT = 256 };
+enum {
+  PIPE_DISTANCE = 1 << 10, /* in the number of PIPE_WORD_SAME: what one row of that op adds */
+  PIPE_EXPAND_TEXT = 256
+};
 
 /* The program with the lists of all ranks written out, in one block; p has to stay where it is.
  * Requires pipe_is_rows. NULL: no memory, or the rows are not what was proved, and why says where.
@@ -103,8 +106,9 @@ uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uin
 
 #ifdef PIPE_ROWS
 #define PIPE_WORD(tag, n) (uint32_t)(tag) << 24 | ((uint32_t)(n) & 0xffffffu),
-#define PIPE_SAME(field, d, f) \
-  PIPE_WORD(PIPE_WORD_SAME + PIPE_FIELD_##field, (d) * PIPE_NFIELDS + PIPE_FIELD_##f)
+#define PIPE_SAME(field, d, op, f) \
+  PIPE_WORD(PIPE_WORD_SAME + PIPE_FIELD_##field, \
+            (d) * PIPE_DISTANCE + PIPE_##op * PIPE_NFIELDS + PIPE_FIELD_##f)
 #define PIPE_OF(op, stage, mb) PIPE_WORD(PIPE_##op, stage) PIPE_WORD(PIPE_WORD_MB, mb)
 #define PIPE_AT_warmup PIPE_WARMUP
 #define PIPE_AT_steady PIPE_STEADY
@@ -138,15 +142,15 @@ uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uin
 #define HIGH(n) PIPE_WORD(PIPE_WORD_HIGH, n)
 #define AT(phase, site) PIPE_WORD(PIPE_WORD_AT, (uint32_t)(site) << 2 | PIPE_AT_##phase)
 #define NEW(field, slot) PIPE_WORD(PIPE_WORD_NEW + PIPE_FIELD_##field, slot)
-#define ACT(d, f) PIPE_SAME(act, d, f)
-#define GOUT(d, f) PIPE_SAME(gout, d, f)
-#define KEEP(d, f) PIPE_SAME(keep, d, f)
-#define IN(d, f) PIPE_SAME(in, d, f)
-#define OUT(d, f) PIPE_SAME(out, d, f)
-#define WEIGHT(d, f) PIPE_SAME(weight, d, f)
-#define MADE(d, f) PIPE_SAME(made, d, f)
-#define GUESS(d, f) PIPE_SAME(guess, d, f)
-#define LIST(d, f) PIPE_SAME(LIST, d, f)
+#define ACT(d, op, f) PIPE_SAME(act, d, op, f)
+#define GOUT(d, op, f) PIPE_SAME(gout, d, op, f)
+#define KEEP(d, op, f) PIPE_SAME(keep, d, op, f)
+#define IN(d, op, f) PIPE_SAME(in, d, op, f)
+#define OUT(d, op, f) PIPE_SAME(out, d, op, f)
+#define WEIGHT(d, op, f) PIPE_SAME(weight, d, op, f)
+#define MADE(d, op, f) PIPE_SAME(made, d, op, f)
+#define GUESS(d, op, f) PIPE_SAME(guess, d, op, f)
+#define LIST(d, op, f) PIPE_SAME(LIST, d, op, f)
 #define MB(n) PIPE_WORD(PIPE_WORD_MB, n)
 #define GROUP(n) PIPE_WORD(PIPE_WORD_GROUP, n)
 #define WAIT(n) PIPE_WORD(PIPE_WORD_WAIT, n)

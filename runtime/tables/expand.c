@@ -18,6 +18,17 @@ typedef struct Loop {
   uint32_t row; /* the first of the turn at hand */
 } Loop;
 
+/* The rows of an op so far, by which others name them. */
+typedef struct OpRows {
+  uint32_t *row, n, room;
+} OpRows;
+
+/* Room that is used again for every rank. */
+typedef struct Scratch {
+  uint32_t *events; /* of pipe_number_events */
+  OpRows of[PIPE_NOPS];
+} Scratch;
+
 typedef struct Expand {
   const PipeProgram *p;
   uint32_t rank, at; /* word at hand */
@@ -30,11 +41,12 @@ typedef struct Expand {
   uint32_t done[PIPE_NSTREAMS]; /* rows of each stream above the one at hand */
   Loop loop[DEPTH];
   uint32_t depth;
+  Scratch *scratch;
   char *why;
 } Expand;
 
 typedef struct Word {
-  uint32_t tag, field; /* field: of PIPE_WORD_SAME, in the other row */
+  uint32_t tag, op, field; /* op, field: of PIPE_WORD_SAME, those of the other row */
   int64_t n;
 } Word;
 
@@ -73,7 +85,7 @@ static int next_word(Expand *x, Word *out) {
   const PipeRank *k = &x->p->rank[x->rank];
   const uint32_t *rows = k->rows;
   int64_t high = 0;
-  *out = (Word){0, 0, 0};
+  *out = (Word){0, 0, 0, 0};
   int large = x->at < k->nrows && tag_of(rows[x->at]) == PIPE_WORD_HIGH;
   if (large)
     high = number_of(rows[x->at++]) << 24;
@@ -83,8 +95,9 @@ static int next_word(Expand *x, Word *out) {
   out->tag = tag_of(word);
   out->n = out->tag == PIPE_WORD_BEHIND ? signed_of(word) : number_of(word) | high;
   if (out->tag >= PIPE_WORD_SAME) {
-    out->field = (uint32_t)out->n & (PIPE_NFIELDS - 1);
-    out->n = (int64_t)((uint64_t)out->n / PIPE_NFIELDS);
+    out->field = (uint32_t)out->n % PIPE_NFIELDS;
+    out->op = (uint32_t)out->n % PIPE_DISTANCE / PIPE_NFIELDS;
+    out->n = (int64_t)((uint64_t)out->n / PIPE_DISTANCE);
   } else if (out->tag >= PIPE_WORD_NEW && out->n == 0xffffff && !large) {
     out->n = PIPE_NONE; /* an entry of a list that is none */
   }
@@ -142,9 +155,12 @@ static int put_slot(Expand *x, uint32_t field, uint32_t slot) {
 }
 
 static int same_slot(Expand *x, const Word *w) {
-  uint32_t *from = w->n <= x->nrow ? slot_of(x, x->nrow - (uint32_t)w->n, w->field) : NULL;
+  const OpRows *of = w->op < PIPE_NOPS ? &x->scratch->of[w->op] : NULL;
+  uint32_t *from = of && w->n > 0 && w->n <= of->n
+                       ? slot_of(x, of->row[of->n - (uint32_t)w->n], w->field)
+                       : NULL;
   if (!from || *from == PIPE_NONE)
-    return refuse(x, "no row %lld above has a slot in field %u", (long long)w->n, w->field);
+    return refuse(x, "op %u has no slot in field %u, %lld above", w->op, w->field, (long long)w->n);
   return put_slot(x, w->tag - PIPE_WORD_SAME, *from);
 }
 
@@ -233,6 +249,18 @@ static int is_word_of_row(const Expand *x) {
   return tag > PIPE_WORD_FINISH;
 }
 
+static int add_op_row(Expand *x, OpRows *of) {
+  if (of->n == of->room) {
+    const uint32_t room = of->room ? 2 * of->room : 64;
+    uint32_t *row = realloc(of->row, room * sizeof *row);
+    if (!row)
+      return refuse(x, "no memory");
+    of->row = row, of->room = room;
+  }
+  of->row[of->n++] = x->nrow;
+  return 1;
+}
+
 /* A row, whose first word was `op`. */
 static int put_row(Expand *x, const Word *op) {
   if (x->nrow == x->to->ninstr || op->n >= x->p->nstage)
@@ -247,7 +275,7 @@ static int put_row(Expand *x, const Word *op) {
     if (!next_word(x, &w) || !put_word(x, c, &w))
       return 0;
   }
-  if (!find_peer(x, c))
+  if (!find_peer(x, c) || !add_op_row(x, &x->scratch->of[c->op]))
     return 0;
   x->nrow++;
   x->done[pipe_op_info[c->op].stream]++;
@@ -356,16 +384,18 @@ static PipeRank lay_out(const PipeProgram *p, uint32_t r, Room *room) {
   return k;
 }
 
-/* Fills in the tables of k, which are there. events: room of pipe_number_events. */
-static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, uint32_t *events, char *why) {
-  Expand x = {.p = p, .rank = r, .to = k, .why = why};
+/* Fills in the tables of k, which are there. */
+static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, Scratch *scratch, char *why) {
+  Expand x = {.p = p, .rank = r, .to = k, .scratch = scratch, .why = why};
+  for (int op = 0; op < PIPE_NOPS; op++)
+    scratch->of[op].n = 0;
   x.instr = (PipeInstr *)k->instr, x.weights = (PipeWeights *)k->weights;
   x.list = (uint32_t *)k->list, x.sync = (PipeSync *)k->sync;
   if (!p->rank[r].rows)
     return refuse(&x, "there are no rows");
   if (!expand_rank(&x))
     return 0;
-  uint32_t nevent = pipe_number_events(x.sync, k->nsync, k->ninstr, events);
+  uint32_t nevent = pipe_number_events(x.sync, k->nsync, k->ninstr, scratch->events);
   if (nevent != k->nevent)
     return refuse(&x, "%u events, not %u", nevent, k->nevent);
   const uint64_t hash = pipe_rank_hash(k);
@@ -383,18 +413,20 @@ static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head
     most = p->rank[r].ninstr > most ? p->rank[r].ninstr : most;
     lay_out(p, r, &count);
   }
-  uint32_t *events = malloc(3 * (most + 1) * sizeof *events);
+  Scratch scratch = {.events = malloc(3 * (most + 1) * sizeof *scratch.events)};
   Room block = {calloc(1, count.used + 1), head};
-  int ok = events && block.at;
+  int ok = scratch.events && block.at;
   if (!ok)
     snprintf(why, PIPE_EXPAND_TEXT, "no memory for the lists of %u ranks: %zu bytes", n,
              count.used);
   for (uint32_t r = 0; ok && r < n; r++) {
     PipeRank *to = rank ? &rank[r] : &((PipeRank *)(void *)block.at)[r];
     *to = lay_out(p, from + r, &block);
-    ok = fill_in(p, from + r, to, events, why);
+    ok = fill_in(p, from + r, to, &scratch, why);
   }
-  free(events);
+  free(scratch.events);
+  for (int op = 0; op < PIPE_NOPS; op++)
+    free(scratch.of[op].row);
   if (!ok)
     free(block.at);
   return ok ? block.at : NULL;

@@ -143,7 +143,7 @@ static uint32_t pick(const uint32_t *word, uint32_t n, uint32_t kind) {
 
 /* The number of a word, that many more. */
 static void add(uint32_t *w, int32_t by) {
-  const uint32_t tag = *w >> 24, unit = tag >= PIPE_WORD_SAME || tag == NOTE_USE ? 32 : 1;
+  const uint32_t tag = *w >> 24, unit = tag >= PIPE_WORD_SAME ? PIPE_DISTANCE : 1;
   *w = tag << 24 | ((*w + (uint32_t)(by * (int32_t)(tag == NOTE_USE ? 2 : unit))) & 0xffffff);
 }
 
@@ -343,7 +343,8 @@ static bool use_above(const Forged *f, uint32_t row, uint32_t slot, uint32_t *fi
 
 /* The last update writes by distance: for n = 0 the same slot. */
 static bool by_distance(Forged *f) {
-  uint32_t field, above, done = 0, put[8], n = 0;
+  const PipeInstr *c = f->p->rank[f->rank].instr;
+  uint32_t field, above, done = 0, back = 0, put[8], n = 0;
   Place u, v;
   if (!find_use(f, f->last, PIPE_FIELD_made, &u) || !use_above(f, f->last, f->slot, &field, &above))
     return false;
@@ -358,7 +359,9 @@ static bool by_distance(Forged *f) {
   if (field != PIPE_FIELD_weight || !find_use(f, above, field, &v))
     return false;
   for (uint32_t i = 0; i <= above; i++)
-    done += pipe_op_info[f->p->rank[f->rank].instr[i].op].stream == PIPE_COMPUTE;
+    done += pipe_op_info[c[i].op].stream == PIPE_COMPUTE;
+  for (uint32_t i = above; i < f->last; i++)
+    back += c[i].op == c[above].op;
   for (uint32_t i = v.use; i < v.end;
        i++) { /* what the read leaves: but for its row, what it finds */
     const uint32_t w = f->word[i], tag = tag_of(w);
@@ -366,7 +369,7 @@ static bool by_distance(Forged *f) {
   }
   splice(f, u.use, u.end - u.use, put, n);
   f->word[u.slot] = (uint32_t)(PIPE_WORD_SAME + PIPE_FIELD_made) << 24 |
-                    ((f->last - above) * PIPE_NFIELDS + field);
+                    (back * PIPE_DISTANCE + c[above].op * PIPE_NFIELDS + field);
   f->word[v.use] |= 1;
   return true;
 }
