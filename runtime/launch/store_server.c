@@ -2,7 +2,7 @@
  * Who serves the store: one thread, which waits in poll for all connections and never for one of
  * them to finish a message: what has come of it stays with the connection. A stranger, which has
  * not shown the key, has STRANGER_S for that and may send no more than a hello of any version; of
- * too many the oldest goes. */
+ * too many, or where this process can open no more, the oldest goes. */
 #define _GNU_SOURCE /* accept4 */
 #include "store.h"
 
@@ -65,6 +65,7 @@ struct StoreServer {
   char refusal[STORE_TEXT]; /* not "": everybody is refused */
   StoreVerdict verdict;     /* cause: being looked for, or told */
   bool asked, told, stopping;
+  bool full; /* this process can have no more connections, and none of them is a stranger's */
   double answer_end, stop_end;
 };
 
@@ -333,23 +334,32 @@ static void drop(StoreServer *s, uint32_t i) {
   accuse(s, STORE_IS_GONE, p.rank, 0, "");
 }
 
-/* Strangers whose time is over go, and of as many as there may be the oldest. */
-static void dismiss(StoreServer *s) {
+/* Of at least so many strangers the oldest goes. False: there are fewer. */
+static bool drop_oldest(StoreServer *s, uint32_t least) {
   uint32_t n = 0, oldest = 0;
-  for (uint32_t i = s->npeer; i-- > 0;)
-    if (s->peer[i].rank == STRANGER && now() - s->peer[i].came > STRANGER_S)
-      drop(s, i);
   for (uint32_t i = 0; i < s->npeer; i++)
     if (s->peer[i].rank == STRANGER && (n++ == 0 || s->peer[i].came < s->peer[oldest].came))
       oldest = i;
-  if (n == STRANGERS)
-    drop(s, oldest);
+  if (n < least)
+    return false;
+  drop(s, oldest);
+  return true;
+}
+
+/* Strangers whose time is over go, and of as many as there may be the oldest. */
+static void dismiss(StoreServer *s) {
+  for (uint32_t i = s->npeer; i-- > 0;)
+    if (s->peer[i].rank == STRANGER && now() - s->peer[i].came > STRANGER_S)
+      drop(s, i);
+  drop_oldest(s, STRANGERS);
 }
 
 static void admit(StoreServer *s) {
   int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC), one = 1;
-  if (fd < 0)
+  if (fd < 0) {
+    s->full = (errno == EMFILE || errno == ENFILE) && !drop_oldest(s, 1);
     return;
+  }
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   struct timeval limit = {5, 0};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
@@ -431,12 +441,13 @@ static void *serve(void *arg) {
     if (!more)
       break;
     fds = more;
-    fds[n] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+    fds[n] = (struct pollfd){.fd = s->full ? -1 : s->listener, .events = POLLIN};
     fds[n + 1] = (struct pollfd){.fd = s->stopping ? -1 : s->wake[0], .events = POLLIN};
     for (uint32_t i = 0; i < n; i++)
       fds[i] = (struct pollfd){.fd = s->peer[i].fd, .events = POLLIN};
     if (poll(fds, n + 2, until_due(s)) < 0 && errno != EINTR)
       break;
+    s->full = false;                 /* to be tried again */
     for (uint32_t i = n; i-- > 0;) { /* from the end: drop() moves the last */
       if ((fds[i].revents & (POLLIN | POLLHUP | POLLERR)) && !read_on(s, &s->peer[i]))
         drop(s, i);
