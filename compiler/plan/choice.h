@@ -41,6 +41,8 @@ typedef struct Task {
 typedef struct PipeDream { bool straight, transfers; } PipeDream; /* transfers: they count */
 bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds);
 
+/* ---- alpa.c: the plan of Alpa's search between operators, and its measure ---- */
+bool alpa_choice(const Task *t, Choice *c, double *ns);
 /* ---- search.c: adds plans that may have the shortest step, in no order ---- */
 void find_choices(const Task *t, Choices *found);
 bool add_choice(const Task *t, Choices *found, Choice c); /* false: it is there */

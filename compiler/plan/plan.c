@@ -131,8 +131,8 @@ typedef enum Move {
   JOIN,
   NCUTMOVES,
   GROW = NCUTMOVES,
-  SHRINK, /* by a rank */
-  AGAIN,  /* its forwards run again, or no longer */
+  SHRINK,    /* by a rank */
+  NOT_AGAIN, /* its forwards run once */
   EARLIER,
   LATER, /* forwards of all ranks, by one */
   SPLIT  /* + k: in two, the first on k + 1 ranks */
@@ -182,7 +182,10 @@ static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, Cho
   case TAKE: a->replicas++, a[1].replicas--; break;
   case GROW: a->replicas++, other->nrank++; break;
   case SHRINK: a->replicas--, other->nrank--; break;
-  case AGAIN: a->recompute = !a->recompute; return t->memory > 0;
+  case NOT_AGAIN:
+    if (a->recompute-- == 0)
+      return false;
+    break;
   case EARLIER: other->early++; break;
   case LATER:
     if (other->early-- == 0)
@@ -348,24 +351,35 @@ static bool read_task(Sched *s, Task *t) {
   return true;
 }
 
+/* The plan of a published measure, and what it is worth by that; NULL: reported. */
+static const char *published_choice(const Task *t, Choice *c) {
+  const PlanCost cost = t->s->opt->plan_cost;
+  double value;
+  if (cost == COST_ALPA)
+    return alpa_choice(t, c, &value)
+               ? arena_printf(t->s->arena, "of Alpa's search: sum of stages and M-1 slowest %.9f s",
+                              value / 1e9)
+               : NULL;
+  const PipeDream by = {.straight = cost == COST_STRAIGHT, .transfers = cost != COST_COMPUTE};
+  return pipedream_choice(t, by, c, &value)
+             ? arena_printf(t->s->arena,
+                            "of PipeDream's optimizer: slowest stage %.9f s; %u states", value,
+                            t->states.n)
+             : NULL;
+}
+
 bool plan(Sched *s) {
   Pricing x = {0};
   Choices found = {0};
+  Choice c;
   const char *by = NULL;
   if (!read_task(s, &x.task))
     return false;
-  if (s->opt->plan_cost == COST_STEP) {
+  if (s->opt->plan_cost == COST_STEP)
     find_choices(&x.task, &found);
-  } else {
-    const PipeDream how = {.straight = s->opt->plan_cost == COST_STRAIGHT,
-                           .transfers = s->opt->plan_cost != COST_COMPUTE};
-    Choice c;
-    double bottleneck;
-    if (!pipedream_choice(&x.task, how, &c, &bottleneck))
-      return false;
-    *vec_push(s->arena, &found) = c;
-    by = arena_printf(s->arena, "of PipeDream's optimizer: slowest stage %.9f s; %u states",
-                      bottleneck, x.task.states.n);
-  }
+  else if ((by = published_choice(&x.task, &c)))
+    add_choice(&x.task, &found, c);
+  else
+    return false;
   return price_all(&x, &found) && put_plan(&x, by);
 }
