@@ -158,13 +158,15 @@ static bool read_rank(Reader *r, EveryRank *k) {
   return !in_loop || every_no(r->x, "a loop without end");
 }
 
-/* Where each row stands: rows above it, and updates. */
-static void place(EveryCheck *x, EveryRank *k) {
+/* Where each row stands: rows above it, and updates. False: a loop ends in an action, and its
+ * second turn, which the validator may not have seen, begins in another one than the first. */
+static bool place(EveryCheck *x, EveryRank *k) {
   Num pos = {0}, of_op[PIPE_NOPS] = {{0}}, done[PIPE_NSTREAMS] = {{0}},
       *updates = NEW_ARRAY(x->arena, Num, x->p->nstage);
   uint32_t in_action = 0;
   for (uint32_t i = 0; i < k->part.n; i++) {
     const EveryPart *p = &k->part.at[i];
+    const uint32_t begun = in_action;
     EveryRow *first = &k->row.at[p->row0], *end = first + p->nrow;
     int64_t rows[PIPE_NSTREAMS] = {0};
     for (EveryRow *c = first; c < end; c++)
@@ -187,6 +189,8 @@ static void place(EveryCheck *x, EveryRank *k) {
       c->above = in_action, in_action = follow ? in_action + 1 : 0;
       pos.at++, of_op[c->op].at++, done[c->stream].at++, updates[c->stage].at += c->op == PIPE_U;
     }
+    if (is_loop(p) && (in_action != begun || (in_action && p->turns < 2)))
+      return false;
     /* They stand behind the first turn by now; the others are as long. */
     pos = num_last(pos, p);
     for (int op = 0; op < PIPE_NOPS; op++)
@@ -197,6 +201,7 @@ static void place(EveryCheck *x, EveryRank *k) {
       updates[s] = num_last(updates[s], p);
   }
   k->end = pos;
+  return true;
 }
 
 static bool read_all(EveryCheck *x) {
@@ -208,7 +213,8 @@ static bool read_all(EveryCheck *x) {
     if (!read_rank(&in, k))
       return false;
     k->word = in.word.at;
-    place(x, k);
+    if (!place(x, k))
+      return every_no(x, "a loop ends in an action");
     if (!num_same(k->end, every_grown(x->e, PIPE_GROWS_rank_ninstr, r, 0, p->rank[r].ninstr)))
       return every_no(x, "a list has another length");
   }

@@ -304,9 +304,11 @@ static bool leave(Uses *u, const Use *use, uint64_t key) {
   return true;
 }
 
-/* Rows of an op above it in its action. */
-static int64_t in_action(const EveryRow *c, uint32_t op) {
+/* Rows of an op above it in its action, at most: those of the turn before may be others. */
+static int64_t in_action(const Uses *u, const EveryRow *c, uint32_t op) {
   int64_t n = 0;
+  if (is_loop(u->part) && c - &u->k->row.at[u->part->row0] < (ptrdiff_t)c->above)
+    return c->above;
   for (uint32_t i = 1; i <= c->above; i++)
     n += c[-(ptrdiff_t)i].op == op;
   return n;
@@ -322,7 +324,7 @@ static bool check_use(Uses *u, const Use *use) {
     return false;
   if (!use->is_new) {
     /* (The validator has looked at actions; a distance that moves is none in an action.) */
-    if (!num_least(use->back, u->part, is_fixed(use->back) ? 1 : 1 + in_action(c, use->op)))
+    if (!num_least(use->back, u->part, is_fixed(use->back) ? 1 : 1 + in_action(u, c, use->op)))
       return no_use(u, use, "a slot of two ops of an action");
     if (pipe_slices(u->x->p) > 1 && use->last == PIPE_FIELD_act && does(u, c, use->last) == 1 &&
         !is_fixed(use->back))
