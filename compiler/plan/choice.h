@@ -51,7 +51,7 @@ bool add_choice(const Task *t, Choices *found, Choice c); /* false: it is there 
 void write_schedule(const Task *t, const Choice *c, FILE *f);
 /* "1F1B, 3 stages on 2+1+1 ranks" */
 const char *choice_text(const Task *t, const Choice *c);
-/* The sum of a cost over the layers of `to` that `from` lacks. */
+/* The sum of a cost over the layers of `to` that `from` lacks; WORK: the largest of all of `to`. */
 static inline uint64_t range_cost(const States *t, uint32_t from, uint32_t to, CostKey k) {
   return t->sum[to][k] - (from == START || k == KEY_WORK ? 0 : t->sum[from][k]);
 }

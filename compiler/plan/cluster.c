@@ -86,8 +86,10 @@ static bool read_level(const Reader *r, json_t *v, uint32_t k, Cluster *c) {
   if (!only_keys(r, v, " count latency bandwidth shared ", where))
     return false;
   if (!json_is_integer(count) || json_integer_value(count) < 1 ||
-      json_integer_value(count) > MAX_RANKS / (json_int_t)c->nrank)
-    return expected(r, "count", where, "not a number of ranks, or of groups of the level before");
+      json_integer_value(count) > MOST_CLUSTER / (json_int_t)c->nrank)
+    return expected(
+        r, "count", where,
+        "not a number of ranks, or of groups of the level before; all ranks are at most 1024");
   if (!quantity(json_object_get(v, "bandwidth"), size_unit, &l->bandwidth) || l->bandwidth == 0)
     return expected(r, "bandwidth", where, "not bytes a second, such as \"25GB\"");
   if (json_object_get(v, "latency") &&

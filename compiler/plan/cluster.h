@@ -5,7 +5,7 @@
 
 #include "pipec.h"
 
-enum { MOST_LEVELS = 8 };
+enum { MOST_LEVELS = 8, MOST_CLUSTER = 1024 /* ranks; search.c takes ranks^2 */ };
 
 /* `count` groups of the level below, or ranks, that reach each other over one kind of link. */
 typedef struct Level {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * --plan: reads layers and a cluster, tries the most promising plans by compiling the schedule of
  * each, and writes the one with the shortest predicted step. The result depends on the files and
- * options only. Cost: that of search.c, and MOST_PRICED compiles. */
+ * options only. Cost: that of search.c, and MOST_TRIED compiles. */
 #include "plan.h"
 
 #include <inttypes.h>
@@ -19,13 +19,12 @@ enum { MOST_ESTIMATED = 50, MOST_TRIED = 150, SHOWN = 6 };
 /* A plan whose schedule was compiled. */
 typedef struct Priced {
   const Choice *choice;
-  uint32_t at; /* place in the order of estimates */
   uint64_t makespan, bound, memory;
-  double computes, sends; /* shares of the critical path */
-  uint32_t busiest;       /* rank, */
-  double busy;            /*   and how much of the step it computes */
-  const char *text;       /* the schedule */
-  bool moved;             /* its moves were tried */
+  double computes;  /* percent of the critical path; the rest are transfers */
+  uint32_t busiest; /* rank, */
+  double busy;      /*   and how many percent of the step it computes */
+  const char *text; /* the schedule */
+  bool moved;       /* its moves were tried */
 } Priced;
 
 typedef struct Pricing {
@@ -51,6 +50,10 @@ static const char *schedule_text(const Task *t, const Choice *c) {
   return copy;
 }
 
+static double percent(uint64_t part, uint64_t whole) {
+  return whole > 0 ? 100 * (double)part / (double)whole : 100;
+}
+
 /* What the compiled schedule says of its step. */
 static void measure(Sched *s, Priced *p) {
   const Critical *c = critical(s);
@@ -62,15 +65,14 @@ static void measure(Sched *s, Priced *p) {
     const PipeInstr *in = &s->prog->rank[step->rank].instr[step->instr];
     compute += pipe_op_info[in->op].stream == PIPE_COMPUTE ? step->end - step->start : 0;
   }
-  p->computes = 100 * (double)compute / (double)p->makespan;
-  p->sends = 100 - p->computes;
+  p->computes = percent(compute, p->makespan);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     const uint64_t bytes = s->lowered->peak[r].bytes[PEAK_total];
     p->memory = bytes > p->memory ? bytes : p->memory;
     if (c->busy[r] > c->busy[p->busiest])
       p->busiest = r;
   }
-  p->busy = 100 * (double)c->busy[p->busiest] / (double)p->makespan;
+  p->busy = percent(c->busy[p->busiest], p->makespan);
 }
 
 static void price(Pricing *x, Choice choice) {
@@ -121,21 +123,20 @@ static void show_progress(const Pricing *x) {
 /* ---- moves of a plan ---- */
 
 typedef enum Move {
-  /* of the cut behind the stage: by one or two states, a rank to either side, none at all */
-  CUT_UP,
+  CUT_UP, /* the cut behind the stage: by one state or two */
   CUT_UP_2,
   CUT_DOWN,
   CUT_DOWN_2,
-  GIVE,
+  GIVE, /* a rank to the next stage, or from it */
   TAKE,
-  JOIN,
+  JOIN, /* with the next stage */
   NCUTMOVES,
-  GROW = NCUTMOVES,
-  SHRINK,    /* by a rank */
+  GROW = NCUTMOVES, /* by an idle rank */
+  SHRINK,
   NOT_AGAIN, /* its forwards run once */
-  EARLIER,
-  LATER, /* forwards of all ranks, by one */
-  SPLIT  /* + k: in two, the first on k + 1 ranks */
+  EARLIER,   /* forwards of all ranks, by one */
+  LATER,
+  SPLIT /* + k: in two, the first on k + 1 ranks */
 } Move;
 
 /* Moves the cut behind stage a. False: the layers are not cut so. */
@@ -295,11 +296,11 @@ static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
   fprintf(f,
           "# step    %" PRIu64 " ns (%s); no order of these stages is shorter than %s (%+.1f %%)\n",
           p->makespan, seconds(s, p->makespan), seconds(s, p->bound),
-          100 * ((double)p->makespan / (double)p->bound - 1));
+          percent(p->makespan, p->bound) - 100);
   fprintf(f,
           "# limit   rank %u computes %.1f %% of the step; the critical path computes %.1f %%, "
           "transfers %.1f %%\n",
-          p->busiest, p->busy, p->computes, p->sends);
+          p->busiest, p->busy, p->computes, 100 - p->computes);
   fprintf(f, "# memory  %s on the fullest rank%s\n", bytes_text(s, p->memory),
           x->task.memory ? arena_printf(s->arena, ", limit %s", bytes_text(s, x->task.memory))
                          : "");
@@ -317,7 +318,7 @@ static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
     if (k < i)
       continue;
     fprintf(f, "#   %-10s %+8.2f %%  %s\n", seconds(s, q->makespan),
-            100 * ((double)q->makespan / (double)p->makespan - 1), text);
+            percent(q->makespan, p->makespan) - 100, text);
     shown++;
   }
 }

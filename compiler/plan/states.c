@@ -185,12 +185,14 @@ void find_states(const Layers *l, States *t) {
   t->n = x.set.n;
   t->sum = arena_zalloc(a, t->n, sizeof *t->sum);
   t->cross = NEW_ARRAY(a, uint64_t, t->n), t->kept = NEW_ARRAY(a, uint64_t, t->n);
+  t->set = arena_alloc(a, t->n * sizeof *t->set);
   t->time = NEW_ARRAY(a, uint64_t, t->n);
   t->last = NEW_ARRAY(a, const char *, t->n);
   t->below = NEW_ARRAY(a, uint8_t, (size_t)t->n * t->n);
   for (uint32_t i = 0; i < t->n; i++) {
     fill(&x, t, i);
     t->time[i] = x.set.at[i].time;
+    t->set[i] = x.set.at[i].w;
     for (uint32_t k = i + 1; k < t->n; k++) {
       Word more = 0;
       for (uint32_t j = 0; j < x.words; j++)
@@ -198,4 +200,14 @@ void find_states(const Layers *l, States *t) {
       t->below[(size_t)i * t->n + k] = !more;
     }
   }
+}
+
+uint64_t largest_cost(const Layers *l, const States *t, uint32_t from, uint32_t to, CostKey k) {
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < l->n; i++) {
+    const uint64_t cost = l->layer.at[l->sorted[i]].cost[k];
+    if (has(t->set[to], i) && (from == NONE || !has(t->set[from], i)))
+      most = cost > most ? cost : most;
+  }
+  return most;
 }

@@ -17,9 +17,12 @@ typedef struct States {
   uint64_t *cross;        /* [n] bytes that leave the set */
   uint64_t *kept;         /* [n] the same as PipeDream counts them */
   const char **last;      /* [n] the layers in it that no other one of it reads */
+  const uint64_t **set;   /* [n] the layers, as bits by place in Layers.sorted */
   uint8_t *below;         /* [n * n] row i, column k: set i is a proper subset of set k */
 } States;
 
+/* The largest cost of a layer of `to` that `from` lacks; from NONE: of `to`. */
+uint64_t largest_cost(const Layers *l, const States *t, uint32_t from, uint32_t to, CostKey k);
 void find_states(const Layers *l, States *t);
 static inline bool is_below(const States *t, uint32_t i, uint32_t k) {
   return t->below[(size_t)i * t->n + k];

@@ -126,9 +126,10 @@ static void put_bytes(const Writer *w) {
       continue;
     for (uint32_t s = 0; s < w->c->nstage; s++) {
       const PlanStage *p = &w->c->stage[s];
-      text[s] = exact(t, size_unit,
-                      k == KEY_BOUNDARY ? t->states.cross[p->to]
-                                        : range_cost(&t->states, p->from, p->to, k));
+      const uint64_t v = k == KEY_BOUNDARY ? t->states.cross[p->to]
+                         : k == KEY_WORK   ? largest_cost(&t->layers, &t->states, p->from, p->to, k)
+                                           : range_cost(&t->states, p->from, p->to, k);
+      text[s] = exact(t, size_unit, v);
     }
     put_cases(w, arena_printf(t->s->arena, "    %s = ", cost_key[k]), "s", text, w->c->nstage);
   }
@@ -204,7 +205,7 @@ void write_schedule(const Task *t, const Choice *c, FILE *f) {
   for (uint32_t r = 0; r < c->nrank && w.own; r++)
     w.by_rank |= speed_of(&w, r) != 1;
   if (!w.own)
-    fprintf(f, "import \"%s.pipe\"\n", file[c->order]);
+    fprintf(f, "import \"stdlib/%s.pipe\"\n", file[c->order]);
   fprintf(f, "schedule plan(M = %u)", t->nmb);
   if (!w.own) {
     fprintf(f, " extends ");

@@ -174,7 +174,13 @@ bool layers_read(Sched *s, const char *path, Layers *l) {
   json_t *root = NULL;
   *l = (Layers){.s = s, .path = path, .at = NO_SPAN};
   bool ok = read_profile(s, path, l->at, &l->file, &root);
-  json_t *layers = json_object_get(root, "layers");
+  json_t *layers = json_object_get(root, "layers"), *value;
+  const char *key;
+  json_object_foreach(root, key, value) if (ok && layers && strcmp(key, "layers") != 0 &&
+                                            strcmp(key, "pipe_profile") != 0)
+      ok = bad(s, l->at, path,
+               arena_printf(s->arena, "'%s' has no meaning for a plan, which needs only the layers",
+                            key));
   if (ok && root && !layers) {
     bad(s, l->at, path, "it has no array \"layers\": a plan needs the layers, not stages");
     diag_help(s->diag, "a profile of stages is of one way to cut the model (lang/spec.md 6)");
