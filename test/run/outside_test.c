@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT
+ * The engine of processes whose messages the program carries. Here a rank is a thread with a run
+ * of its own, and messages meet in a list: a send is over when its receive is.
+ *
+ *   outside_test STDLIB_DIR
+ *
+ * Every sample has the losses and weights of the threads engine, or is refused. Then one rank goes
+ * wrong, and all say so. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pipe_rows.h"
+#include "pipe_transport.h"
+#include "samples.h"
+
+enum { STEPS = 3, MOST_RANKS = 16, WORDS = 9 };
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+  a = (a ^ (b + UINT64_C(0x9e3779b97f4a7c15) + (a << 6))) * UINT64_C(0xff51afd7ed558ccd);
+  return a ^ a >> 32;
+}
+
+/* The model: what an op leaves depends on all that it reads; sums depend on their order. */
+
+typedef enum Case { ALL_WELL, MODEL_FAILS, CARRY_FAILS, MODEL_HANGS, STUCK, INIT_FAILS } Case;
+
+typedef struct Rank {
+  const PipeProgram *p;
+  Case what;
+  uint32_t id, carried; /* messages */
+  PrLaunch at;
+  PrStatus st;
+  uint64_t hash; /* of losses and weights */
+  char text[1024];
+} Rank;
+
+static uint32_t words(const PipeProgram *p) { return p->sized ? WORDS : WORDS - 1; }
+
+static int sizes(void *self, uint32_t stage, PrSizes *out) {
+  const PipeProgram *p = ((Rank *)self)->p;
+  uint64_t n = 8 * words(p);
+  *out = (PrSizes){
+      n, n, p->stage[stage].nout ? n : 0, n, n, n, n, p->sized ? 0 : n, p->sized ? 0 : n};
+  return 0;
+}
+
+static int init(void *self, uint32_t stage, void *weight, void *opt) {
+  const Rank *r = self;
+  (void)opt;
+  for (uint32_t i = 0; i < 2 * words(r->p); i++)
+    ((float *)weight)[i] = (float)(1 + i + stage);
+  return r->what == INIT_FAILS && r->id == 1 ? 4 : 0;
+}
+
+static uint64_t read_all(uint64_t sum, const void *data, uint32_t n) {
+  uint64_t word;
+  for (uint32_t i = 0; data && i < n; i++) {
+    memcpy(&word, (const char *)data + 8 * i, 8);
+    sum = mix(sum, word);
+  }
+  return sum;
+}
+
+static void write_all(uint64_t sum, void *data, uint32_t n) {
+  for (uint32_t i = 0; data && i < n; i++)
+    ((uint64_t *)data)[i] = mix(sum, i);
+}
+
+static int forward(void *self, const PrCall *c) {
+  const Rank *r = self;
+  const uint32_t n = words(r->p);
+  bool here = r->id == 1 && c->step == 1 && c->mb == 2;
+  uint64_t sum = read_all(mix(c->nx ? c->stage : c->step, c->mb), c->weight, n);
+  for (uint32_t i = 0; i < c->nx; i++)
+    sum = read_all(sum, c->xs[i], n);
+  write_all(sum, c->act, n);
+  for (uint32_t i = 0; i < c->ny; i++)
+    write_all(mix(sum, i), c->ys[i], n);
+  if (c->loss)
+    *c->loss = (double)(sum >> 12) / 1e6;
+  if (here && r->what == MODEL_HANGS)
+    nanosleep(&(struct timespec){4, 0}, NULL);
+  return here && (r->what == MODEL_FAILS || r->what == STUCK) ? 3 : 0;
+}
+
+static uint64_t back(const Rank *r, const PrCall *c) {
+  uint64_t sum = read_all(c->stage, c->act, words(r->p));
+  for (uint32_t i = 0; i < c->ny; i++)
+    sum = read_all(sum, c->dys[i], words(r->p));
+  for (uint32_t i = 0; i < c->nx; i++)
+    write_all(mix(sum, i), c->dxs[i], words(r->p));
+  return sum;
+}
+
+static void gradient(const Rank *r, const PrCall *c, uint64_t sum) {
+  for (uint32_t i = 0; i < 2 * words(r->p); i++)
+    ((float *)c->grad)[i] += 1.0f / (float)(1 + mix(sum, i) % 1000);
+}
+
+static int backward(void *self, const PrCall *c) { return gradient(self, c, back(self, c)), 0; }
+static int backward_input(void *self, const PrCall *c) {
+  const Rank *r = self;
+  return write_all(back(r, c), c->gout, words(r->p)), 0;
+}
+static int backward_weight(void *self, const PrCall *c) {
+  const Rank *r = self;
+  return gradient(r, c, read_all(1, c->gout, words(r->p))), 0;
+}
+
+static int update(void *self, const PrCall *c) {
+  const Rank *r = self;
+  for (uint32_t i = 0; i < 2 * words(r->p); i++)
+    ((float *)c->weight)[i] = ((const float *)c->newest)[i] - ((float *)c->grad)[i];
+  memset(c->grad, 0, 8 * words(r->p));
+  return 0;
+}
+
+static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  (void)self, (void)stage;
+  for (uint32_t k = 1; k < n; k++)
+    for (uint64_t i = 0; i < bytes / 4; i++)
+      ((float *)grad[0])[i] += ((const float *)grad[k])[i];
+  for (uint32_t k = 1; k < n; k++)
+    memcpy(grad[k], grad[0], bytes);
+  return 0;
+}
+static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {
+  return reduce(self, *stage, grad, n, bytes);
+}
+static int side(void *self, const PrCall *c) { return (void)self, (void)c, 0; }
+
+/* The messages */
+
+typedef struct Mail {
+  const PrMessage *m;
+  uint32_t rank;
+  bool over;
+  struct Mail *next;
+} Mail;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static Mail *waiting; /* oldest first */
+static bool stopped;  /* what waits gives up */
+
+static void post(Mail *mine) {
+  Mail **at = &waiting;
+  for (; *at; at = &(*at)->next) {
+    Mail *other = *at;
+    const PrMessage *to = mine->m->sends ? other->m : mine->m;
+    const PrMessage *from = mine->m->sends ? mine->m : other->m;
+    if (other->rank != mine->m->peer || other->m->peer != mine->rank ||
+        other->m->tag != mine->m->tag || other->m->sends == mine->m->sends)
+      continue;
+    if (to->bytes == from->bytes)
+      memcpy(to->data, from->data, to->bytes);
+    mine->over = other->over = true;
+    *at = other->next;
+    return;
+  }
+  *at = mine;
+}
+
+static void withdraw(const Mail *mine) {
+  for (Mail **at = &waiting; *at; at = &(*at)->next)
+    if (*at == mine) {
+      *at = mine->next;
+      return;
+    }
+}
+
+static int carry(void *arg, const PrMessage *m, uint32_t n) {
+  Rank *r = arg;
+  Mail *mail = calloc(n, sizeof *mail);
+  bool over = false;
+  pthread_mutex_lock(&lock);
+  r->carried += n;
+  if (r->what == CARRY_FAILS && r->id == 2 && r->carried > 20) {
+    pthread_mutex_unlock(&lock);
+    free(mail);
+    return 7;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    mail[i] = (Mail){.m = &m[i], .rank = r->id};
+    post(&mail[i]);
+  }
+  pthread_cond_broadcast(&changed);
+  while (!over && !stopped) {
+    over = true;
+    for (uint32_t i = 0; i < n; i++)
+      over = over && mail[i].over;
+    if (!over)
+      pthread_cond_wait(&changed, &lock);
+  }
+  for (uint32_t i = 0; i < n; i++)
+    withdraw(&mail[i]);
+  pthread_mutex_unlock(&lock);
+  free(mail);
+  return !over;
+}
+
+static const char *why(void *arg) { return ((Rank *)arg)->what == CARRY_FAILS ? "no ink" : NULL; }
+
+static void stop(bool all) {
+  pthread_mutex_lock(&lock);
+  stopped = all;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+}
+
+/* Runs */
+
+static PrModel model_of(Rank *r) {
+  return (PrModel){.self = r,
+                   .nstage = r->p->nmodel,
+                   .nslice = pipe_slices(r->p),
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = update,
+                   .reduce = reduce,
+                   .tie = tie,
+                   .side = side};
+}
+
+/* Trains; leaves the status, and the hash or the text. group: NULL: of threads. */
+static void train(Rank *r, PrGroup *group) {
+  PrModel m = model_of(r);
+  PrTransport t = {.group = group, .arg = r, .carry = carry, .why = why};
+  PrOptions o = {.deadline_s = r->what == MODEL_HANGS ? 0.5 : 0};
+  char weight[8 * WORDS];
+  PrRun *run;
+  if (group)
+    o.engine = &pr_transport, o.engine_options = &t;
+  r->st = pr_open(&run, r->p, &m, &o);
+  for (uint32_t i = 0; !r->st && i < STEPS; i++) {
+    r->st = pr_steps(run, 1);
+    for (uint32_t mb = 0; !r->st && mb < r->p->nmb / pipe_slices(r->p); mb++)
+      r->hash = mix(r->hash, (uint64_t)pr_loss_mb(run, mb));
+  }
+  for (uint32_t s = 0; !r->st && s < r->p->nstage; s++) {
+    r->st = pr_copy_weight(run, s, weight);
+    r->hash = read_all(r->hash, weight, words(r->p));
+  }
+  snprintf(r->text, sizeof r->text, "%s", pr_error(run));
+  if (r->what != STUCK && r->st)
+    stop(true); /* as a transport should when the run has failed */
+  pr_close(run);
+}
+
+static void *rank_thread(void *arg) {
+  Rank *r = arg;
+  PrGroup *group;
+  r->st = pr_group_open(&group, r->p, &r->at, 60, r->text);
+  if (r->st)
+    return NULL;
+  train(r, group);
+  pr_group_close(group);
+  return NULL;
+}
+
+/* False: the store cannot be served. */
+static bool run_all(const PipeProgram *p, Case what, Rank *rank) {
+  pthread_t thread[MOST_RANKS];
+  PrLaunch at;
+  char text[1024];
+  PrGroupServer *server = pr_group_serve(p->nrank, &at, text);
+  if (!server || p->nrank > MOST_RANKS) {
+    printf("no store: %s\n", text);
+    return false;
+  }
+  stop(false);
+  for (uint32_t i = 0; i < p->nrank; i++) {
+    rank[i] = (Rank){.p = p, .what = what, .id = i, .at = at};
+    rank[i].at.rank = i;
+    pthread_create(&thread[i], NULL, rank_thread, &rank[i]);
+  }
+  for (uint32_t i = 0; i < p->nrank; i++)
+    pthread_join(thread[i], NULL);
+  stop(true);
+  pr_group_serve_end(server);
+  return true;
+}
+
+static bool compare(const PipeProgram *p, const char *name, uint32_t *refused) {
+  Rank want = {.p = p, .id = PIPE_NONE}, rank[MOST_RANKS];
+  bool same = true;
+  train(&want, NULL);
+  if (want.st) {
+    printf("%s: threads: %s\n", name, want.text);
+    return false;
+  }
+  if (!run_all(p, ALL_WELL, rank))
+    return false;
+  for (uint32_t i = 0; i < p->nrank; i++)
+    same = same && rank[i].st == rank[0].st && rank[i].hash == rank[0].hash;
+  if (same && rank[0].st == PR_E_ARG && strstr(rank[0].text, "lacks")) {
+    printf("%s: %s\n", name, rank[0].text);
+    (*refused)++;
+    return true;
+  }
+  if (!same || rank[0].st || rank[0].hash != want.hash)
+    printf("%s: status %d, hash %" PRIx64 ", not %" PRIx64 ": %s\n", name, rank[0].st, rank[0].hash,
+           want.hash, rank[0].text);
+  return same && !rank[0].st && rank[0].hash == want.hash;
+}
+
+int main(int argc, char **argv) {
+  static const char *const name[] = {[MODEL_FAILS] = "the model fails",
+                                     [CARRY_FAILS] = "a message is not carried",
+                                     [MODEL_HANGS] = "the model hangs",
+                                     [STUCK] = "messages are stuck",
+                                     [INIT_FAILS] = "a rank does not open"};
+  uint32_t wrong = 0, refused = 0;
+  if (argc != 2)
+    return 2;
+  for (uint32_t i = 0; i < nsamples; i++) {
+    Compiled *c = malloc(sizeof *c);
+    if (!sample_compile(c, argv[1], &samples[i]) || !compare(c->s.prog, samples[i].name, &refused))
+      wrong++;
+    arena_free(&c->arena);
+    free(c);
+  }
+  printf("%u samples, %u refused, %u wrong\n", nsamples, refused, wrong);
+  Sample sample = {"1f1b", NULL, 4, 6};
+  Compiled *c = malloc(sizeof *c);
+  if (!sample_compile(c, argv[1], &sample))
+    return 1;
+  for (Case what = MODEL_FAILS; what <= INIT_FAILS; what++) {
+    Rank rank[MOST_RANKS];
+#ifdef __SANITIZE_ADDRESS__
+    if (what == STUCK) /* it leaves memory by design */
+      continue;
+#endif
+    printf("%s\n", name[what]);
+    if (!run_all(c->s.prog, what, rank))
+      return 1;
+    for (uint32_t i = 0; i < c->s.prog->nrank; i++)
+      printf("  rank %u, status %d: %s\n", i, rank[i].st, rank[i].text);
+  }
+  arena_free(&c->arena);
+  free(c);
+  return wrong > 0;
+}
