@@ -9,7 +9,13 @@ from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_uint32, c_ui
 
 from ._library import prefix
 
-F, B, I, W, R, U = range(6)  # pipe_ops.def: F and R come to `forward`
+
+class RunError(RuntimeError):
+    """A run has failed. The text names the rank, the op and its line in the schedule; `__cause__`
+    is what a module, the loss function or an optimizer has raised in this process, if one has."""
+
+
+RunError.__module__ = "pipec.engine"  # as users name it
 
 
 class Sizes(Structure):
@@ -55,6 +61,31 @@ class TensorAt(Structure):
     ]
 
 
+class Launch(Structure):
+    """PrLaunch."""
+
+    _fields_ = [
+        ("family", c_char_p),
+        *((name, c_uint32) for name in ("rank", "size", "local_rank")),
+        ("store", ctypes.c_char * 280),
+        ("key", ctypes.c_char * 64),
+    ]
+
+
+class Group(Structure):
+    """PrGroup, of which only the library knows more."""
+
+
+class Message(Structure):
+    _fields_ = [
+        ("peer", c_uint32),
+        ("tag", c_uint32),
+        ("sends", c_int),
+        ("data", c_void_p),
+        ("bytes", c_uint64),
+    ]
+
+
 OP = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Call))
 SIZES = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, POINTER(Sizes))
 INIT = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_void_p, c_void_p)
@@ -64,6 +95,7 @@ LR = ctypes.CFUNCTYPE(c_double, c_void_p, c_uint32, c_uint64)
 MOMENT = ctypes.CFUNCTYPE(ctypes.c_int64, c_void_p, c_uint32, c_int)
 TENSOR = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint32, POINTER(TensorAt))
 WHY = ctypes.CFUNCTYPE(c_void_p, c_void_p)
+CARRY = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Message), c_uint32)
 
 
 class Model(Structure):
@@ -86,6 +118,10 @@ class Model(Structure):
         ("holds_stash", c_int),
         ("why", WHY),
     ]
+
+
+class Transport(Structure):
+    _fields_ = [("group", POINTER(Group)), ("arg", c_void_p), ("carry", CARRY), ("why", WHY)]
 
 
 class Options(Structure):
@@ -117,6 +153,16 @@ def _load() -> ctypes.CDLL:
         ("resume", c_int, c_void_p, c_char_p, POINTER(c_uint64)),
         ("write_trace", c_int, c_void_p, c_char_p),
         ("close", None, c_void_p),
+        (
+            "group_open",
+            c_int,
+            POINTER(POINTER(Group)),
+            c_void_p,
+            POINTER(Launch),
+            c_double,
+            c_char_p,
+        ),
+        ("group_close", None, POINTER(Group)),
     ):
         function = getattr(lib, "pr_" + name)
         function.restype, function.argtypes = result, arguments
@@ -124,3 +170,4 @@ def _load() -> ctypes.CDLL:
 
 
 lib = _load()
+TRANSPORT = ctypes.addressof(ctypes.c_char.in_dll(lib, "pr_transport"))

@@ -4,6 +4,7 @@
 import sys
 
 import torch
+import torch.distributed as dist
 from transformers import GPT2Config, GPT2LMHeadModel, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 import pipec
@@ -85,9 +86,16 @@ def adamw(stage):
 
 if __name__ == "__main__":
     name, schedule = sys.argv[1:] or ("gpt2", "dualpipe")
+    engine, rank = "threads", 0
+    if dist.is_torchelastic_launched():  # by torchrun
+        dist.init_process_group("gloo")
+        engine, rank = "dist", dist.get_rank()
+    stages = cut(build(name))
     words = torch.randint(WORDS, (ROWS * MICROBATCHES, LENGTH + 1))
     x, target = words[:, :-1], words[:, 1:]
     order = compiled(schedule, tied=name == "gpt2")
-    with Run(order, cut(build(name)), loss_fn, example=x[:ROWS], optimizer=adamw) as run:
+    with Run(order, stages, loss_fn, x[:ROWS], adamw, engine=engine) as run:
         for step in range(5):
-            print(f"step {step}: loss {run.step(x, target):.4f}")
+            loss = run.step(x, target)
+            if rank == 0:
+                print(f"step {step}: loss {loss:.4f}")

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""A process group of torch.distributed as a transport of the C engine, one rank in each process."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import datetime
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from ctypes import byref
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from . import _runtime as rt
+from ._schedule import Schedule
+
+T = TypeVar("T")
+_START_S = 600.0  # that the others are waited for
+_NO_TAG = 2**31 - 1  # of no message
+
+
+class Processes:
+    """The ranks of a group. Messages go by the group; of faults they tell one another by a store
+    that rank 0 serves, at a port of its own."""
+
+    def __init__(self, group: dist.ProcessGroup | None) -> None:
+        if not dist.is_initialized():
+            raise ValueError("torch.distributed has no process group: init_process_group makes one")
+        self.own = group is None
+        made: Any = group or dist.new_group(backend="gloo")
+        self.group: dist.ProcessGroup = made
+        self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        backend = dist.get_backend_config(self.group)
+        if "gloo" not in backend:
+            raise ValueError(
+                f"the group is of {backend}, and tensors are on the CPU: "
+                'give one of dist.new_group(backend="gloo")'
+            )
+        self._store = ctypes.POINTER(rt.Group)()  # null: it is not open
+
+    def together(self, what: Callable[[], T]) -> list[T]:
+        """What each rank finds. If one raises, all do."""
+        found: list[Any] = [None] * self.size
+        mine, error = None, None
+        try:
+            mine = what()
+        except Exception as e:
+            error = e
+        said = None if error is None else f"{type(error).__name__}: {error}"
+        dist.all_gather_object(found, (mine, said), group=self.group)
+        if error:
+            raise error
+        for rank, (_, said) in enumerate(found):
+            if said:
+                raise rt.RunError(f"rank {rank}: {said}")
+        return [value for value, _ in found]
+
+    def meet(self, schedule: Schedule) -> None:
+        """Opens the store. All ranks have the same program, or all are refused."""
+
+        def find() -> tuple[str, int, str]:
+            with socket.socket() as s:
+                s.bind(("", 0))
+                return socket.gethostname(), s.getsockname()[1], secrets.token_hex(16)
+
+        found = self.together(find)
+        host, port, key = found[0]
+        one = all(other == host for other, _, _ in found)
+        host = "127.0.0.1" if one else os.environ.get("MASTER_ADDR", host)
+        at = rt.Launch(b"torch", self.rank, self.size, 0, f"{host}:{port}".encode(), key.encode())
+        why = ctypes.create_string_buffer(1024)
+        if rt.lib.pr_group_open(byref(self._store), schedule.program, byref(at), _START_S, why):
+            raise rt.RunError(why.value.decode("utf-8", "replace"))
+
+    def transport(self, carry: Any, why: Any) -> rt.Transport:
+        """For `engine_options`; carry: a callback that has called `carry` below."""
+        return rt.Transport(self._store, None, carry, why)
+
+    def carry(self, messages: Any, count: int) -> None:
+        works = []
+        for i in range(count):
+            m = messages[i]
+            room = (ctypes.c_char * m.bytes).from_address(m.data)
+            tensors = [torch.frombuffer(room, dtype=torch.uint8)]
+            start = self.group.send if m.sends else self.group.recv
+            works.append(start(tensors, m.peer, m.tag))
+        for work in works:
+            work.wait()
+
+    def abort(self) -> None:
+        """Ends what is under way, and the group with it: a wait that takes too long does so."""
+        if self.size > 1:
+            with contextlib.suppress(RuntimeError):
+                some = self.group.recv([torch.empty(1)], (self.rank + 1) % self.size, _NO_TAG)
+                some.wait(datetime.timedelta(milliseconds=1))
+
+    def close(self) -> None:
+        """After the run."""
+        rt.lib.pr_group_close(self._store)
+        self._store = ctypes.POINTER(rt.Group)()
+        if self.own and dist.is_initialized():
+            dist.destroy_process_group(self.group)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: MIT
+"""A stage of the model for the engine: its modules, one for each place of weights, its optimizer,
+what it shares with others, and what it takes for one microbatch."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch.distributed.pipelining._backward import stage_backward_input
+
+from . import _runtime as rt
+
+Tensor = torch.Tensor
+MakeOptimizer = Callable[[torch.nn.Module], torch.optim.Optimizer]
+
+
+@dataclass
+class Known:
+    """What all processes know of a stage."""
+
+    dtype: torch.dtype
+    size: int  # elements of its weights
+    tensors: list[tuple[str, torch.Size]]  # its parameters, as they lie in weights and gradients
+    moments: list[str]  # of its optimizer, each like the weights
+    tied: int  # bytes of its first parameters, which other stages share
+    weights: bytes  # a digest of all parameters
+    shared: bytes  # and of those first ones
+
+    @property
+    def bytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def known(self) -> Known:
+        return Known(*(getattr(self, field.name) for field in fields(Known)))
+
+
+def _digest(tensors: Iterable[Tensor]) -> bytes:
+    hash = hashlib.blake2b(digest_size=16)
+    for t in tensors:
+        t = t.detach().contiguous()
+        hash.update((ctypes.c_char * t.nbytes).from_address(t.data_ptr()) if t.nbytes else b"")
+    return hash.digest()
+
+
+class Stash:
+    """What one microbatch keeps on a stage, from F, or R, to its last backward."""
+
+    def __init__(self, x: Tensor | None, y: Tensor, module: torch.nn.Module) -> None:
+        self.x, self.y, self.module = x, y, module
+        self.weight = 0  # where the version lies that the backward reads
+        self.rest: Any = None  # what W needs of I
+
+
+def _state(own: Stage, make: MakeOptimizer) -> tuple[list[str], Tensor | None]:
+    """The names of what the optimizer keeps for each parameter, and what it counts its steps with,
+    found by one step of another. All of it is 0 at first, so it may lie in the engine's memory."""
+    module = copy.deepcopy(own.module)
+    for p, given in zip(own.in_order(module), own.parameters):
+        p.__dict__.update(given.__dict__)
+    optimizer = make(module)
+    for group in optimizer.param_groups:  # else it is in the moments from the first step on
+        group.update({"weight_decay": 0} if "weight_decay" in group else {})
+    for p in module.parameters():
+        p.grad = torch.zeros_like(p) if p.requires_grad else None
+    optimizer.step()
+    names: set[str] = set()
+    count = None
+    for q, state in optimizer.state.items():
+        for name, t in state.items():
+            if name == "step":
+                count = t
+            elif (
+                isinstance(t, Tensor)
+                and t.shape == q.shape
+                and t.dtype == own.dtype
+                and not t.any()
+            ):
+                names.add(name)
+            elif t is not None:
+                raise ValueError(f"{type(optimizer).__name__} begins with another '{name}' than 0")
+    if any(group.get("dampening") for group in optimizer.param_groups):
+        raise ValueError("SGD with dampening begins with another moment than 0")
+    return sorted(names), count
+
+
+class Stage(Known):
+    """A stage on its rank: its modules, which share buffers, one for each place of weights.
+
+    shared: its parameters that tied stages have, too: they lie first in weights and gradients
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, make: MakeOptimizer, shared: Sequence[Tensor] = ()
+    ) -> None:
+        self.module = copy.deepcopy(module)  # its parameters are the optimizer's
+        number: dict[Tensor, int] = {p: i for i, p in enumerate(module.parameters())}
+        first = [number[p] for p in shared]
+        self.order = first + [i for i in number.values() if i not in first]
+        self.tied = sum(p.nbytes for p in shared)
+        self.weights, self.shared = _digest(module.parameters()), _digest(shared)
+        self.parameters = self.in_order(self.module)
+        for p, given in zip(self.parameters, self.in_order(module)):
+            p.__dict__.update(given.__dict__)  # such as no_decay, which deepcopy leaves out
+        names = [name for name, _ in self.module.named_parameters()]
+        self.tensors = [(names[i], p.shape) for i, p in zip(self.order, self.parameters)]
+        self.size = sum(p.numel() for p in self.parameters)
+        if any(p.device.type != "cpu" for p in self.parameters):
+            raise ValueError("a stage has parameters on a device: this engine is the CPU's")
+        self.dtype = self.parameters[0].dtype if self.parameters else torch.float32
+        if any(p.dtype != self.dtype for p in self.parameters):
+            types = sorted({str(p.dtype) for p in self.parameters})
+            raise ValueError(f"a stage with parameters of several types: {types}")
+        self.optimizer = make(self.module) if self.parameters else None
+        self.moments, self.count = _state(self, make) if self.optimizer else ([], None)
+        self.at: dict[int, torch.nn.Module] = {}
+        self.seen: dict[int, list[Tensor]] = {}
+        self.adds: set[int] = set()
+
+    def in_order(self, module: torch.nn.Module) -> list[Tensor]:
+        """The parameters of a copy, as they lie in weights and gradients."""
+        parameters = list(module.parameters())
+        return [parameters[i] for i in self.order]
+
+    def views(self, address: int) -> list[Tensor]:
+        """The tensors whose values lie there, one after the other."""
+        if address in self.seen:
+            return self.seen[address]
+        flat, at, views = tensor_at(address, self.dtype, (self.size,)), 0, []
+        for _, shape in self.tensors:
+            views.append(flat[at : at + shape.numel()].view(shape))
+            at += shape.numel()
+        self.seen[address] = views
+        return views
+
+    def of(self, call: rt.Call) -> torch.nn.Module:
+        """The module with the weights that an op reads."""
+        module = self.at.get(call.weight)
+        if module is None:
+            module = copy.deepcopy(self.module, {id(b): b for b in self.module.buffers()})
+            for p, view in zip(self.in_order(module), self.views(call.weight)):
+                p.data = view
+            for m, mine in zip(module.modules(), self.module.modules()):
+                m._buffers = mine._buffers  # those that a forward assigns anew, too
+            self.at[call.weight] = module
+        return module
+
+    def keep(self, call: rt.Call) -> None:
+        """Lets the optimizer find its state where the engine keeps it, from the first update on."""
+        assert self.optimizer is not None
+        moments = [self.views(call.opt + i * self.bytes) for i in range(len(self.moments))]
+        for p, *views in zip(self.parameters, *moments):
+            if p.requires_grad and (views or self.count is not None):
+                state = self.optimizer.state[p]
+                for name, view in zip(self.moments, views):
+                    if state.get(name) is not view:
+                        if name in state:  # by load_state_dict
+                            view.copy_(state[name])
+                        state[name] = view
+                if self.count is not None:
+                    tensor = isinstance(self.count, Tensor)
+                    now = torch.full_like(self.count, call.updates) if tensor else call.updates
+                    state.setdefault("step", now)
+
+    def leave(self) -> None:
+        """Takes what the optimizer has out of the memory of the engine."""
+        for p in self.parameters:
+            p.data, p.grad = p.data.clone(), None
+            state = self.optimizer.state.get(p, {}) if self.optimizer else {}
+            state.update({name: state[name].clone() for name in self.moments if name in state})
+
+    def gradients(self, module: torch.nn.Module, call: rt.Call) -> None:
+        """Lets backward add to the gradients of the stage, which stay where they are."""
+        if id(module) in self.adds:
+            return
+        self.adds.add(id(module))
+        for p, view in zip(self.in_order(module), self.views(call.grad)):
+            p.grad = view if p.requires_grad else None
+
+
+def tensor_at(address: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
+    """The memory at an address, as a tensor."""
+    count = 1
+    for n in shape:
+        count *= n
+    room = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return (
+        torch.frombuffer(room, dtype=dtype).view(tuple(shape))
+        if count
+        else torch.empty(tuple(shape), dtype=dtype)
+    )
+
+
+@dataclass
+class Sizes:
+    """Of one microbatch on a stage, found by carrying it out once."""
+
+    output: Tensor  # a tensor like what the stage returns
+    act: int  # bytes that autograd keeps from forward to backward, but for parameters
+    gout: int  # bytes of the gradients that I keeps for W
+    draws: bool  # it draws random numbers, as dropout does
+
+
+def buffers_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], dict[str, Tensor]]]:
+    """The buffers of each module within, and a copy of them."""
+    all = [m._buffers for m in module.modules()]
+    return [(of, {name: b.clone() for name, b in of.items() if b is not None}) for of in all]
+
+
+def split_backward(y: Tensor, dy: list[Tensor] | None, x: Tensor, stage: torch.nn.Module) -> Any:
+    """I of a stage. PyTorch detaches y in place, which it refuses for a view."""
+    y = y.clone() if y._is_view() else y
+    return stage_backward_input([y], dy, [x], stage.parameters())
+
+
+def _gradients_kept(y: Tensor, x: Tensor, stage: torch.nn.Module) -> int:
+    """Runs I of a stage; y may be its loss."""
+    dy = [torch.ones_like(y)]
+    _, groups = split_backward(y, dy, x, stage)
+    grads = [g for group in groups for g in group.get("grads", []) if g is not None]
+    return sum(
+        t.nbytes for g in grads for t in (g if isinstance(g, tuple) else [g]) if t is not None
+    )
+
+
+def shared_parameters(stages: Sequence[torch.nn.Module | None]) -> list[list[Tensor]]:
+    """The parameters of each stage that other stages have, too, in one order."""
+    users: dict[Tensor, set[int]] = {}
+    for i, stage in enumerate(stages):
+        for p in stage.parameters() if stage else ():
+            if p.requires_grad:
+                users.setdefault(p, set()).add(i)
+    return [[p for p, of in users.items() if len(of) > 1 and i in of] for i in range(len(stages))]
+
+
+def check_ties(
+    stages: Sequence[torch.nn.Module | None],
+    shared: list[list[Tensor]],
+    tie: Mapping[int, int | None],
+) -> None:
+    """Refuses what is shared but not tied, and the other way round.
+    tie: of each stage the first one of its tie, or None."""
+    firsts: dict[Tensor, int] = {}
+    for i, own in enumerate(shared):
+        for p in own:
+            first = firsts.setdefault(p, i)
+            if first != i and (tie[i] is None or tie[i] != tie[first]):
+                stage = stages[i]
+                assert stage is not None
+                name = next(name for name, q in stage.named_parameters() if q is p)
+                raise ValueError(
+                    f"stages {first} and {i} share a parameter, '{name}' of {i}, "
+                    f"and the schedule has no `tie {first}, {i}`"
+                )
+        j = tie[i]
+        if stages[i] is None:
+            continue
+        if j is not None and not own:
+            raise ValueError(f"the schedule ties stage {i}, which shares no parameter")
+        if j is not None and [*map(id, own)] != [*map(id, shared[j])]:
+            raise ValueError(
+                f"the schedule ties stages {j} and {i}, "
+                "and one shares a parameter that the other lacks"
+            )
+
+
+def _measure_one(stage: torch.nn.Module, x: Tensor | None, inner: bool) -> Sizes:
+    """What a stage makes of an input, and what it keeps. inner: it is not the first one."""
+    if x is None:
+        raise ValueError("no example in a process that has the first stage")
+    stage, saved = copy.deepcopy(stage), {}
+    own = {p.untyped_storage().data_ptr() for p in stage.parameters()}
+    x = x.detach().requires_grad_(inner)
+
+    def pack(t: Tensor) -> Tensor:
+        saved[t.untyped_storage().data_ptr()] = t
+        return t.detach()
+
+    with torch.random.fork_rng():
+        state = torch.get_rng_state()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            y = stage(x.clone())
+        if not isinstance(y, Tensor):
+            raise TypeError(f"a stage returns {type(y).__name__}, not one tensor")
+        draws = not torch.equal(state, torch.get_rng_state())
+        act = sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in own)
+        gout = _gradients_kept(y, x, stage) if inner and y.requires_grad else y.nbytes
+    return Sizes(y.detach(), act, gout, draws)
+
+
+def alone(what: Callable[[], Any]) -> list[Any]:
+    """Processes.together of one process."""
+    return [what()]
+
+
+def measure(
+    stages: Sequence[torch.nn.Module | None],
+    x: Tensor | None,
+    together: Callable[..., list[Any]] = alone,
+) -> list[Sizes]:
+    """What each stage makes of the example. None: another process has it."""
+    sizes: list[Sizes] = []
+    for number, stage in enumerate(stages):
+        found = together(lambda: _measure_one(stage, x, number > 0) if stage else None)
+        sizes.append(next(size for size in found if size))
+        x = sizes[-1].output
+    return sizes
