@@ -41,22 +41,17 @@ static uint32_t next_size(const Search *x, uint32_t ranks) {
 
 static double stage_time(const Search *x, uint32_t from, uint32_t to, uint32_t ranks) {
   const Task *t = x->t;
-  const States *st = &t->states;
-  const double work = (double)(st->time[to] - (from == START ? 0 : st->time[from]));
-  if (ranks == 1)
-    return work;
-  const uint64_t bytes = range_cost(st, from, to, t->layers.has[KEY_GRAD] ? KEY_GRAD : KEY_WEIGHT);
   const Level *l = level_between(&t->cluster, 0, ranks - 1);
-  return work / ranks + 2.0 * (ranks - 1) * (double)message_time(l, bytes / ranks) / t->nmb;
+  return (double)range_time(&t->states, from, to) / ranks +
+         ring_time(l, ranks, range_grad(t, from, to)) / t->nmb;
 }
 
 /* The most stashes with which the stage fits; UINT32_MAX: any number. */
 static uint32_t most_stashes(const Search *x, uint32_t from, uint32_t to) {
   const Task *t = x->t;
   const States *st = &t->states;
-  const CostKey grad = t->layers.has[KEY_GRAD] ? KEY_GRAD : KEY_WEIGHT;
   const uint64_t act = range_cost(st, from, to, KEY_ACT),
-                 bytes = range_cost(st, from, to, KEY_WEIGHT) + range_cost(st, from, to, grad) +
+                 bytes = range_cost(st, from, to, KEY_WEIGHT) + range_grad(t, from, to) +
                          range_cost(st, from, to, KEY_OPT) + range_cost(st, from, to, KEY_WORK);
   if (t->memory == 0)
     return UINT32_MAX;

@@ -55,5 +55,17 @@ const char *choice_text(const Task *t, const Choice *c);
 static inline uint64_t range_cost(const States *t, uint32_t from, uint32_t to, CostKey k) {
   return t->sum[to][k] - (from == START || k == KEY_WORK ? 0 : t->sum[from][k]);
 }
+/* F and backward of the same layers. */
+static inline uint64_t range_time(const States *t, uint32_t from, uint32_t to) {
+  return t->time[to] - (from == START ? 0 : t->time[from]);
+}
+/* Bytes of their gradients. */
+static inline uint64_t range_grad(const Task *t, uint32_t from, uint32_t to) {
+  return range_cost(&t->states, from, to, t->layers.has[KEY_GRAD] ? KEY_GRAD : KEY_WEIGHT);
+}
+/* The sum of so many bytes over a ring of ranks. */
+static inline double ring_time(const Level *l, uint32_t ranks, uint64_t bytes) {
+  return 2.0 * (ranks - 1) * (double)message_time(l, bytes / ranks);
+}
 
 #endif

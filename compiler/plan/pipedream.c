@@ -137,9 +137,7 @@ bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds) {
   times[0] = arena_alloc(a, ((size_t)n + 1) * n * sizeof(double));
   for (uint32_t i = START; i != n; i++)
     for (uint32_t k = 0; k < n; k++)
-      times[0][(size_t)(i + 1) * n + k] = (double)(range_cost(states, i, k, KEY_F) +
-                                                   range_cost(states, i, k, KEY_B)) /
-                                          1e9;
+      times[0][(size_t)(i + 1) * n + k] = (double)range_time(states, i, k) / 1e9;
   for (uint32_t level = 0; level < nlevel; level++) {
     const bool last = level + 1 == nlevel;
     const uint32_t count = t->cluster.level[level].count;

@@ -279,8 +279,7 @@ static void put_stages(Pricing *x, const Choice *c, FILE *f) {
     fprintf(f, "# %5u  %-7s  %-20s  %-9s  %-9s  %s%s\n", s,
             p->replicas > 1 ? arena_printf(t->s->arena, "%u-%u", lo, r - 1)
                             : arena_printf(t->s->arena, "%u", lo),
-            printable(t->s, st->last[p->to]),
-            seconds(t->s, st->time[p->to] - (p->from == START ? 0 : st->time[p->from])),
+            printable(t->s, st->last[p->to]), seconds(t->s, range_time(st, p->from, p->to)),
             bytes_text(t->s, range_cost(st, p->from, p->to, KEY_WEIGHT)),
             bytes_text(t->s, st->cross[p->to]), p->recompute ? "  recomputes" : "");
   }

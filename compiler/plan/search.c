@@ -71,11 +71,10 @@ static double bytes_of(const Search *x, uint32_t from, uint32_t to, uint32_t at,
     live = (2 * (x->ranks - 1 - r) + (CHUNKS - 1) * x->ranks + CHUNKS) / CHUNKS;
   live = live < most ? live : most;
   const double act = (double)range_cost(st, from, to, KEY_ACT),
-               weight = (double)range_cost(st, from, to, KEY_WEIGHT),
                in = from == START ? 0 : (double)st->cross[from], out = (double)st->cross[to];
-  double bytes = weight + (double)range_cost(st, from, to, KEY_OPT) + 4 * (in + out) +
+  double bytes = (double)range_cost(st, from, to, KEY_WEIGHT) + (double)range_grad(t, from, to) +
+                 (double)range_cost(st, from, to, KEY_OPT) + 4 * (in + out) +
                  (double)range_cost(st, from, to, KEY_WORK);
-  bytes += t->layers.has[KEY_GRAD] ? (double)range_cost(st, from, to, KEY_GRAD) : weight;
   bytes += recompute ? act + live * in : act * live;
   if (x->order == ORDER_ZB_H1)
     bytes += (r + 1) * (double)range_cost(st, from, to, KEY_GOUT);
@@ -96,19 +95,15 @@ static double period(const Search *x, uint32_t from, uint32_t to, uint32_t at, u
       return INFINITY;
   }
   const uint32_t last = at + replicas - 1;
-  double slow = x->fastest, work = (double)(st->time[to] - (from == START ? 0 : st->time[from]));
+  double slow = x->fastest, work = (double)range_time(st, from, to);
   for (uint32_t k = at; x->uneven && k <= last; k++)
     slow = fmin(slow, t->cluster.speed[rank_of(x, k)]);
   if (*recompute)
     work += (double)range_cost(st, from, to, t->layers.has[KEY_R] ? KEY_R : KEY_F);
   const double in = at > 0 ? link_time(x, at - 1, from) : 0, out = link_time(x, last, to);
   double once = (double)range_cost(st, from, to, KEY_U) / slow;
-  if (replicas > 1) {
-    const Level *l = level_between(&t->cluster, at, last);
-    const uint64_t bytes = range_cost(st, from, to,
-                                      t->layers.has[KEY_GRAD] ? KEY_GRAD : KEY_WEIGHT);
-    once += 2.0 * (replicas - 1) * (double)message_time(l, bytes / replicas);
-  }
+  once += ring_time(level_between(&t->cluster, rank_of(x, at), rank_of(x, last)), replicas,
+                    range_grad(t, from, to));
   *pass = work / slow + 2 * out;
   if (x->order == ORDER_ZB_H1)
     *pass -= (double)range_cost(st, from, to, KEY_W) / slow;

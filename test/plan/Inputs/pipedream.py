@@ -67,7 +67,9 @@ for number in range(instances):
     levels = [(rng.randrange(1, 5), rng.choice([1, 3, 10]) * 10**9) for _ in range(rng.randrange(1, 3))]
     memory = rng.choice([0, 0, rng.randrange(50, 400) * 10**6])
     with open("layers.json", "w") as f:
-        json.dump({"pipe_profile": 1, "layers": layers}, f)
+        given = layers if number % 2 else [  # the same backward in two parts
+            {**{k: v for k, v in y.items() if k != "B"}, "I": y["B"] // 3, "W": y["B"] - y["B"] // 3} for y in layers]
+        json.dump({"pipe_profile": 1, "layers": given}, f)
     with open("cluster.json", "w") as f:
         json.dump({"pipe_cluster": 1, "levels": [{"count": c, "bandwidth": b} for c, b in levels],
                    **({"memory": memory} if memory else {})}, f)
