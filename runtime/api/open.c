@@ -49,14 +49,14 @@ static uint64_t predicted(const PipeProgram *p) {
 
 /* PIPE_DEADLINE, if the program does not say itself. */
 static PrStatus read_deadline(PrRun *run) {
-  const char *asked = getenv("PIPE_DEADLINE");
+  const char *asked = run->o.deadline_s == 0 ? getenv("PIPE_DEADLINE") : NULL;
   double *s = &run->o.deadline_s;
   char *end = "";
-  if (asked && *s == 0)
+  if (asked)
     *s = strtod(asked, &end);
-  if (*end || (asked && *s == 0))
+  if (asked && (*end || !(*s > 0 && *s <= 1e9)))
     return pr_fail(run, PR_E_ARG, "PIPE_DEADLINE is '%.100s', not seconds", asked);
-  if (!(*s >= 0) || *s > 1e9)
+  if (!(*s >= 0 && *s <= 1e9))
     return pr_fail(run, PR_E_ARG, "options: deadline_s is %g", *s);
   return PR_OK;
 }

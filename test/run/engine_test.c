@@ -346,7 +346,7 @@ static void deadline(void) {
   if (!limit)
     limit = "2";
   /* What the program says, then what the environment does. */
-  const char *const says[] = {NULL, limit, "soon", "0"};
+  const char *const says[] = {NULL, limit, "soon", "0", "-1"};
   MakeSpec s = {.nrank = 3, .nmb = 4, .chunks = 1};
   Made *m = make(&s);
   Tiny *t;
