@@ -287,8 +287,9 @@ static void put_stages(Pricing *x, const Choice *c, FILE *f) {
 
 static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
   Sched *s = x->task.s;
-  fprintf(f, "# Plan of pipec for %s on %s: %u ranks, M = %u.\n", printable(s, s->opt->profile),
-          printable(s, s->opt->cluster), x->task.cluster.nrank, x->task.nmb);
+  fprintf(f, "# Plan of pipec for %s on %s: %u rank%s, M = %u.\n", printable(s, s->opt->profile),
+          printable(s, s->opt->cluster), x->task.cluster.nrank,
+          x->task.cluster.nrank == 1 ? "" : "s", x->task.nmb);
   fprintf(f, "# %s.\n", choice_text(&x->task, p->choice));
   if (by)
     fprintf(f, "# cost    %s\n", by);

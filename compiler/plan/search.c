@@ -174,13 +174,16 @@ static void search(Search *x) {
   static const double longer[] = {1, 1.003, 1.01, 1.02, 1.04, 1.07, 1.1, 1.15, 1.25, 1.4, 1.7};
   x->cell = NEW_ARRAY(x->t->s->arena, Cell, (size_t)(x->parts + 1) * (x->n + 1));
   solve(x, INFINITY, true);
-  const double least = cell_of(x, x->parts, START)->cost;
+  const uint32_t fewest = x->order == ORDER_1F1B ? 1 : x->parts; /* parts of a plan */
+  double least = INFINITY;
+  for (uint32_t d = x->parts; d >= fewest; d--)
+    least = fmin(least, cell_of(x, d, START)->cost);
   if (isinf(least))
     return;
   for (size_t i = 0; i < sizeof longer / sizeof *longer; i++) {
     solve(x, least * longer[i], false);
-    for (uint32_t d = x->parts; d > 0; d = x->order == ORDER_1F1B && !x->uneven ? d - 1 : 0)
-      add(x, d, least * longer[i]); /* fewer ranks may need fewer transfers */
+    for (uint32_t d = x->parts; d >= fewest; d--) /* fewer ranks may need fewer transfers */
+      add(x, d, least * longer[i]);
   }
 }
 

@@ -104,10 +104,13 @@ static void put_times(const Writer *w) {
     put_cases(w, arena_printf(t->s->arena, "    %s = ", cost_key[k]), w->by_rank ? "r" : "s", text,
               n);
   }
-  fprintf(w->f, "  }\n  time s {\n");
+  fprintf(w->f, "  }\n");
+  if (!w->own && nstage == 1)
+    return;
+  fprintf(w->f, "  time s {\n");
   static const char *const key[] = {"latency", "bandwidth", "sum_latency", "sum_bandwidth"};
   text = NEW_ARRAY(t->s->arena, const char *, nstage);
-  for (int k = 0; k < (w->own ? 4 : 2) && (w->own || nstage > 1); k++) {
+  for (int k = 0; k < (w->own ? 4 : 2); k++) {
     for (uint32_t s = 0; s < nstage; s++) {
       const Level *l = slowest(w, s, k >= 2 || s + 1 == nstage ? s : s + 1);
       text[s] = k % 2 ? exact(t, size_unit, l->bandwidth) : exact(t, time_unit, l->latency);

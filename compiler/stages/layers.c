@@ -284,6 +284,9 @@ static CostKey layer_key(const char *key) {
   return NKEYS;
 }
 
+/* ns or bytes of a layer: sums over all layers then fit in 64 bits. */
+#define MOST_COST ((json_int_t)1 << 50)
+
 static bool list_layer(Layers *l, json_t *v) {
   Arena *a = l->s->arena;
   const uint32_t row = l->layer.n;
@@ -302,9 +305,10 @@ static bool list_layer(Layers *l, json_t *v) {
                                      "layer '%s' has an unknown key '%s'; the keys are name from F "
                                      "B I W R U act gout boundary weight grad opt work",
                                      name, key));
-    if (!json_is_integer(cost) || json_integer_value(cost) < 0)
-      return refused(
-          l, arena_printf(a, "'%s' of layer '%s' must be a whole number, 0 or more", key, name));
+    if (!json_is_integer(cost) || json_integer_value(cost) < 0 ||
+        json_integer_value(cost) > MOST_COST)
+      return refused(l, arena_printf(a, "'%s' of layer '%s' must be a whole number from 0 to 2^50",
+                                     key, name));
     y.cost[k] = (uint64_t)json_integer_value(cost), seen[k] = true;
   }
   for (int k = 0; k < NKEYS; k++) {
