@@ -113,10 +113,10 @@ bool list_transfers(Sched *s, Orders *orders, Lowered *lowered);
 bool comm(Sched *s, Lowered *lowered);
 /* gives channels the slots that the ideal timing needs; false: none was added */
 bool comm_more_slots(Sched *s);
-/* list_schedule.c: another order of the transfers, with which the program is predicted to take less
- * than `makespan`; NULL: none was found. Requires comm, lowering GLOBAL and no side ops in COMM
- * streams. The caller plays the result. */
-Xfer *list_schedule(Sched *s, uint64_t makespan);
+/* reorder_transfers.c: another order of the transfers, with which the program is predicted to take
+ * less than `makespan`; NULL: none was found. Requires comm, lowering GLOBAL and no side ops in
+ * COMM streams. The caller plays the result. */
+Xfer *reorder_transfers(Sched *s, uint64_t makespan);
 uint64_t transfer_time(const Sched *s, const Xfer *x);
 /* comm_lists.c: the streams of Orders.lists, after number_slots; adds slots where the text needs
  * more. */

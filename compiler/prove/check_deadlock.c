@@ -210,10 +210,10 @@ static void try_more_slots(Sched *s, Lowered *lowered, Play *p) {
   complete(s, lowered, p);
 }
 
-/* The order of a list schedule, if the program is shorter with it. */
-static void try_list_schedule(Sched *s, Lowered *lowered, Play *p) {
+/* Another order of the transfers, if the program is shorter with it. */
+static void try_other_order(Sched *s, Lowered *lowered, Play *p) {
   const uint64_t makespan = p->out.makespan;
-  Xfer *const before = lowered->xfer, *const other = list_schedule(s, makespan);
+  Xfer *const before = lowered->xfer, *const other = reorder_transfers(s, makespan);
   if (!other)
     return;
   lowered->xfer = other;
@@ -233,7 +233,7 @@ static bool play_best(Sched *s, Lowered *lowered, Play *p) {
   if (lowered->lowering == PIPE_CHANNELS)
     try_more_slots(s, lowered, p);
   if (lowered->lowering == PIPE_GLOBAL && s->sides->ncomm == 0 && transfers_take_time(s))
-    try_list_schedule(s, lowered, p);
+    try_other_order(s, lowered, p);
   return true;
 }
 

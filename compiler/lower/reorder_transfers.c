@@ -41,9 +41,9 @@ typedef struct Ready {
   uint32_t x;
 } Ready;
 
-/* How a list schedule chooses. The transfer whose path to the end is longer by d goes first, unless
- * it can start only more than ahead / 8 * d later. slow: transfers count slow / OWN times their
- * time, or ROUNDED up to multiples of half of an action. */
+/* How a play chooses. The transfer whose path to the end is longer by d goes first, unless it can
+ * start only more than ahead / 8 * d later. slow: transfers count slow / OWN times their time, or
+ * ROUNDED up to multiples of half of an action. */
 typedef struct Choice {
   uint32_t ahead, slow;
 } Choice;
@@ -302,7 +302,7 @@ static uint64_t last_end(const Net *net) {
 
 /* Puts the transfers in the order in which they start into order[nx]. The makespan; UINT64_MAX:
  * they wait for each other. */
-static uint64_t list_play(Net *net, uint32_t *order) {
+static uint64_t play_by_path(Net *net, uint32_t *order) {
   uint32_t n = 0;
   begin_play(net);
   for (run_actions(net); net->nheap > 0; run_actions(net)) {
@@ -411,13 +411,13 @@ static bool find_order(Net *net, uint64_t makespan, uint32_t *best) {
   uint32_t *order = arena_alloc(net->a, net->nx * sizeof *order + 1);
   uint64_t least = makespan;
   set_times(net, OWN, unit);
-  if (list_play(net, order) == UINT64_MAX)
+  if (play_by_path(net, order) == UINT64_MAX)
     return false;
   for (int i = 0; i < NCHOICES && least > ideal + ideal / 1000; i++) {
     set_times(net, choices[i].slow, unit);
     fill_tails(net);
     net->ahead = choices[i].ahead;
-    uint64_t end = list_play(net, order);
+    uint64_t end = play_by_path(net, order);
     if (choices[i].slow != OWN) {
       set_times(net, OWN, unit);
       end = play_order(net, order);
@@ -430,7 +430,7 @@ static bool find_order(Net *net, uint64_t makespan, uint32_t *best) {
   return least < makespan;
 }
 
-Xfer *list_schedule(Sched *s, uint64_t makespan) {
+Xfer *reorder_transfers(Sched *s, uint64_t makespan) {
   Arena own = {0};
   Net *net = net_of(s, &own);
   uint32_t *order = arena_alloc(&own, net->nx * sizeof *order + 1);
