@@ -40,7 +40,7 @@ static bool carry_out(Sched *s, const Command *todo) {
   case COMMAND_PLAN:
     s->again = compile_only;
     return plan(s);
-  case COMMAND_EVERY: return every_value(s);
+  case COMMAND_RANGE: return for_all_range(s);
   case COMMAND_FORMAT: return format_files(s);
   case COMMAND_EXPLAIN:
     if (todo->name)

@@ -362,7 +362,7 @@ typedef struct Options {
   const char *schedule;        /* NULL: the last of the file */
   const TuneChoice *tune;      /* what `tune` takes (again.c); NULL: it searches */
   const char *for_all;         /* --for-all: the parameter for all values of which to prove */
-  Define every;                /* --for-all=NAME=LO..HI: n values; 0: it was not given */
+  Define range;                /* --for-all=NAME=LO..HI: n values; 0: it was not given */
   int undecided;               /* --undecided: 1 error, 2 ok; 0: not given */
   bool no_claims;              /* prove no check, limit or memory limit */
   bool found_open;             /* that was not asked for: --check found it without a value */

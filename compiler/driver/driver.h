@@ -9,12 +9,12 @@
 bool compile(Sched *s);
 bool compile_only(Sched *s);  /* the same without output, for tests, fuzzers and benches */
 bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
-bool every_value(Sched *s);   /* every.c: of opt->every; the same */
+bool for_all_range(Sched *s); /* for_all_range.c: of opt->range; the same */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);
 /* ---- read_options.c ---- */
 typedef enum CommandKind {
-  COMMAND_COMPILE, COMMAND_COMPARE, COMMAND_PLAN, COMMAND_EVERY, COMMAND_FORMAT, COMMAND_LIST,
+  COMMAND_COMPILE, COMMAND_COMPARE, COMMAND_PLAN, COMMAND_RANGE, COMMAND_FORMAT, COMMAND_LIST,
   COMMAND_EXPLAIN, COMMAND_COMPLETION, COMMAND_MANUAL, COMMAND_HELP, COMMAND_VERSION
 } CommandKind;
 typedef struct Command {

@@ -293,7 +293,7 @@ static bool writes_nothing(Sched *s, bool emits) {
   const char *what = o->dump_after                          ? "--dump-after"
                      : o->show                              ? "--show"
                      : o->critical_path                     ? "--critical-path"
-                     : o->every.n || (o->for_all && !emits) ? "--for-all"
+                     : o->range.n || (o->for_all && !emits) ? "--for-all"
                      : o->check_only                        ? "--check"
                                                             : NULL;
   const char *idle = o->output && !o->depfile ? "-o"
@@ -357,7 +357,7 @@ static bool read_option(Sched *s, Given *g, Command *todo, int id, const char *v
     break;
   case O_FOR_ALL:
     o->for_all = strchr(value, '=') ? NULL : value;
-    if (!o->for_all && !parse_define(s, value, &o->every))
+    if (!o->for_all && !parse_define(s, value, &o->range))
       return usage_error(s, "--for-all=%s: expected NAME, NAME=LO..HI or NAME=LO..HI:STEP", value);
     break;
   case O_UNDECIDED:
@@ -516,7 +516,7 @@ static bool check_compare(Sched *s, const Given *g) {
                       : o->schedule              ? "--schedule"
                       : o->counterexample        ? "--counterexample"
                       : o->symbol                ? "--symbol"
-                      : o->for_all || o->every.n ? "--for-all"
+                      : o->for_all || o->range.n ? "--for-all"
                       : o->time_passes           ? "--time-passes"
                                                  : NULL;
   if (other)
@@ -538,7 +538,7 @@ static bool check_plan(Sched *s, const Given *g) {
                       : o->show           ? "--show"
                       : o->critical_path  ? "--critical-path"
                       : o->for_all        ? "--for-all"
-                      : o->every.n        ? "--for-all"
+                      : o->range.n        ? "--for-all"
                       : o->dump_after     ? "--dump-after"
                       : o->depfile        ? "--depfile"
                       : o->counterexample ? "--counterexample"
@@ -586,17 +586,17 @@ static bool check_options(Sched *s, const Given *g) {
   if (g->arrows && (o->emit != EMIT_SVG || g->many))
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--arrows");
   if (o->with &&
-      (g->many || o->every.n || o->show || o->dump_after ||
+      (g->many || o->range.n || o->show || o->dump_after ||
        !(o->check_only || o->critical_path || o->emit == EMIT_SVG || o->emit == EMIT_TRACE)))
     return usage_error(s, "%s goes with --emit=svg, --emit=trace or --check of one file", "--with");
   if (g->color && !o->show)
     return usage_error(s, "%s is for what --show draws", "--color");
   if (g->many)
     return check_compare(s, g);
-  for (uint32_t i = 0; i < o->ndefine && o->every.n; i++)
-    if (strcmp(o->define[i].name, o->every.name) == 0)
-      return usage_error(s, "-D %s: --for-all gives it its values", o->every.name);
-  if (o->every.n && (o->critical_path || o->show || o->dump_after || o->counterexample))
+  for (uint32_t i = 0; i < o->ndefine && o->range.n; i++)
+    if (strcmp(o->define[i].name, o->range.name) == 0)
+      return usage_error(s, "-D %s: --for-all gives it its values", o->range.name);
+  if (o->range.n && (o->critical_path || o->show || o->dump_after || o->counterexample))
     return usage_error(s, "%s compiles many values and prints one report of them", "--for-all");
   if (o->for_all && g->emits && o->emit != EMIT_C)
     return usage_error(s, "%s goes with --check, or --emit=c", "--for-all");
@@ -616,7 +616,7 @@ static bool check_options(Sched *s, const Given *g) {
     return usage_error(s, "--depfile and -o are both %s", o->output);
   if (o->depfile && !o->output)
     return usage_error(s, "--depfile=%s names what -o OUT depends on: it needs -o", o->depfile);
-  if ((o->for_all || o->every.n) && (is_csv(o) || is_json(o)))
+  if ((o->for_all || o->range.n) && (is_csv(o) || is_json(o)))
     return usage_error(s, "--for-all is for schedules with parameters, which %s has not", o->input);
   if (o->torch_lax && !is_csv(o))
     return usage_error(s, "--torch-lax says how to read a CSV file, and %s is none", o->input);
@@ -650,11 +650,11 @@ bool read_options(Sched *s, int n, const char *const *word, Command *todo) {
     return usage_error(s, "no %s file", ".pipe, .csv or .json");
   if (g.format) {
     const bool other = g.emits || g.many || o->critical_path || o->show || o->for_all ||
-                       o->every.n || o->dump_after || o->depfile;
+                       o->range.n || o->dump_after || o->depfile;
     todo->kind = COMMAND_FORMAT;
     return read_format(s, g.file, g.nfile, other);
   }
   o->input = g.file[0];
-  todo->kind = g.many ? COMMAND_COMPARE : o->every.n ? COMMAND_EVERY : COMMAND_COMPILE;
+  todo->kind = g.many ? COMMAND_COMPARE : o->range.n ? COMMAND_RANGE : COMMAND_COMPILE;
   return check_options(s, &g);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * --for-all=NAME=LO..HI: every value of a range, one by one, through all passes: proofs, checks,
- * limits, memory. Requires opt->every; needs no pass. A value that the schedule does not admit is
+ * limits, memory. Requires opt->range; needs no pass. A value that the schedule does not admit is
  * counted. The first value that is refused is compiled once more, for its messages, and ends the
  * run. Linear in what is compiled. */
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "limit.h"
 
 /* What all values have said so far. */
-typedef struct Every {
+typedef struct Values {
   Sched *s;
   uint64_t proved, refused; /* values; refused: by what the schedule requires */
   bool sized;
@@ -22,19 +22,19 @@ typedef struct Every {
   uint32_t ncheck, nlimit;
   const char *why; /* the first value that was not admitted: */
   int64_t why_at;
-} Every;
+} Values;
 
 static void begin(const Sched *s, Sched *one, Arena *arena, Diag *diag, Options *opt,
                   int64_t value) {
   *opt = *s->opt;
   *one = (Sched){.arena = arena, .diag = diag, .opt = opt};
-  opt->emit = EMIT_NONE, opt->check_only = false, opt->every.n = 0;
+  opt->emit = EMIT_NONE, opt->check_only = false, opt->range.n = 0;
   opt->define = arena_alloc(arena, (opt->ndefine + 1) * sizeof *opt->define);
   memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
-  opt->define[opt->ndefine++] = (Define){.name = s->opt->every.name, .value = value, .n = 1};
+  opt->define[opt->ndefine++] = (Define){.name = s->opt->range.name, .value = value, .n = 1};
 }
 
-static void add(Every *e, const Sched *one, int64_t value) {
+static void add(Values *e, const Sched *one, int64_t value) {
   e->proved++;
   e->sized = one->model->sized;
   e->ncheck = one->claims->ncheck, e->nlimit = one->claims->nlimit;
@@ -47,7 +47,7 @@ static void add(Every *e, const Sched *one, int64_t value) {
 }
 
 /* False: the value is refuted, reported. */
-static bool try_value(Every *e, int64_t value) {
+static bool try_value(Values *e, int64_t value) {
   Arena arena = {0};
   Diag diag;
   Options opt;
@@ -69,13 +69,13 @@ static bool try_value(Every *e, int64_t value) {
   compile_only(&one);
   if (said->first != DIAG_PARAM)
     diag_note(said, NO_SPAN, "%s = %" PRId64 " is the first of these values that is refused",
-              e->s->opt->every.name, value);
+              e->s->opt->range.name, value);
   return false;
 }
 
-static void report(const Every *e, FILE *f) {
+static void report(const Values *e, FILE *f) {
   Sched *s = e->s;
-  const Define *d = &s->opt->every;
+  const Define *d = &s->opt->range;
   const int64_t last = d->lo + (int64_t)(d->n - 1) * d->step;
   fprintf(f, "%-9s every one of %" PRIu64 " values from %" PRId64 " to %" PRId64, d->name,
           e->proved, d->lo, last);
@@ -98,9 +98,9 @@ static void report(const Every *e, FILE *f) {
             e->rank, d->name, e->at);
 }
 
-bool every_value(Sched *s) {
-  const Define *d = &s->opt->every;
-  Every e = {.s = s};
+bool for_all_range(Sched *s) {
+  const Define *d = &s->opt->range;
+  Values e = {.s = s};
   FILE *progress = s->opt->progress;
   for (uint32_t i = 0; i < d->n; i++) {
     const int64_t value = d->lo + (int64_t)i * d->step;
