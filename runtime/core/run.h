@@ -11,7 +11,7 @@
  *   loss.c         losses of microbatches
  *   updates.c      how many microbatches each update applies
  *   weights.c      formulas around the model's callbacks
- *   keep.c         what a forward that is recomputed keeps
+ *   kept_inputs.c  what a forward that is recomputed keeps
  *   turns.c        COPY streams that take turns
  *   contract.c     checks of what a model promises
  *   trace.c        spans, and what is measured from them
@@ -371,8 +371,8 @@ PrStatus pr_count_updates(PrRun *run);
 PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost);
 /* Calls the model for one op, or an action of n > 1. */
 int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n);
-/* keep.c: how much each row keeps of the inputs of a forward that is recomputed, once sizes are
- * known; how many pointers the Rs of a rank need, behind those of its list, and once there are
+/* kept_inputs.c: how much each row keeps of the inputs of a forward that is recomputed, once sizes
+ * are known; how many pointers the Rs of a rank need, behind those of its list, and once there are
  * slots where they point; and the copy, before the call of its forward. */
 PrStatus pr_size_keeps(PrRun *run);
 uint32_t pr_count_kept(const PrRun *run, const RankRun *k);
