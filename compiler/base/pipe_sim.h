@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The abstract machine of pipe_instr.h, with a clock: what a program does, exactly, when each op
- * takes the time its stage says. It proves that a program completes and predicts its makespan
- * (timing/pipe_sim.c, predict.c). A player of its own, beside the machine of machine.h: it alone
- * says when each instruction starts and ends, with costs, shared links and fused actions. The other
- * has no times, and confirms with a certificate that the emitted lists complete
- * (certify/verify_completes.c).
+ * The timed machine: what a program of pipe_instr.h does, exactly, when each op takes the time its
+ * stage says. It proves that a program completes and predicts its makespan (timing/pipe_sim.c,
+ * predict.c). A player of its own, beside the machine of machine.h: it alone says when each
+ * instruction starts and ends, with costs, shared links and fused actions. The other has no times,
+ * and confirms with a certificate that the emitted lists complete (certify/verify_completes.c).
  *
  * Each stream is a FIFO, each instruction waits for a conjunction of earlier ones and there is no
  * choice, so the order in which the machine advances does not matter: it completes iff the

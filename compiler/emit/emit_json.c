@@ -491,7 +491,7 @@ static void states_json(Sched *s, Text *t, uint32_t stage) {
 void emit_json(Sched *s, FILE *f) {
   const PipeProgram *p = s->prog;
   const Critical *c = critical(s);
-  uint64_t **end, **start = predict(s, &end);
+  uint64_t **end, **start = program_times(s, &end);
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0;
   text_lit(t, "{");

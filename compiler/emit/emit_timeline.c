@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Writes the prediction, and what was measured, as a picture (draw/svg.c) and as a trace for
- * Perfetto (runtime/tables/trace_json.c). Requires prog. Plays the machine that check_deadlock
- * proved once more. */
+ * Perfetto (runtime/tables/trace_json.c). Requires prog. Plays the program on the timed
+ * machine once more. */
 #include "emit.h"
 #include "base.h"
 #include "lower.h"
@@ -31,7 +31,7 @@ static double ns_of_unit(const Sched *s) {
 }
 
 void emit_svg(Sched *s, FILE *f) {
-  uint64_t **end, **start = predict(s, &end);
+  uint64_t **end, **start = program_times(s, &end);
   SvgTrack track[2];
   int ntrack = 0;
   const Measured *m = s->measured;
@@ -61,7 +61,7 @@ void emit_svg(Sched *s, FILE *f) {
 }
 
 void emit_trace(Sched *s, FILE *f) {
-  uint64_t **end, **start = predict(s, &end);
+  uint64_t **end, **start = program_times(s, &end);
   const Measured *m = s->measured;
   const double scale = s->model->timed ? 1 : m->nstep ? ns_of_unit(s) : 1000;
   const char *name = s->model->timed ? "Predicted"

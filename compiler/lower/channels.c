@@ -9,8 +9,8 @@
  * COMM stream of a rank are a channel.
  *
  * note [channels]: an op can need transfers of several channels, and one count cannot say so.
- * Streams.need has their positions in COMM. After the machine has played the program, sort_channels
- * puts the instructions into the order in which the machine started them.
+ * Streams.need has their positions in COMM. After the timed machine has played the program,
+ * sort_channels puts the instructions into the order in which the machine started them.
  *
  * Lemma: in this order every instruction stands after everything it waits for. Proof: what an
  * instruction waits for was complete, and so was started, before it; both ends of a transfer are

@@ -143,7 +143,7 @@ static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count)
 }
 /* For comm, after all waits: ensures needs. */
 void channel_needs(Sched *s, Lowered *lowered);
-/* Sorts COMM streams and xfer into the order in which the machine started them; turn:
+/* Sorts COMM streams and xfer into the order in which the timed machine started them; turn:
  * PipeSimOut.comm_turn. */
 void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn);
 /* ---- slots.c: requires comm. Ensures slot numbers, pools and peaks, by interval colouring: the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Proves that the program completes. Model: rendezvous transfers; FIFO per directed rank pair
  * without tags; one compute stream per rank; one comm stream per rank, or per channel; one copy
- * stream (note [copies cannot stall] in offload.c). Requires comm. Method: the machine of
- * pipe_sim.h runs the program. The machine has no choice, so it completes if and only if the
+ * stream (note [copies cannot stall] in offload.c). Requires comm. Method: the timed machine
+ * (pipe_sim.h) runs the program. The machine has no choice, so it completes if and only if the
  * happens-before graph is acyclic.
  *
  * The transfers have one global order in which all data points forward. So a cycle needs an edge of
@@ -117,13 +117,13 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
   } while (h.rank != start.rank || h.comm != start.comm);
 }
 
-/* A program that comm has laid out, and how the machine has played it. */
+/* A program that comm has laid out, and how the timed machine has played it. */
 typedef struct Play {
   PipeSimIn in;
   PipeSimOut out;
 } Play;
 
-/* Runs the machine, with more slots where too few close a cycle. False: reported. */
+/* Runs the timed machine, with more slots where too few close a cycle. False: reported. */
 static bool complete(Sched *s, Lowered *lowered, Play *p) {
   for (;;) {
     uint32_t rank;

@@ -5,9 +5,9 @@
 
 #include "lower.h"
 
-/* ---- check_deadlock.c: requires comm. Proves that the machine of pipe_sim.h completes, with
- * rendezvous, untagged FIFO and one comm stream per rank. Adds channel slots where too few close a
- * cycle. Ensures Times ---- */
+/* ---- check_deadlock.c: requires comm. Proves that the timed machine completes, with rendezvous,
+ * untagged FIFO and one comm stream per rank. Adds channel slots where too few close a cycle.
+ * Ensures Times ---- */
 bool check_deadlock(Sched *s, Lowered *lowered, Times *times);
 /* ---- slow_links.c ---- */
 bool transfers_take_time(const Sched *s);

@@ -4,7 +4,7 @@
  * steps of the path add up to the makespan; the causes of a rank add up to the makespan less its
  * busy time.
  *
- * The path. In the machine of pipe_sim.h an instruction starts at the latest end of what it waits
+ * The path. In the timed machine an instruction starts at the latest end of what it waits
  * for. So a walk back from the last end always finds an instruction that ended when the present one
  * started, until time 0: a chain without gaps. If several ended then, the walk prefers the op
  * before on the same rank (the path stays), then the producer, then transfers of the stream.
@@ -110,7 +110,7 @@ static void walk_channels(Arena *a, Walk *w) {
 static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
   Walk w = {.p = p, .next = s->orders->send == SEND_NEXT || s->orders->lists};
-  w.start = predict(s, &w.end);
+  w.start = program_times(s, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
     guard_no_memory(sizeof(uint32_t) * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));

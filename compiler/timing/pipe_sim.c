@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The abstract machine (pipe_sim.h); pair.c and predict.c are the rest of it.
+ * The timed machine (pipe_sim.h); predict.c plays finished programs with it.
  * More than 800 lines: all parts of it work on the state of all others.
  *
  * A rank is examined once at first and again whenever its peer has completed a transfer with it.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The predicted times of a finished program, by the machine of pipe_sim.h. */
+ * The predicted times of a finished program, by the timed machine. */
 #include "pipe_rows.h"
 #include "pipe_sim.h"
 

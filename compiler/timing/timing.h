@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of timing/, the predictions: steady state, critical path, bounds. */
+ * The door of timing/, the predictions: steady state, critical path, bounds; and a table of what
+ * each rank sends and of its memory. */
 #ifndef PIPEC_TIMING_H
 #define PIPEC_TIMING_H
 
@@ -20,6 +21,6 @@ void peak_sums(const Sched *s, uint64_t v[PEAK_NREPORTED]);
 void emit_rank_costs(Sched *s, FILE *f);
 /* program_times.c: start and end of each instruction as pipe_predict gives them; the caller frees
  * *start. */
-uint64_t **predict(Sched *s, uint64_t ***end);
+uint64_t **program_times(Sched *s, uint64_t ***end);
 
 #endif
