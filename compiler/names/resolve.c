@@ -83,7 +83,7 @@ static void resolve_side(Resolver *r, Clause *c) {
 
 /* What a time may depend on beside its stage. A row of the stage table is of one rank, but not what
  * rows have in common, transfers and sums; U is of all microbatches. */
-static void check_moves(Resolver *r, const Clause *c, Entry *e, int k) {
+static void check_dependence(Resolver *r, const Clause *c, Entry *e, int k) {
   bool of_op = k <= KEY_R || k == KEY_FB || k == KEY_OFF || k == KEY_LOAD;
   bool by_mb = c->mb_var && hint_mentions(e->value, c->mb_var);
   e->by_unit = by_mb || (c->slice_var && hint_mentions(e->value, c->slice_var));
@@ -99,7 +99,7 @@ static void check_moves(Resolver *r, const Clause *c, Entry *e, int k) {
 }
 
 /* Refuses two names in a `time` clause with slices: the second once meant the slice. */
-static void check_names(Resolver *r, const Clause *c) {
+static void check_time_names(Resolver *r, const Clause *c) {
   if (r->sliced && c->mb_var && !c->slice_var) {
     diag_error(r->s->diag, DIAG_CLAUSE, c->mb_var_at,
                "with slices a time has three names: stage, microbatch and slice");
@@ -134,7 +134,7 @@ static void resolve_entries(Resolver *r, Clause *c) {
       diag_error(r->s->diag, DIAG_REDEFINED, e->key_at, "'%s' is given twice", e->key);
     } else {
       seen[k] = true;
-      check_moves(r, c, e, k);
+      check_dependence(r, c, e, k);
       warn_rounded(r, e->value, c->kind == CL_TIME && strstr(e->key, "bandwidth") == NULL);
     }
   }
@@ -280,7 +280,7 @@ static void resolve_clause(Resolver *r, Clause *c) {
   if (c->rank_var)
     c->rank_slot = sym_define_var(r, c->rank_var, c->rank_var_at);
   if (c->kind == CL_TIME)
-    check_names(r, c);
+    check_time_names(r, c);
   if (c->kind == CL_LINK)
     resolve_expr(r, c->to);
   resolve_expr(r, c->when);
