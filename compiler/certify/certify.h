@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of certify/, the second opinions: each verdict and table is checked by code that shares
- * nothing with its maker. */
+ * The door of certify/: machine.c, which decides whether lists complete (machine.h), and the second
+ * opinions: each verdict and table is checked by code that shares nothing with its maker. */
 #ifndef PIPEC_CERTIFY_H
 #define PIPEC_CERTIFY_H
 

@@ -8,7 +8,8 @@
  *   - every slot of every pool, receive slots in full: a receive may land whenever its slot is
  *     free.
  *
- * Each buffer is rounded up to 64 bytes. Cost: linear in pools. */
+ * Each buffer is rounded up to 64 bytes. The sum becomes PipeRank.bytes, which pr_check_pools and
+ * pr_take_memory (runtime/) compare with sums of their own. Cost: linear in pools. */
 #include <string.h>
 
 #include "prove.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Checkpoints; not installed.
  *
- *   checkpoint.c       writing: pr_checkpoint
+ *   checkpoint.c       writing: pr_checkpoint; which stay: prune
  *   checkpoint_load.c  reading: pr_resume, pr_load_weights
  *   checkpoint_file.c  which tensors and files there are
  *   checkpoint_watch.c its deadline

@@ -5,7 +5,7 @@
  *   mpi_sums.c      REDUCE and TIE
  *   mpi_message.c   messages, waiting for them, what other ranks ask for and tell
  *   mpi_fault.c     what ranks tell one another of faults, through the store
- *   mpi_open.c      who takes part in what, opening and closing */
+ *   mpi_open.c      pr_mpi: who takes part in what, opening and closing */
 #ifndef PIPE_ENGINE_MPI_H
 #define PIPE_ENGINE_MPI_H
 
