@@ -6,7 +6,7 @@
 
 #include "lower.h"
 
-/* steady.c: the steady state. end: [nrank][n] of COMPUTE. Requires compute_start and rank_busy of
+/* steady_state.c. end: [nrank][n] of COMPUTE. Requires compute_start and rank_busy of
  * Times. */
 Steady find_steady(Sched *s, const Times *times, uint64_t *const *end);
 /* ---- bound.c: lower bounds at these places, costs and stashes. Requires slots ---- */
