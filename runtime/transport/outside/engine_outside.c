@@ -186,7 +186,7 @@ static bool sum(Carrier *w, uint32_t place) {
   Coll *l = &run->coll[is->chan];
   const PrSizes *size = &run->stage[l->row[0]].size;
   const uint64_t all = l->tie ? size->tied : size->grad;
-  const uint64_t each = ROOM / l->ngrad / PR_LINE * PR_LINE;
+  const uint64_t each = (uint64_t)ROOM / l->ngrad / PR_LINE * PR_LINE;
   for (uint32_t i = 0; i < l->n; i++)
     l->index[i] = is->index; /* only that of this rank counts */
   for (uint64_t at = 0; at < all; at += each) {
