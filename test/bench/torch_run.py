@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""CPU time of a token: a GPT by Schedule1F1B of PyTorch on gloo processes, and by pipec.engine.Run on threads; the same modules,
-batches and optimizer, turn by turn. torch_run.py [ROUNDS]; needs PyTorch. Prints the least of all rounds."""
+"""CPU time of a token: a GPT by Schedule1F1B of PyTorch on gloo processes, and by pipec.engine.Run on threads and on
+gloo processes; the same modules, batches and optimizer, turn by turn. torch_run.py [ROUNDS]; needs PyTorch. Prints the least of all rounds."""
 import os
 import resource
 import sys
@@ -68,36 +68,51 @@ def seconds():
     return use.ru_utime + use.ru_stime
 
 
-def peer(rank, ranks, meet, out):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meet}/store", rank=rank, world_size=ranks)
+def schedule_1f1b(rank, ranks):
+    """A step of PyTorch's class, which returns the loss on the last rank, and 0 on others."""
     module = stages(ranks)[rank]
     optimizer = adam(module)
     pipe = Schedule1F1B(PipelineStage(module, rank, ranks, torch.device("cpu")), MICROBATCHES, loss_fn=loss_fn)
-    for step, (x, target) in enumerate(batches()):
-        if step == 2:
-            dist.barrier()
-            start = seconds()
+
+    def step(x, target):
         losses = []
         pipe.step(*([x] if rank == 0 else []), target=target, losses=losses)
         optimizer.step()
         optimizer.zero_grad()
-    used = torch.tensor([seconds() - start, float(torch.stack(losses).detach().mean()) if losses else 0], dtype=torch.float64)
+        return float(torch.stack(losses).detach().mean()) if losses else 0
+
+    return step
+
+
+def run_of(ranks, engine):
+    example = torch.zeros(BATCH, SEQUENCE, dtype=torch.int64)
+    return Run(pipec.compile("1f1b", P=ranks, M=MICROBATCHES), stages(ranks), loss_fn, example, adam, engine=engine)
+
+
+def peer(rank, ranks, meet, out, kind):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meet}/store", rank=rank, world_size=ranks)
+    step = schedule_1f1b(rank, ranks) if kind == "Schedule1F1B" else run_of(ranks, "dist").step
+    for number, (x, target) in enumerate(batches()):
+        if number == 2:
+            dist.barrier()
+            start = seconds()
+        loss = step(x, target)
+    used = torch.tensor([seconds() - start, loss if rank == ranks - 1 else 0], dtype=torch.float64)
     dist.all_reduce(used)
     if rank == 0:
         torch.save(used, out)
     dist.destroy_process_group()
 
 
-def theirs(ranks):
+def processes(ranks, kind):
     with tempfile.TemporaryDirectory() as meet:
-        mp.spawn(peer, (ranks, meet, meet + "/out"), nprocs=ranks)
+        mp.spawn(peer, (ranks, meet, meet + "/out", kind), nprocs=ranks)
         return torch.load(meet + "/out").tolist()
 
 
-def ours(ranks):
-    x = torch.zeros(BATCH, SEQUENCE, dtype=torch.int64)
-    with Run(pipec.compile("1f1b", P=ranks, M=MICROBATCHES), stages(ranks), loss_fn, x, adam) as run:
+def threads(ranks):
+    with run_of(ranks, "threads") as run:
         for step, (x, target) in enumerate(batches()):
             if step == 2:
                 start = seconds()
@@ -110,8 +125,10 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     tokens = STEPS * MICROBATCHES * BATCH * SEQUENCE
     for ranks in 2, 4:
-        rounds = [(theirs(ranks), ours(ranks)) for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 3)]
-        (their, their_loss), (our, our_loss) = (min(r) for r in zip(*rounds))
+        count = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+        rounds = [(processes(ranks, "Schedule1F1B"), threads(ranks), processes(ranks, "dist")) for _ in range(count)]
+        (their, their_loss), (our, our_loss), (apart, apart_loss) = (min(r) for r in zip(*rounds))
         verdict = "ok" if our <= 0.85 * their else "MISSED: 0.85 asked"
         print(f"{ranks} ranks: Schedule1F1B {1e6 * their / tokens:.0f} us of CPU a token, loss {their_loss:.5f}; "
-              f"pipec {1e6 * our / tokens:.0f} us, loss {our_loss:.5f}: {our / their:.2f} {verdict}")
+              f"pipec {1e6 * our / tokens:.0f} us, loss {our_loss:.5f}: {our / their:.2f} {verdict}; "
+              f"as processes {1e6 * apart / tokens:.0f} us, loss {apart_loss:.5f}: {apart / their:.2f}")
