@@ -268,7 +268,7 @@ typedef struct Verdict {
   bool limits_hold;      /* (check_user) the limits are proved and have peaks */
 } Verdict;
 
-/* What is proved for every value of a parameter. Made by check_all_m. */
+/* What is proved for every value of a parameter. Made by check_for_all. */
 typedef struct ForAll {
   bool proved, refuted;
   const char *text;    /* not proved: what stands in the way; refuted: at which value */
@@ -309,8 +309,8 @@ struct Sched {
   const Verdict *verdict;
   const Measured *measured;
   const PipeProgram *prog; /* the program, whose tables emit prints; NULL before lower */
-  ForAll all_m;
-  /* the program for every M, if one was asked for (forall/forall.h); NULL */
+  ForAll for_all;
+  /* the program for every M, if one was asked for (for_all/for_all.h); NULL */
   struct Looped *looped;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Slots, gradients and microbatches in a program for every M (every.h): what a row says of the use
- * before its own is what that use leaves, each use is followed by one at most, and nobody waits too
- * little. A chain of uses begins with NEW, and no two of these say the same slot; so all uses of a
- * slot are in one chain, in the order of the list.
+ * Slots, gradients and microbatches in a program for every M (for_all_proof.h): what a row says of
+ * the use before its own is what that use leaves, each use is followed by one at most, and nobody
+ * waits too little. A chain of uses begins with NEW, and no two of these say the same slot; so all
+ * uses of a slot are in one chain, in the order of the list.
  *
  * But for the last update of a stage: by NEW it writes where version 0 lay, so that a step begins
  * as it ended. Whatever the slots of the pool hold then, nobody below the update uses them, and who
@@ -10,11 +10,11 @@
  * for n = 0. */
 #include <string.h>
 
-#include "every_parts.h"
+#include "verify_for_all.h"
 
 /* One use, as the notes say it. */
 typedef struct Use {
-  const EveryRow *row;
+  const ForAllRow *row;
   uint32_t field, last; /* the first, and the last, of its fields that are this slot */
   bool is_new;
   Num slot; /* of a new one; NONE */
@@ -36,10 +36,10 @@ typedef struct Waits {
 } Waits;
 
 typedef struct Uses {
-  EveryCheck *x;
+  ForAllCheck *x;
   uint32_t rank;
-  const EveryPart *part;
-  const EveryRank *k;
+  const ForAllPart *part;
+  const ForAllRank *k;
   uint32_t *state_of; /* hash table over Every.state: 1 + index */
   uint32_t size;
   Sets chain, slots;
@@ -86,7 +86,7 @@ static uint32_t find_state(const Uses *u, const State *s) {
 }
 
 /* What a use does: 1 fills, -1 changes otherwise, 0 reads. */
-static int does(const Uses *u, const EveryRow *c, uint32_t field) {
+static int does(const Uses *u, const ForAllRow *c, uint32_t field) {
   static const int act[PIPE_NOPS] = {
       [PIPE_F] = 1, [PIPE_R] = 1, [PIPE_LOAD] = 1, [PIPE_B] = -1, [PIPE_W] = -1, [PIPE_OFF] = -1};
   const PipeStage *g = &u->x->p->stage[c->stage];
@@ -116,9 +116,9 @@ static bool is_weights(uint32_t field) {
 
 static void put_wait(Waits *w, Num n) { w->n[w->count++ % WAITS] = n; }
 
-static void take_waits(const Uses *u, const EveryRow *c, Waits to[PIPE_NSTREAMS][PIPE_NSTREAMS]) {
+static void take_waits(const Uses *u, const ForAllRow *c, Waits to[PIPE_NSTREAMS][PIPE_NSTREAMS]) {
   for (uint32_t i = c->word0; i < c->word0 + c->nword; i++) {
-    const int on = every_waits_for(c, &u->k->word[i]);
+    const int on = for_all_waits_for(c, &u->k->word[i]);
     if (on >= 0)
       put_wait(&to[c->stream][on], num_sub(c->done[on], u->k->word[i].n));
   }
@@ -138,7 +138,7 @@ static void end_part(Uses *u) {
 }
 
 /* One of the waits is for so many rows, in all turns but the first `from`. */
-static bool one_is(const Waits *w, bool before, Num count, const EveryPart *p, int64_t from) {
+static bool one_is(const Waits *w, bool before, Num count, const ForAllPart *p, int64_t from) {
   for (uint32_t i = 0; i < WAITS && i < w->count; i++)
     if (num_within(num_sub(before ? num_before(w->n[i]) : w->n[i], count), p, from, 0, 0))
       return true;
@@ -147,8 +147,8 @@ static bool one_is(const Waits *w, bool before, Num count, const EveryPart *p, i
 
 /* Does a row, in every turn, know that so many rows of a stream are over? By a wait above it: in
  * this turn, or the turn before, or before the loop. */
-static bool knows(const Uses *u, const EveryRow *c, int on, Num count) {
-  const EveryPart one = {0, 0, 1, 0};
+static bool knows(const Uses *u, const ForAllRow *c, int on, Num count) {
+  const ForAllPart one = {0, 0, 1, 0};
   const Waits *above = &u->above[c->stream][on], *known = &u->known[c->stream][on];
   if (one_is(above, false, count, u->part, 0) || one_is(known, false, count, u->part, 0))
     return true;
@@ -159,12 +159,12 @@ static bool knows(const Uses *u, const EveryRow *c, int on, Num count) {
 /* ---- uses ---- */
 
 static bool no_use(const Uses *u, const Use *use, const char *why) {
-  return every_no_at(u->x, u->rank, use->row, why);
+  return for_all_no_at(u->x, u->rank, use->row, why);
 }
 
 /* The notes of a use, from word *i on. */
 static bool read_notes(const Uses *u, Use *use, uint32_t *i) {
-  const EveryRow *c = use->row;
+  const ForAllRow *c = use->row;
   const uint32_t end = c->word0 + c->nword;
   const Every *e = u->x->e;
   if (*i == end || u->k->word[*i].tag != NOTE_USE || !is_fixed(u->k->word[*i].n))
@@ -174,7 +174,7 @@ static bool read_notes(const Uses *u, Use *use, uint32_t *i) {
     return no_use(u, use, "a use in no state");
   use->state_at = (uint32_t)(n / 2), use->state = e->state[n / 2], use->followed = n & 1;
   for (; *i < end; ++*i) {
-    const EveryWord *w = &u->k->word[*i];
+    const ForAllWord *w = &u->k->word[*i];
     if (w->tag == NOTE_LABEL)
       use->label = w->n;
     else if (w->tag >= NOTE_TOUCH0 && w->tag <= NOTE_TOUCH2)
@@ -202,10 +202,10 @@ static bool check_new(Uses *u, const Use *use) {
   const PipeRank *k = &e->p->rank[use->owner];
   if (s->pool >= k->npool)
     return no_use(u, use, "a slot of no pool");
-  const Num first = every_grown(e, PIPE_GROWS_pool_first, use->owner, s->pool,
-                                k->pool[s->pool].first),
-            count = every_grown(e, PIPE_GROWS_pool_count, use->owner, s->pool,
-                                k->pool[s->pool].count),
+  const Num first = for_all_grown(e, PIPE_GROWS_pool_first, use->owner, s->pool,
+                                  k->pool[s->pool].first),
+            count = for_all_grown(e, PIPE_GROWS_pool_count, use->owner, s->pool,
+                                  k->pool[s->pool].count),
             within = num_sub(use->slot, first);
   const bool first_slot = !is_loop(u->part) && num_same(within, num(0));
   if (!num_least(within, u->part, 0) ||
@@ -227,13 +227,13 @@ static bool check_ends(const Uses *u) {
   const PipeRank *k = &u->x->p->rank[u->rank];
   for (uint32_t i = 0; i < k->npool; i++)
     if (u->pool[i] == POOL_BEGUN &&
-        !num_same(every_grown(u->x->e, PIPE_GROWS_pool_count, u->rank, i, k->pool[i].count),
+        !num_same(for_all_grown(u->x->e, PIPE_GROWS_pool_count, u->rank, i, k->pool[i].count),
                   num(1)))
-      return every_no(u->x, "the last version does not lie where version 0 lay");
+      return for_all_no(u->x, "the last version does not lie where version 0 lay");
   return true;
 }
 
-static Num version_of(const Uses *u, const EveryRow *c) {
+static Num version_of(const Uses *u, const ForAllRow *c) {
   for (uint32_t i = c->word0; i < c->word0 + c->nword; i++)
     if (u->k->word[i].tag == PIPE_WORD_VERSION)
       return u->k->word[i].n;
@@ -242,7 +242,7 @@ static Num version_of(const Uses *u, const EveryRow *c) {
 
 /* Does it find what it reads? */
 static bool check_label(const Uses *u, const Use *use) {
-  const EveryRow *c = use->row;
+  const ForAllRow *c = use->row;
   const Num found = num_sub(use->label, num(1));
   if (use->field == FIELD_GRAD)
     return true;
@@ -270,7 +270,7 @@ static bool check_label(const Uses *u, const Use *use) {
 
 /* How it leaves what it uses, into the chain of uses. */
 static bool leave(Uses *u, const Use *use, uint64_t key) {
-  const EveryRow *c = use->row;
+  const ForAllRow *c = use->row;
   const int effect = does(u, c, use->last);
   const bool transfer = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
   State s = use->state;
@@ -305,7 +305,7 @@ static bool leave(Uses *u, const Use *use, uint64_t key) {
 }
 
 /* Rows of an op above it in its action, at most: those of the turn before may be others. */
-static int64_t in_action(const Uses *u, const EveryRow *c, uint32_t op) {
+static int64_t in_action(const Uses *u, const ForAllRow *c, uint32_t op) {
   int64_t n = 0;
   if (is_loop(u->part) && c - &u->k->row.at[u->part->row0] < (ptrdiff_t)c->above)
     return c->above;
@@ -315,7 +315,7 @@ static int64_t in_action(const Uses *u, const EveryRow *c, uint32_t op) {
 }
 
 static bool check_use(Uses *u, const Use *use) {
-  const EveryRow *c = use->row;
+  const ForAllRow *c = use->row;
   const uint64_t key = (uint64_t)use->thing << 44 | (uint64_t)u->rank << 8;
   if (is_weights(use->field) && use->state.pool < u->x->p->rank[u->rank].npool &&
       u->pool[use->state.pool] == POOL_OVER)
@@ -351,14 +351,14 @@ static bool check_use(Uses *u, const Use *use) {
 }
 
 /* The slots of a row, with their notes; then gradients and microbatch. */
-static bool check_row(Uses *u, const EveryRow *c) {
+static bool check_row(Uses *u, const ForAllRow *c) {
   const PipeProgram *p = u->x->p;
   const uint32_t end = c->word0 + c->nword;
   uint32_t at = c->word0, entries = 0, i;
   while (at < end && u->k->word[at].tag != NOTE_PREV && u->k->word[at].tag != NOTE_USE)
     at++;
   for (i = c->word0; i < end; i++) {
-    const EveryWord *w = &u->k->word[i];
+    const ForAllWord *w = &u->k->word[i];
     if (w->tag < PIPE_WORD_NEW)
       continue;
     const bool is_new = w->tag < PIPE_WORD_SAME;
@@ -377,7 +377,7 @@ static bool check_row(Uses *u, const EveryRow *c) {
     bool again = false; /* a field above is the same slot */
     uint32_t others = 0;
     for (uint32_t j = c->word0; j < end && !away; j++) {
-      const EveryWord *v = &u->k->word[j];
+      const ForAllWord *v = &u->k->word[j];
       if (v->tag < PIPE_WORD_NEW)
         continue;
       const bool v_new = v->tag < PIPE_WORD_SAME;
@@ -417,31 +417,31 @@ static bool check_row(Uses *u, const EveryRow *c) {
     if (!check_use(u, &use))
       return false;
   }
-  return at == end || every_no_at(u->x, u->rank, c, "a note too much");
+  return at == end || for_all_no_at(u->x, u->rank, c, "a note too much");
 }
 
 /* The slots of a rank, one after the other, as all that there are. */
 static bool check_slots(Uses *u) {
   const PipeProgram *p = u->x->p;
-  const EveryPart one = {0, 0, 1, 0};
+  const ForAllPart one = {0, 0, 1, 0};
   for (uint32_t r = 0; r < p->nrank; r++) {
-    const Num n = every_grown(u->x->e, PIPE_GROWS_rank_nslot, r, 0, p->rank[r].nslot),
+    const Num n = for_all_grown(u->x->e, PIPE_GROWS_rank_nslot, r, 0, p->rank[r].nslot),
               slot = {0, 1, 0}, first = num(0);
     if (n.at == 0 && n.by == 0)
       continue;
     if (n.at < 1 || n.by < 0)
-      return every_no(u->x, "slots do not grow");
-    const EveryPart all = {0, 0, n.at, n.by};
+      return for_all_no(u->x, "slots do not grow");
+    const ForAllPart all = {0, 0, n.at, n.by};
     sets_put(&u->slots, is_loop(&all) ? &all : &one, r, is_loop(&all) ? &slot : &first, 1, -1);
   }
-  return sets_cancel(&u->slots) || every_no(u->x, "a slot that is two, or none");
+  return sets_cancel(&u->slots) || for_all_no(u->x, "a slot that is two, or none");
 }
 
-bool every_uses(EveryCheck *x) {
+bool for_all_uses(ForAllCheck *x) {
   Uses u = {.x = x, .chain = {.arena = x->arena}, .slots = {.arena = x->arena}};
   enum { MOST = 1 << 16 }; /* ranks, states: what a key has room for */
   if (x->p->nrank > MOST || x->e->nstate > MOST)
-    return every_no(x, "it has too many ranks, or states of slots");
+    return for_all_no(x, "it has too many ranks, or states of slots");
   u.grads = NEW_ARRAY(x->arena, uint32_t, x->p->nstage);
   index_states(&u);
   for (uint32_t r = 0; r < x->p->nrank; r++) {
@@ -452,7 +452,7 @@ bool every_uses(EveryCheck *x) {
       u.part = &u.k->part.at[i];
       begin_part(&u);
       for (uint32_t j = u.part->row0; j < u.part->row0 + u.part->nrow; j++) {
-        const EveryRow *c = &u.k->row.at[j];
+        const ForAllRow *c = &u.k->row.at[j];
         take_waits(&u, c, u.above);
         if (!check_row(&u, c))
           return false;
@@ -463,6 +463,6 @@ bool every_uses(EveryCheck *x) {
       return false;
   }
   return (sets_cancel(&u.chain) ||
-          every_no(x, "a use does not find what the one before it left")) &&
+          for_all_no(x, "a use does not find what the one before it left")) &&
          check_slots(&u);
 }

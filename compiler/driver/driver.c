@@ -9,7 +9,7 @@
 #include "driver.h"
 #include "emit.h"
 #include "emit_formulas.h"
-#include "forall.h"
+#include "for_all.h"
 #include "limit.h"
 #include "formula.h"
 #include "import.h"
@@ -228,7 +228,7 @@ static bool passes(Run *x) {
 static bool holds_for_all(const Sched *s, bool asked) {
   const Options *o = s->opt;
   const bool error = o->undecided ? o->undecided == 1 : asked && !o->looped;
-  return !o->for_all || is_proved_for_all(s) || (!s->all_m.refuted && !error);
+  return !o->for_all || is_proved_for_all(s) || (!s->for_all.refuted && !error);
 }
 
 /* A new compile: hooks and empty products, const in s. The pass that makes one writes it. */
@@ -277,7 +277,7 @@ static bool run(Sched *s, bool output) {
   if (!holds && o->looped) {
     diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at,
                "it is not proved for every %s, which --undecided=error asks for: %s", o->for_all,
-               s->all_m.text);
+               s->for_all.text);
     return false;
   }
   const double t0 = now_ms();

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Writes the program for every M as one C file (runtime/include/pipe_loop.h). Requires check_all_m
- * with opt->looped. Each class of values has the tables that emit_c prints, and what grows. */
+ * Writes the program for every M as one C file (runtime/include/pipe_loop.h). Requires
+ * check_for_all with opt->looped. Each class of values has the tables that emit_c prints, and what
+ * grows. */
 #include <inttypes.h>
 
 #include "emit.h"
 #include "base.h"
 #include "emit_formulas.h"
-#include "forall.h"
+#include "for_all.h"
 #include "text.h"
 
 static void number(Text *t, int64_t v, char after) {

@@ -5,7 +5,7 @@
 
 #include "base.h"
 #include "limit.h"
-#include "forall.h"
+#include "for_all.h"
 #include "lower.h"
 #include "names.h"
 #include "orders.h"
@@ -176,7 +176,7 @@ const char *bound_text(Sched *s) {
 
 /* Unless --for-all says it for good. */
 static void report_steady(Sched *s, FILE *f) {
-  if (s->times->steady.per == 0 || (s->opt->for_all && s->all_m.proved))
+  if (s->times->steady.per == 0 || (s->opt->for_all && s->for_all.proved))
     return;
   const char *unit = "";
   double t = (double)s->times->steady.time / (double)s->times->steady.per;
@@ -196,7 +196,7 @@ static void report_steady(Sched *s, FILE *f) {
 /* What is proved for every value of the parameter. */
 static void report_all(Sched *s, FILE *f) {
   const char *m = s->opt->for_all;
-  const ForAll *a = &s->all_m;
+  const ForAll *a = &s->for_all;
   if (!a->proved) {
     fprintf(f, "all %-5s %s%s\n", m,
             a->refuted ? "" : "proved for these values only, for others not decided: ", a->text);

@@ -28,7 +28,7 @@
 #include "driver.h"
 #include "engines.h"
 #include "layer_model.h"
-#include "forall.h"
+#include "for_all.h"
 #include "samples.h"
 
 /* ---- the model: stage s is y = tanh(x A + b), the loss is |y - target|^2 / (2 M) ---- */

@@ -3,7 +3,7 @@
 #include "samples.h"
 #include "driver.h"
 
-#include "forall.h"
+#include "for_all.h"
 
 #include <string.h>
 

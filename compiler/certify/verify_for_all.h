@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * What the files of verify_every share: rows as numbers that move, and sets of them.
+ * What the files of verify_for_all share: rows as numbers that move, and sets of them.
  *
  * A rank is a row of parts; a part is rows that are there `turns + by * n` times, one turn after
  * the other. Every number of a row, in turn u, is at + turn * u + by * n. So a comparison of two
  * such numbers of one part holds everywhere if it holds in the first turn and in the last, for
  * n = 0 and, if it does not get worse with n, for all. */
-#ifndef PIPEC_EVERY_PARTS_H
-#define PIPEC_EVERY_PARTS_H
+#ifndef PIPEC_VERIFY_FOR_ALL_H
+#define PIPEC_VERIFY_FOR_ALL_H
 
-#include "every.h"
+#include "for_all_proof.h"
 
 typedef struct Num { int64_t at, turn, by; } Num;
 
-typedef struct EveryWord {
+typedef struct ForAllWord {
   uint32_t tag;       /* PipeWord or NoteTag */
   uint32_t op, field; /* of PIPE_WORD_SAME: of the other row */
   Num n;
-} EveryWord;
+} ForAllWord;
 
-typedef struct EveryRow {
+typedef struct ForAllRow {
   uint32_t op, stage, stream;
   uint32_t edge, peer, formula, slice; /* NONE: no such word. peer: of transfers and copies */
   bool has_mb;
@@ -27,21 +27,21 @@ typedef struct EveryRow {
   Num updates;                  /* U of its stage above it */
   uint32_t above;               /* rows of its action above it */
   uint32_t word0, nword;
-} EveryRow;
+} ForAllRow;
 
-typedef struct EveryPart {
+typedef struct ForAllPart {
   uint32_t row0, nrow;
   int64_t turns, by; /* >= 1, >= 0 */
-} EveryPart;
+} ForAllPart;
 
-typedef struct EveryRank {
-  VEC(EveryRow) row;
-  VEC(EveryPart) part;
+typedef struct ForAllRank {
+  VEC(ForAllRow) row;
+  VEC(ForAllPart) part;
   Num end;               /* rows of the list */
-  const EveryWord *word;
-} EveryRank;
+  const ForAllWord *word;
+} ForAllRank;
 
-/* A set of tuples as a sum with signs: what two sides have in common cancels (every_sets.c). */
+/* A set of tuples as a sum with signs: what two sides have in common cancels (verify_sets.c). */
 enum { TUPLE = 6 };
 typedef struct Corner {
   uint64_t key; /* only those of one key cancel */
@@ -53,21 +53,22 @@ typedef struct Sets {
   VEC(Corner) corner;
 } Sets;
 /* Adds (sign 1) or takes off (-1) the tuples of a row of the part, of any turn. */
-void sets_put(Sets *s, const EveryPart *part, uint64_t key, const Num *tuple, uint32_t n, int sign);
+void sets_put(Sets *s, const ForAllPart *part, uint64_t key, const Num *tuple, uint32_t n,
+              int sign);
 /* Does nothing remain, for every n >= 0? Empties s. */
 bool sets_cancel(Sets *s);
 
-typedef struct EveryCheck {
+typedef struct ForAllCheck {
   Arena *arena;
   const Every *e;
   const PipeProgram *p;
-  EveryRank *rank;
+  ForAllRank *rank;
   const char *why;
-} EveryCheck;
+} ForAllCheck;
 
-bool every_no(EveryCheck *x, const char *why);
+bool for_all_no(ForAllCheck *x, const char *why);
 /* The same, of a row. */
-bool every_no_at(EveryCheck *x, uint32_t rank, const EveryRow *row, const char *why);
+bool for_all_no_at(ForAllCheck *x, uint32_t rank, const ForAllRow *row, const char *why);
 
 static inline Num num(int64_t at) { return (Num){at, 0, 0}; }
 static inline Num num_add(Num a, Num b) {
@@ -81,33 +82,34 @@ static inline bool num_same(Num a, Num b) {
 }
 static inline bool is_fixed(Num a) { return a.turn == 0 && a.by == 0; }
 /* a in the last turn, and one turn before. */
-static inline Num num_last(Num a, const EveryPart *p) {
+static inline Num num_last(Num a, const ForAllPart *p) {
   return (Num){a.at + a.turn * (p->turns - 1), 0, a.by + a.turn * p->by};
 }
 static inline Num num_before(Num a) { return (Num){a.at - a.turn, a.turn, a.by}; }
 /* Is a >= least in all turns but the first `from` and the last `but`, for every n? */
-static inline bool num_within(Num a, const EveryPart *p, int64_t from, int64_t but, int64_t least) {
+static inline bool num_within(Num a, const ForAllPart *p, int64_t from, int64_t but,
+                              int64_t least) {
   const Num last = num_last(a, p);
   if (p->by == 0 && p->turns <= from + but)
     return true;
   return a.at + a.turn * from >= least && a.by >= 0 && last.at - a.turn * but >= least &&
          last.by >= 0;
 }
-static inline bool num_least(Num a, const EveryPart *p, int64_t least) {
+static inline bool num_least(Num a, const ForAllPart *p, int64_t least) {
   return num_within(a, p, 0, 0, least);
 }
-static inline bool is_loop(const EveryPart *p) { return p->turns != 1 || p->by != 0; }
+static inline bool is_loop(const ForAllPart *p) { return p->turns != 1 || p->by != 0; }
 
 /* The stream that a word of the row waits for; -1: it waits for none. */
-static inline int every_waits_for(const EveryRow *c, const EveryWord *w) {
+static inline int for_all_waits_for(const ForAllRow *c, const ForAllWord *w) {
   return w->tag == PIPE_WORD_WAIT        ? (c->stream == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE)
          : w->tag == PIPE_WORD_WAIT_COPY ? (c->stream == PIPE_COPY ? PIPE_COMM : PIPE_COPY)
                                          : -1;
 }
 
 /* How a number of the program grows. */
-Num every_grown(const Every *e, PipeGrows what, uint32_t row, uint32_t pool, uint64_t at);
+Num for_all_grown(const Every *e, PipeGrows what, uint32_t row, uint32_t pool, uint64_t at);
 /* verify_uses.c: slots, gradients, microbatches. */
-bool every_uses(EveryCheck *x);
+bool for_all_uses(ForAllCheck *x);
 
 #endif

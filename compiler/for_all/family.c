@@ -2,7 +2,7 @@
  * note [family]: finds the program for every M. The rows of the programs of three values, loops and
  * notes included, are laid beside each other, word for word. They are one program if they differ in
  * numbers only, and each number by as much from the first to the second as from the second to the
- * third: the word then says so with G. Nothing is believed of it: verify_every proves it, and
+ * third: the word then says so with G. Nothing is believed of it: verify_for_all proves it, and
  * unrolled it is compared with what the text makes of further values. Linear in words. */
 #include <errno.h>
 #include <stdlib.h>

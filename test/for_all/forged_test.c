@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Forged programs for every M: words of a program, and of its certificate, are changed, and
- * verify_every is asked. What it takes for proved is made for some n, validated, and carried out by
- * a machine of this file; so it is right, or a mistake of the verifier. Others, of the last update
- * of a stage, are right for n = 0 and wrong for n = 1.
+ * verify_for_all is asked. What it takes for proved is made for some n, validated, and carried out
+ * by a machine of this file; so it is right, or a mistake of the verifier. Others, of the last
+ * update of a stage, are right for n = 0 and wrong for n = 1.
  *
- *   every_test STDLIB_DIR FORGERIES SEED   prints a line for each program; exit status 0 iff no
+ *   forged_test STDLIB_DIR FORGERIES SEED   prints a line for each program; exit status 0 iff no
  *                                          forgery is wrong
  */
 #include <stdio.h>
@@ -13,8 +13,8 @@
 
 #include "../run/samples.h"
 #include "driver.h"
-#include "every.h"
-#include "forall.h"
+#include "for_all_proof.h"
+#include "for_all.h"
 #include "pipe_loop.h"
 #include "pipe_rows.h"
 #include "validate.h"
@@ -242,7 +242,7 @@ static void try_forgery(const Looped *l, const Every *of, const char *name, Tall
     t->none++;
   } else {
     e.p = p;
-    if (!verify_every(&a, &e, &no)) {
+    if (!verify_for_all(&a, &e, &no)) {
       t->refused++;
     } else {
       bool ok = is_right(p, text, sizeof text), same = true;
@@ -439,7 +439,7 @@ static void try_last(const Looped *l, const char *name, uint32_t r, size_t kind,
     const bool valid = p && !pipe_validate(p, text, sizeof text),
                right = valid && is_right(q, text, sizeof text);
     e.p = p;
-    const bool proved = p && verify_every(&a, &e, &no);
+    const bool proved = p && verify_for_all(&a, &e, &no);
     printf("%s, rank %u, an update %s: %s%s; n = %d: %s\n", name, r, of_last[kind].what,
            proved ? "proved" : "refused: ", proved ? "" : no, valid, right ? "right" : text);
     t->wrong += proved && !right, t->refused += !proved;
@@ -485,7 +485,7 @@ int main(int argc, char **argv) {
       return 2;
     sample_looped(c, argv[1], &of[i], &p);
     const Looped *l = c->s.looped;
-    if (!l || !verify_every(&c->arena, &l->every[0], &no)) {
+    if (!l || !verify_for_all(&c->arena, &l->every[0], &no)) {
       printf("%s: no program for every M\n", of[i].name);
       t.wrong++;
     }

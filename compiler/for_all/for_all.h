@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The door of forall/, what other rooms call: the program for every M, and its proof. */
-#ifndef PIPEC_FORALL_H
-#define PIPEC_FORALL_H
+ * The door of for_all/, what other rooms call: the program for every M, and its proof. */
+#ifndef PIPEC_FOR_ALL_H
+#define PIPEC_FOR_ALL_H
 
-#include "every.h"
+#include "for_all_proof.h"
 #include "pipec.h"
 #include "rows.h"
 
@@ -15,13 +15,13 @@ typedef struct Looped {
   uint32_t nshort;    /* the last classes have one value each, below those of the others */
 } Looped;
 
-/* ---- every_m.c: with opt->for_all, requires check_tables. Finds the program for every value of
- * that parameter and proves it, or says why that is not decided; ensures all_m, and looped if there
- * is one ---- */
-bool check_all_m(Sched *s);
+/* ---- for_all.c: with opt->for_all, requires check_tables. Finds the program for every value of
+ * that parameter and proves it, or says why that is not decided; ensures for_all, and looped if
+ * there is one ---- */
+bool check_for_all(Sched *s);
 /* Every value that the schedule admits is proved. */
 bool is_proved_for_all(const Sched *s);
-void dump_all_m(Sched *s, FILE *f);
+void dump_for_all(Sched *s, FILE *f);
 
 /* ---- formulas.c: what s requires of the parameter, and those that follow from it: ensures value,
  * admit, nadmit. False: they are too long ---- */

@@ -5,7 +5,7 @@
  * then those of what it extends. Linear in the result, which has at most MOST_TERMS. */
 #include <string.h>
 
-#include "forall.h"
+#include "for_all.h"
 #include "names.h"
 
 enum { MOST_TERMS = 1 << 12 };

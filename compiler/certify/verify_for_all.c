@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Checks the certificate of a program for every M (every.h).
+ * Checks the certificate of a program for every M (for_all_proof.h).
  *
  * Why it is enough. Each row names by distance what it uses, so what the validator finds in a row
  * depends on how the uses before it have left its slots, on what it waits for, and on its numbers.
  * The states and numbers are noted. That the notes are true is shown for all turns of all loops and
  * all n at once: what the rows say of the uses before them, and what these leave, are the same set
- * (every_sets.c). The noted states do not move. So a row does in each turn what it does in the
+ * (verify_sets.c). The noted states do not move. So a row does in each turn what it does in the
  * first, for n = 0, and there the validator has allowed it.
  *
  * The ranks complete since the times are one order of all rows: each rank could do its rows one
@@ -14,23 +14,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "every_parts.h"
+#include "verify_for_all.h"
 #include "pipe_rows.h"
 
-bool every_no(EveryCheck *x, const char *why) {
+bool for_all_no(ForAllCheck *x, const char *why) {
   x->why = x->why ? x->why : why;
   return false;
 }
 
-bool every_no_at(EveryCheck *x, uint32_t rank, const EveryRow *row, const char *why) {
+bool for_all_no_at(ForAllCheck *x, uint32_t rank, const ForAllRow *row, const char *why) {
   if (x->why)
     return false;
   const char *op = row->op < PIPE_NOPS ? pipe_op_info[row->op].text : "?";
-  return every_no(x, arena_printf(x->arena, "%s, at %u%s%lld of rank %u", why, row->stage, op,
-                                  row->has_mb ? (long long)row->mb.at : -1, rank));
+  return for_all_no(x, arena_printf(x->arena, "%s, at %u%s%lld of rank %u", why, row->stage, op,
+                                    row->has_mb ? (long long)row->mb.at : -1, rank));
 }
 
-Num every_grown(const Every *e, PipeGrows what, uint32_t row, uint32_t pool, uint64_t at) {
+Num for_all_grown(const Every *e, PipeGrows what, uint32_t row, uint32_t pool, uint64_t at) {
   Num n = {(int64_t)at, 0, 0};
   for (uint32_t i = 0; i < e->cls->ngrow; i++)
     if (e->cls->grow[i].what == (uint32_t)what && e->cls->grow[i].row == row &&
@@ -42,9 +42,9 @@ Num every_grown(const Every *e, PipeGrows what, uint32_t row, uint32_t pool, uin
 /* ---- words ---- */
 
 typedef struct Reader {
-  EveryCheck *x;
+  ForAllCheck *x;
   uint32_t rank, at;
-  VEC(EveryWord) word;
+  VEC(ForAllWord) word;
 } Reader;
 
 static int64_t step_of(uint32_t word) {
@@ -53,9 +53,9 @@ static int64_t step_of(uint32_t word) {
 }
 
 /* False: it is not as such words are. */
-static bool read_word(Reader *r, bool in_loop, EveryWord *w) {
+static bool read_word(Reader *r, bool in_loop, ForAllWord *w) {
   const uint32_t *all = r->x->e->word[r->rank], n = r->x->e->nword[r->rank], one = all[r->at++];
-  *w = (EveryWord){.tag = one >> 24};
+  *w = (ForAllWord){.tag = one >> 24};
   w->n.at = w->tag == PIPE_WORD_BEHIND ? step_of(one) : one & 0xffffff;
   if (r->at < n && all[r->at] >> 24 == PIPE_WORD_STEP)
     w->n.turn = step_of(all[r->at++]);
@@ -73,11 +73,11 @@ static bool read_word(Reader *r, bool in_loop, EveryWord *w) {
 }
 
 /* The words of a row are read; those that say what it is. */
-static bool describe(Reader *r, EveryRow *row) {
+static bool describe(Reader *r, ForAllRow *row) {
   const uint32_t slices = pipe_slices(r->x->p);
   uint32_t group = 0;
   for (uint32_t i = row->word0 + 1; i < row->word0 + row->nword; i++) {
-    const EveryWord *w = &r->word.at[i];
+    const ForAllWord *w = &r->word.at[i];
     switch (w->tag) {
     case PIPE_WORD_MB: row->has_mb = true, row->mb = w->n; continue;
     case PIPE_WORD_GROUP: group = (uint32_t)w->n.at; break;
@@ -85,7 +85,7 @@ static bool describe(Reader *r, EveryRow *row) {
     case PIPE_WORD_PEER: row->peer = (uint32_t)w->n.at; break;
     case PIPE_WORD_FORMULA: row->formula = (uint32_t)w->n.at; break;
     case PIPE_WORD_CHANNEL:
-    case PIPE_WORD_SIDE: return every_no(r->x, "it has channels, or ops of its own");
+    case PIPE_WORD_SIDE: return for_all_no(r->x, "it has channels, or ops of its own");
     case PIPE_WORD_AT:
     case PIPE_WORD_BEHIND:
     case PIPE_WORD_AHEAD:
@@ -95,40 +95,40 @@ static bool describe(Reader *r, EveryRow *row) {
     default: continue;
     }
     if (!is_fixed(w->n))
-      return every_no(r->x, "an op moves from turn to turn");
+      return for_all_no(r->x, "an op moves from turn to turn");
   }
   row->above = group; /* those to come, until place() */
   if (slices > 1 && row->has_mb && (row->mb.turn % slices || row->mb.by % slices))
-    return every_no(r->x, "an op is of other slices from turn to turn");
+    return for_all_no(r->x, "an op is of other slices from turn to turn");
   row->slice = row->has_mb ? (uint32_t)(row->mb.at % slices) : 0;
   return true;
 }
 
-static bool read_row(Reader *r, bool in_loop, EveryRank *k) {
+static bool read_row(Reader *r, bool in_loop, ForAllRank *k) {
   const uint32_t *all = r->x->e->word[r->rank], n = r->x->e->nword[r->rank];
-  EveryWord w;
-  EveryRow *row = vec_push(r->x->arena, &k->row);
-  *row = (EveryRow){.edge = NONE, .peer = NONE, .formula = NONE, .word0 = r->word.n};
+  ForAllWord w;
+  ForAllRow *row = vec_push(r->x->arena, &k->row);
+  *row = (ForAllRow){.edge = NONE, .peer = NONE, .formula = NONE, .word0 = r->word.n};
   do {
     if (!read_word(r, in_loop, &w))
-      return every_no(r->x, "a word that does not belong into a loop");
+      return for_all_no(r->x, "a word that does not belong into a loop");
     *vec_push(r->x->arena, &r->word) = w;
   } while (r->at < n && all[r->at] >> 24 > PIPE_WORD_FINISH);
   row->nword = r->word.n - row->word0;
-  const EveryWord *op = &r->word.at[row->word0];
+  const ForAllWord *op = &r->word.at[row->word0];
   if (!is_fixed(op->n) || op->tag >= PIPE_NOPS || op->n.at >= r->x->p->nstage)
-    return every_no(r->x, "an op moves from stage to stage");
+    return for_all_no(r->x, "an op moves from stage to stage");
   row->op = op->tag, row->stage = (uint32_t)op->n.at;
   row->stream = pipe_op_info[row->op].stream;
   return describe(r, row);
 }
 
-static void end_part(Reader *r, EveryRank *k, uint32_t row0, int64_t turns, int64_t by) {
+static void end_part(Reader *r, ForAllRank *k, uint32_t row0, int64_t turns, int64_t by) {
   if (k->row.n > row0)
-    *vec_push(r->x->arena, &k->part) = (EveryPart){row0, k->row.n - row0, turns, by};
+    *vec_push(r->x->arena, &k->part) = (ForAllPart){row0, k->row.n - row0, turns, by};
 }
 
-static bool read_rank(Reader *r, EveryRank *k) {
+static bool read_rank(Reader *r, ForAllRank *k) {
   const uint32_t *all = r->x->e->word[r->rank], n = r->x->e->nword[r->rank];
   uint32_t row0 = 0;
   int64_t turns = 1, by = 0;
@@ -138,38 +138,38 @@ static bool read_rank(Reader *r, EveryRank *k) {
     if (tag == PIPE_WORD_FINISH) {
       for (r->at++; r->at < n; r->at++) /* what the end waits for */
         if (all[r->at] >> 24 != PIPE_WORD_AFTER)
-          return every_no(r->x, "the end waits for something else from value to value");
+          return for_all_no(r->x, "the end waits for something else from value to value");
       break;
     }
     if (tag == PIPE_WORD_LOOP || tag == PIPE_WORD_END) {
-      EveryWord w;
+      ForAllWord w;
       if (in_loop == (tag == PIPE_WORD_LOOP) || !read_word(r, false, &w))
-        return every_no(r->x, "a loop in a loop");
+        return for_all_no(r->x, "a loop in a loop");
       end_part(r, k, row0, turns, by);
       row0 = k->row.n, in_loop = tag == PIPE_WORD_LOOP;
       turns = in_loop ? w.n.at : 1, by = in_loop ? w.n.by : 0;
       if (turns < 1 || by < 0)
-        return every_no(r->x, "a loop that does not grow");
+        return for_all_no(r->x, "a loop that does not grow");
     } else if (!read_row(r, in_loop, k)) {
       return false;
     }
   }
   end_part(r, k, row0, turns, by);
-  return !in_loop || every_no(r->x, "a loop without end");
+  return !in_loop || for_all_no(r->x, "a loop without end");
 }
 
 /* Where each row stands: rows above it, and updates. False: a loop ends in an action, and its
  * second turn, which the validator may not have seen, begins in another one than the first. */
-static bool place(EveryCheck *x, EveryRank *k) {
+static bool place(ForAllCheck *x, ForAllRank *k) {
   Num pos = {0}, of_op[PIPE_NOPS] = {{0}}, done[PIPE_NSTREAMS] = {{0}},
       *updates = NEW_ARRAY(x->arena, Num, x->p->nstage);
   uint32_t in_action = 0;
   for (uint32_t i = 0; i < k->part.n; i++) {
-    const EveryPart *p = &k->part.at[i];
+    const ForAllPart *p = &k->part.at[i];
     const uint32_t begun = in_action;
-    EveryRow *first = &k->row.at[p->row0], *end = first + p->nrow;
+    ForAllRow *first = &k->row.at[p->row0], *end = first + p->nrow;
     int64_t rows[PIPE_NSTREAMS] = {0};
-    for (EveryRow *c = first; c < end; c++)
+    for (ForAllRow *c = first; c < end; c++)
       rows[c->stream]++;
     if (is_loop(p)) { /* by turn, so many more */
       pos.turn = p->nrow;
@@ -177,10 +177,10 @@ static bool place(EveryCheck *x, EveryRank *k) {
         done[s].turn = rows[s];
       for (int op = 0; op < PIPE_NOPS; op++)
         of_op[op].turn = 0;
-      for (EveryRow *c = first; c < end; c++)
+      for (ForAllRow *c = first; c < end; c++)
         of_op[c->op].turn++, updates[c->stage].turn += c->op == PIPE_U;
     }
-    for (EveryRow *c = first; c < end; c++) {
+    for (ForAllRow *c = first; c < end; c++) {
       const uint32_t follow = c->above;
       c->pos = pos, c->updates = updates[c->stage];
       memcpy(c->of_op, of_op, sizeof of_op);
@@ -204,34 +204,34 @@ static bool place(EveryCheck *x, EveryRank *k) {
   return true;
 }
 
-static bool read_all(EveryCheck *x) {
+static bool read_all(ForAllCheck *x) {
   const PipeProgram *p = x->p;
-  x->rank = NEW_ARRAY(x->arena, EveryRank, p->nrank);
+  x->rank = NEW_ARRAY(x->arena, ForAllRank, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
     Reader in = {.x = x, .rank = r};
-    EveryRank *k = &x->rank[r];
+    ForAllRank *k = &x->rank[r];
     if (!read_rank(&in, k))
       return false;
     k->word = in.word.at;
     if (!place(x, k))
-      return every_no(x, "a loop ends in an action");
-    if (!num_same(k->end, every_grown(x->e, PIPE_GROWS_rank_ninstr, r, 0, p->rank[r].ninstr)))
-      return every_no(x, "a list has another length");
+      return for_all_no(x, "a loop ends in an action");
+    if (!num_same(k->end, for_all_grown(x->e, PIPE_GROWS_rank_ninstr, r, 0, p->rank[r].ninstr)))
+      return for_all_no(x, "a list has another length");
   }
   return true;
 }
 
 /* ---- the instance for n = 0 that the validator has allowed ---- */
 
-static const PipeInstr *first_of(const EveryCheck *x, uint32_t r, const EveryRow *row) {
+static const PipeInstr *first_of(const ForAllCheck *x, uint32_t r, const ForAllRow *row) {
   return &x->p->rank[r].instr[row->pos.at];
 }
 
 /* Microbatches so far apart, of a stage of the model, are run by the same row of the stage table;
  * 0: they are not. */
-static int64_t period_of_rows(const EveryCheck *x, uint32_t model) {
+static int64_t period_of_rows(const ForAllCheck *x, uint32_t model) {
   const PipeProgram *p = x->p;
-  const int64_t by = every_grown(x->e, PIPE_GROWS_program_nmb, 0, 0, p->nmb).by;
+  const int64_t by = for_all_grown(x->e, PIPE_GROWS_program_nmb, 0, 0, p->nmb).by;
   const uint32_t *row = p->row ? &p->row[(size_t)model * p->nmb] : NULL;
   for (int64_t q = 1; row && q <= by; q++) {
     bool repeats = by % q == 0;
@@ -244,65 +244,65 @@ static int64_t period_of_rows(const EveryCheck *x, uint32_t model) {
 }
 
 /* Who runs a stage of the model depends on the microbatch, and the row moves to others. */
-static bool is_run_elsewhere(const EveryRow *c, int64_t period) {
+static bool is_run_elsewhere(const ForAllRow *c, int64_t period) {
   return period == 0 || c->mb.turn % period || c->mb.by % period;
 }
 
 /* Peers follow from the stage and, where tables say who runs what, from the microbatch. */
-static bool check_rows(EveryCheck *x) {
+static bool check_rows(ForAllCheck *x) {
   const PipeProgram *p = x->p;
   int64_t *period = NEW_ARRAY(x->arena, int64_t, p->nmodel);
   for (uint32_t m = 0; m < p->nmodel; m++)
     period[m] = period_of_rows(x, m);
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < x->rank[r].row.n; i++) {
-      EveryRow *c = &x->rank[r].row.at[i];
+      ForAllRow *c = &x->rank[r].row.at[i];
       if (c->pos.at >= p->rank[r].ninstr)
-        return every_no(x, "a list has another length");
+        return for_all_no(x, "a list has another length");
       const PipeInstr *at = first_of(x, r, c);
       const bool transfer = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
       if (at->op != c->op || at->stage != c->stage || p->stage[c->stage].rank != r ||
           (c->has_mb ? at->mb != (uint64_t)c->mb.at : at->mb != NONE))
-        return every_no_at(x, r, c, "a row is another one");
+        return for_all_no_at(x, r, c, "a row is another one");
       const uint32_t other = transfer ? pipe_other_end(pipe_graph(p), at) : c->stage;
       if (transfer)
         c->peer = at->peer;
       if (is_run_elsewhere(c, period[p->stage[c->stage].model]) ||
           is_run_elsewhere(c, period[p->stage[other].model]))
-        return every_no_at(x, r, c, "who runs a microbatch depends on it");
+        return for_all_no_at(x, r, c, "who runs a microbatch depends on it");
     }
   return true;
 }
 
 /* ---- order ---- */
 
-static const EveryWord *note_of(const EveryRank *k, const EveryRow *c, uint32_t tag) {
+static const ForAllWord *note_of(const ForAllRank *k, const ForAllRow *c, uint32_t tag) {
   for (uint32_t i = c->word0; i < c->word0 + c->nword; i++)
     if (k->word[i].tag == tag)
       return &k->word[i];
   return NULL;
 }
 
-static Num time_of(const EveryRank *k, const EveryRow *c) {
-  const EveryWord *w = note_of(k, c, NOTE_TIME);
+static Num time_of(const ForAllRank *k, const ForAllRow *c) {
+  const ForAllWord *w = note_of(k, c, NOTE_TIME);
   return w ? w->n : num(-1);
 }
 
 /* A wait is for rows above, and an update makes the next version. */
-static bool check_numbers(EveryCheck *x, uint32_t r) {
-  EveryRank *k = &x->rank[r];
+static bool check_numbers(ForAllCheck *x, uint32_t r) {
+  ForAllRank *k = &x->rank[r];
   for (uint32_t i = 0; i < k->part.n; i++) {
-    const EveryPart *p = &k->part.at[i];
+    const ForAllPart *p = &k->part.at[i];
     for (uint32_t j = p->row0; j < p->row0 + p->nrow; j++) {
-      const EveryRow *c = &k->row.at[j];
+      const ForAllRow *c = &k->row.at[j];
       for (uint32_t w = c->word0; w < c->word0 + c->nword; w++) {
-        const EveryWord *v = &k->word[w];
-        const int on = every_waits_for(c, v);
+        const ForAllWord *v = &k->word[w];
+        const int on = for_all_waits_for(c, v);
         if (on >= 0 && !(num_least(v->n, p, 0) && num_least(num_sub(c->done[on], v->n), p, 0)))
-          return every_no_at(x, r, c, "it waits for rows that are not there");
+          return for_all_no_at(x, r, c, "it waits for rows that are not there");
         if (v->tag == PIPE_WORD_VERSION && c->op == PIPE_U &&
             !num_same(v->n, num_add(c->updates, num(1))))
-          return every_no_at(x, r, c, "another version than the next");
+          return for_all_no_at(x, r, c, "another version than the next");
       }
     }
   }
@@ -310,22 +310,22 @@ static bool check_numbers(EveryCheck *x, uint32_t r) {
 }
 
 /* Times rise from row to row. */
-static bool check_times(EveryCheck *x, uint32_t r) {
-  EveryRank *k = &x->rank[r];
-  const EveryPart one = {0, 0, 1, 0};
+static bool check_times(ForAllCheck *x, uint32_t r) {
+  ForAllRank *k = &x->rank[r];
+  const ForAllPart one = {0, 0, 1, 0};
   Num before = num(0);
   for (uint32_t i = 0; i < k->part.n; i++) {
-    const EveryPart *p = &k->part.at[i];
-    const EveryRow *c = &k->row.at[p->row0];
+    const ForAllPart *p = &k->part.at[i];
+    const ForAllRow *c = &k->row.at[p->row0];
     const Num first = time_of(k, c), last = time_of(k, c + p->nrow - 1);
     if (!num_least(num_sub((Num){first.at, 0, first.by}, before), &one, 1))
-      return every_no_at(x, r, c, "no order");
+      return for_all_no_at(x, r, c, "no order");
     for (uint32_t j = 0; j + 1 < p->nrow; j++)
       if (!num_least(num_sub(time_of(k, c + j + 1), time_of(k, c + j)), p, 1))
-        return every_no_at(x, r, c + j, "no order");
+        return for_all_no_at(x, r, c + j, "no order");
     const Num next = {first.at + first.turn, first.turn, first.by};
     if (is_loop(p) && !num_within(num_sub(next, last), p, 0, 1, 1))
-      return every_no_at(x, r, c, "no order");
+      return for_all_no_at(x, r, c, "no order");
     before = num_last(last, p);
   }
   return true;
@@ -334,21 +334,21 @@ static bool check_times(EveryCheck *x, uint32_t r) {
 /* ---- who meets whom ---- */
 
 /* A number for each pair of ranks and what counts between them. */
-static uint64_t pair_key(const EveryCheck *x, uint32_t from, uint32_t to) {
+static uint64_t pair_key(const ForAllCheck *x, uint32_t from, uint32_t to) {
   return ((uint64_t)from * x->p->nrank + to) * 8;
 }
 
 /* The n-th SEND from a rank to another is of the tensor of the n-th RECV there, and at its time. */
-static bool check_transfers(EveryCheck *x) {
+static bool check_transfers(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
   const PipeProgram *p = x->p;
   for (uint32_t r = 0; r < p->nrank; r++) {
-    const EveryRank *k = &x->rank[r];
+    const ForAllRank *k = &x->rank[r];
     /* to, and from, each other rank */
     Num *count = NEW_ARRAY(x->arena, Num, 2 * (size_t)p->nrank);
     for (uint32_t i = 0; i < k->part.n; i++) {
-      const EveryPart *part = &k->part.at[i];
-      const EveryRow *c = &k->row.at[part->row0];
+      const ForAllPart *part = &k->part.at[i];
+      const ForAllRow *c = &k->row.at[part->row0];
       for (uint32_t j = 0; j < part->nrow; j++)
         if (c[j].op >= PIPE_SEND_F && c[j].op <= PIPE_RECV_B)
           count[2 * c[j].peer + (c[j].op == PIPE_RECV_F || c[j].op == PIPE_RECV_B)].turn++;
@@ -373,21 +373,21 @@ static bool check_transfers(EveryCheck *x) {
         count[j] = num_last(count[j], part);
     }
   }
-  return sets_cancel(&s) || every_no(x, "a SEND and its RECV do not meet");
+  return sets_cancel(&s) || for_all_no(x, "a SEND and its RECV do not meet");
 }
 
 /* All that take part in a sum take part in the same ones, at the same times; and they have as many
  * updates. */
-static bool check_sums(EveryCheck *x) {
+static bool check_sums(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
   const PipeProgram *p = x->p;
   Num *updates = NEW_ARRAY(x->arena, Num, p->nstage);
   for (uint32_t r = 0; r < p->nrank; r++) {
-    const EveryRank *k = &x->rank[r];
+    const ForAllRank *k = &x->rank[r];
     for (uint32_t i = 0; i < k->part.n; i++) {
-      const EveryPart *part = &k->part.at[i];
+      const ForAllPart *part = &k->part.at[i];
       for (uint32_t j = part->row0; j < part->row0 + part->nrow; j++) {
-        const EveryRow *c = &k->row.at[j];
+        const ForAllRow *c = &k->row.at[j];
         if (c->op == PIPE_U)
           updates[c->stage] = num_add(updates[c->stage], (Num){part->turns, 0, part->by});
         if (!pipe_is_sum(c->op))
@@ -402,25 +402,25 @@ static bool check_sums(EveryCheck *x) {
   }
   for (uint32_t i = 0; i < p->nstage; i++)
     if (!num_same(updates[i], updates[p->stage[i].replica]))
-      return every_no(x, "replicas have not as many updates");
-  return sets_cancel(&s) || every_no(x, "a sum without all that take part");
+      return for_all_no(x, "replicas have not as many updates");
+  return sets_cancel(&s) || for_all_no(x, "a sum without all that take part");
 }
 
 /* Copies of a group of ranks take turns: each is later than the one before. */
-static bool check_turns(EveryCheck *x) {
+static bool check_turns(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
   const PipeProgram *p = x->p;
-  const EveryPart one = {0, 0, 1, 0};
+  const ForAllPart one = {0, 0, 1, 0};
   Num *all = NEW_ARRAY(x->arena, Num, p->ngroup + (size_t)1);
   for (int pass = 0; pass < 2; pass++)
     for (uint32_t r = 0; r < p->nrank; r++) {
-      const EveryRank *k = &x->rank[r];
+      const ForAllRank *k = &x->rank[r];
       const uint32_t g = p->rank[r].group;
       for (uint32_t i = 0; i < k->part.n && g; i++) {
-        const EveryPart *part = &k->part.at[i];
+        const ForAllPart *part = &k->part.at[i];
         for (uint32_t j = part->row0; j < part->row0 + part->nrow; j++) {
-          const EveryRow *c = &k->row.at[j];
-          const EveryWord *turn = note_of(k, c, PIPE_WORD_TURN), *was = note_of(k, c, NOTE_TURN);
+          const ForAllRow *c = &k->row.at[j];
+          const ForAllWord *turn = note_of(k, c, PIPE_WORD_TURN), *was = note_of(k, c, NOTE_TURN);
           if (c->stream != PIPE_COPY)
             continue;
           if (pass == 0) {
@@ -434,17 +434,17 @@ static bool check_turns(EveryCheck *x) {
             sets_put(&s, &one, g, last, 2, -1); /* nobody comes after it */
           }
           if (!was && (!turn || !num_same(turn->n, num(0))))
-            return every_no_at(x, r, c, "a copy comes after none");
+            return for_all_no_at(x, r, c, "a copy comes after none");
           if (!was)
             continue;
           const Num before[] = {num_sub(t[0], num(1)), was->n};
           if (!num_least(num_sub(time, was->n), part, 1) || !num_least(t[0], part, 1))
-            return every_no_at(x, r, c, "a copy is out of turn");
+            return for_all_no_at(x, r, c, "a copy is out of turn");
           sets_put(&s, part, g, before, 2, -1);
         }
       }
     }
-  return sets_cancel(&s) || every_no(x, "copies do not take turns");
+  return sets_cancel(&s) || for_all_no(x, "copies do not take turns");
 }
 
 /* ---- all of them ---- */
@@ -459,7 +459,7 @@ static bool in_set(uint32_t op, int set) {
                         : op == PIPE_B || op == PIPE_W;
 }
 
-static bool check_all(EveryCheck *x) {
+static bool check_all(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
   const PipeProgram *p = x->p;
   const Every *e = x->e;
@@ -468,9 +468,9 @@ static bool check_all(EveryCheck *x) {
       continue;
     for (uint32_t r = 0; r < p->nrank; r++)
       for (uint32_t i = 0; i < x->rank[r].part.n; i++) {
-        const EveryPart *part = &x->rank[r].part.at[i];
+        const ForAllPart *part = &x->rank[r].part.at[i];
         for (uint32_t j = part->row0; j < part->row0 + part->nrow; j++) {
-          const EveryRow *c = &x->rank[r].row.at[j];
+          const ForAllRow *c = &x->rank[r].row.at[j];
           if (in_set(c->op, set))
             sets_put(&s, part, (uint64_t)set << 32 | (p->row ? p->stage[c->stage].model : c->stage),
                      &c->mb, 1, 1);
@@ -478,34 +478,34 @@ static bool check_all(EveryCheck *x) {
       }
     for (uint32_t i = 0; i < (p->row ? p->nmodel : p->nstage); i++) {
       const Num first = p->row ? num(0)
-                               : every_grown(e, PIPE_GROWS_stage_mb0, i, 0, p->stage[i].mb0),
-                n = p->row ? every_grown(e, PIPE_GROWS_program_nmb, 0, 0, p->nmb)
-                           : every_grown(e, PIPE_GROWS_stage_nmb, i, 0, p->stage[i].nmb),
+                               : for_all_grown(e, PIPE_GROWS_stage_mb0, i, 0, p->stage[i].mb0),
+                n = p->row ? for_all_grown(e, PIPE_GROWS_program_nmb, 0, 0, p->nmb)
+                           : for_all_grown(e, PIPE_GROWS_stage_nmb, i, 0, p->stage[i].nmb),
                 mb = {first.at, 1, first.by};
-      const EveryPart as_loop = {0, 0, n.at, n.by};
+      const ForAllPart as_loop = {0, 0, n.at, n.by};
       if (n.at > 1)
         sets_put(&s, &as_loop, (uint64_t)set << 32 | i, &mb, 1, -1);
       else if (n.at < 1 || n.by != 0)
-        return every_no(x, "a stage with too few microbatches");
+        return for_all_no(x, "a stage with too few microbatches");
       else
-        sets_put(&s, &(EveryPart){0, 0, 1, 0}, (uint64_t)set << 32 | i, &first, 1, -1);
+        sets_put(&s, &(ForAllPart){0, 0, 1, 0}, (uint64_t)set << 32 | i, &first, 1, -1);
     }
   }
-  return sets_cancel(&s) || every_no(x, "not every microbatch has its ops, once");
+  return sets_cancel(&s) || for_all_no(x, "not every microbatch has its ops, once");
 }
 
 /* Transfers of an op of a stage, along one edge, are of as many microbatches as it has F, or of
  * none; of each that goes, one comes; and what is copied off comes back. */
-static bool check_moves(EveryCheck *x) {
+static bool check_moves(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
   const PipeProgram *p = x->p;
   const uint32_t edges = p->nedge + 1;
   uint8_t *moves = NEW_ARRAY(x->arena, uint8_t, (size_t)p->nstage * PIPE_NOPS * edges);
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < x->rank[r].part.n; i++) {
-      const EveryPart *part = &x->rank[r].part.at[i];
+      const ForAllPart *part = &x->rank[r].part.at[i];
       for (uint32_t j = part->row0; j < part->row0 + part->nrow; j++) {
-        const EveryRow *c = &x->rank[r].row.at[j];
+        const ForAllRow *c = &x->rank[r].row.at[j];
         if (c->op == PIPE_OFF || c->op == PIPE_LOAD)
           sets_put(&s, part, (uint64_t)c->stage << 32, &c->mb, 1, c->op == PIPE_OFF ? 1 : -1);
         if (c->op < PIPE_SEND_F || c->op > PIPE_RECV_B)
@@ -518,9 +518,9 @@ static bool check_moves(EveryCheck *x) {
     }
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < x->rank[r].part.n; i++) {
-      const EveryPart *part = &x->rank[r].part.at[i];
+      const ForAllPart *part = &x->rank[r].part.at[i];
       for (uint32_t j = part->row0; j < part->row0 + part->nrow; j++) {
-        const EveryRow *c = &x->rank[r].row.at[j];
+        const ForAllRow *c = &x->rank[r].row.at[j];
         for (uint64_t op = PIPE_SEND_F; op <= PIPE_RECV_B && c->op == PIPE_F; op++)
           for (uint64_t g = 0; g < edges; g++) {
             const uint64_t at = ((uint64_t)c->stage * PIPE_NOPS + op) * edges + g;
@@ -529,18 +529,18 @@ static bool check_moves(EveryCheck *x) {
           }
       }
     }
-  return sets_cancel(&s) || every_no(x, "not every microbatch has its transfers, once");
+  return sets_cancel(&s) || for_all_no(x, "not every microbatch has its transfers, once");
 }
 
-bool verify_every(Arena *a, const Every *e, const char **why) {
+bool verify_for_all(Arena *a, const Every *e, const char **why) {
   Arena own = {0};
-  EveryCheck x = {.arena = &own, .e = e, .p = e->p};
-  bool ok = e->p->lowering == PIPE_GLOBAL || every_no(&x, "only the lowering global is proved");
+  ForAllCheck x = {.arena = &own, .e = e, .p = e->p};
+  bool ok = e->p->lowering == PIPE_GLOBAL || for_all_no(&x, "only the lowering global is proved");
   ok = ok && read_all(&x) && check_rows(&x);
   for (uint32_t r = 0; r < e->p->nrank && ok; r++)
     ok = check_numbers(&x, r) && check_times(&x, r);
   ok = ok && check_transfers(&x) && check_sums(&x) && check_turns(&x) && check_all(&x) &&
-       check_moves(&x) && every_uses(&x);
+       check_moves(&x) && for_all_uses(&x);
   *why = ok ? NULL : arena_printf(a, "%s", x.why);
   arena_free(&own);
   return ok;

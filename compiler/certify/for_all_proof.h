@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A program for every M, its certificate, and who checks it (verify_every.c).
+ * A program for every M, its certificate, and who checks it (verify_for_all.c).
  *
  * The program is its rows (pipe_rows.h) with G, and the numbers of PipeGrow. The certificate is
  * words behind those of each row, the notes. A row says by them when it runs, in one order of all
@@ -8,8 +8,8 @@
  * and a microbatch of a stage (FIELD_UNIT). Of these NOTE_PREV says first which row has used them
  * last.
  * All notes of a use follow its NOTE_USE, uses in the order of the row's slots. */
-#ifndef PIPEC_EVERY_H
-#define PIPEC_EVERY_H
+#ifndef PIPEC_FOR_ALL_PROOF_H
+#define PIPEC_FOR_ALL_PROOF_H
 
 #include "pipe_loop.h"
 #include "pipe_rows.h"
@@ -52,6 +52,6 @@ typedef struct Every {
  * its slots full when it is read, and free when it is filled? False: *why. Believes no note, nor
  * that the numbers in loops belong together; shares no code with who makes them. Relies on the
  * validator for n = 0. Linear in words. */
-bool verify_every(Arena *a, const Every *e, const char **why);
+bool verify_for_all(Arena *a, const Every *e, const char **why);
 
 #endif

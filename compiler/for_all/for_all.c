@@ -2,7 +2,7 @@
  * The proof for every value of a parameter: of the program that is emitted, not of the text.
  *
  * Values are taken in classes modulo T. A class is one program (family.c), found from three values
- * that follow each other, compared with a fourth, and proved by verify_every for all that follow.
+ * that follow each other, compared with a fourth, and proved by verify_for_all for all that follow.
  * Then the first value is moved down as far as the program stays that of the text. Smaller values,
  * and those that no class has, are compiled one by one. That the text goes on to make the program
  * of its class is compared, not proved: for these values, and as many more as MOST_COMPARED
@@ -13,7 +13,7 @@
 
 #include "again.h"
 #include "family.h"
-#include "forall.h"
+#include "for_all.h"
 #include "lower.h"
 #include "orders.h"
 
@@ -156,7 +156,7 @@ static bool try_class(Search *x, int64_t value, int64_t T, Class *out) {
   for (int j = 0; j < 4; j++)
     if (!family_is(x->s->arena, &x->rules, &out->every, m[j]))
       return no(x, "its numbers do not grow evenly with it");
-  m[0]->kept = verify_every(x->s->arena, &out->every, &x->why);
+  m[0]->kept = verify_for_all(x->s->arena, &out->every, &x->why);
   return m[0]->kept;
 }
 
@@ -186,7 +186,7 @@ static void lower_class(Search *x, Class *c) {
     Member *m = admits(x, least) ? member_at(x, least) : NULL;
     at = c->every;
     if (!m || !family_lower(x->s->arena, &at, (from - least) / T, m) ||
-        !verify_every(x->s->arena, &at, &why))
+        !verify_for_all(x->s->arena, &at, &why))
       continue;
     c->like->kept = false, m->kept = true;
     c->every = at, c->like = m;
@@ -348,16 +348,16 @@ static bool refuted(Search *x) {
   for (; v < x->wrong->value && x->rows < most && !work_spent(s->opt->work); v++)
     if (admits(x, v))
       member_free(member_at(x, v));
-  s->all_m.refuted = true, s->all_m.proved = false;
-  s->all_m.text = arena_printf(s->arena, "refuted%s at %s = %" PRId64 " [%s]",
-                               v < x->wrong->value ? ", first found" : "", x->name, x->wrong->value,
-                               diag_name(x->wrong->why));
+  s->for_all.refuted = true, s->for_all.proved = false;
+  s->for_all.text = arena_printf(s->arena, "refuted%s at %s = %" PRId64 " [%s]",
+                                 v < x->wrong->value ? ", first found" : "", x->name,
+                                 x->wrong->value, diag_name(x->wrong->why));
   return true;
 }
 
 /* The values below the classes, one by one. */
 static void try_short(Search *x, const Class *c, uint32_t n) {
-  ForAll *f = &x->s->all_m;
+  ForAll *f = &x->s->for_all;
   const uint64_t most = x->rows + MOST_SHORT / x->part;
   int64_t v = 1;
   for (; v < (int64_t)f->from && !x->wrong; v++) {
@@ -372,7 +372,7 @@ static void try_short(Search *x, const Class *c, uint32_t n) {
 
 /* What is proved, of which values. */
 static void conclude(Search *x, const Class *c, uint32_t n) {
-  ForAll *f = &x->s->all_m;
+  ForAll *f = &x->s->for_all;
   const PipeLoopClass *first = c[0].every.cls;
   int64_t by = first->step, from = 0, compared = INT64_MAX;
   for (uint32_t i = 0; i < n; i++) {
@@ -426,7 +426,7 @@ static uint64_t short_class(Arena *a, Member *m, uint32_t nparam, Every *out) {
 /* The program: the classes, and small values while there is room. */
 static void make_program(Search *x, const Class *c, uint32_t n) {
   Sched *s = x->s;
-  const uint32_t most = n + (uint32_t)s->all_m.from;
+  const uint32_t most = n + (uint32_t)s->for_all.from;
   Looped *l = NEW(s->arena, Looped);
   Every *every = NEW_ARRAY(s->arena, Every, most);
   PipeLoopClass *cls = NEW_ARRAY(s->arena, PipeLoopClass, most);
@@ -442,7 +442,7 @@ static void make_program(Search *x, const Class *c, uint32_t n) {
     every[i].cls = &cls[i];
   }
   l->table = x->rules;
-  for (int64_t v = 1; v < (int64_t)s->all_m.below; v++) {
+  for (int64_t v = 1; v < (int64_t)s->for_all.below; v++) {
     if (in_class(c, n, v) || !admits(x, v))
       continue;
     Member *m = NEW(s->arena, Member);
@@ -480,8 +480,8 @@ static void name_params(Search *x) {
 }
 
 static bool not_decided(Sched *s, const char *why) {
-  s->all_m.proved = false;
-  s->all_m.text = why;
+  s->for_all.proved = false;
+  s->for_all.text = why;
   return true;
 }
 
@@ -515,7 +515,7 @@ static bool search(Search *x) {
   return true;
 }
 
-bool check_all_m(Sched *s) {
+bool check_for_all(Sched *s) {
   Search x = {.s = s,
               .name = s->opt->for_all,
               .state = {.arena = s->arena},
@@ -536,23 +536,23 @@ bool check_all_m(Sched *s) {
   work_end(&work), s->work = s->opt->work = outer;
   for (uint32_t i = 0; i < x.member.n; i++)
     member_free(x.member.at[i]);
-  if (s->all_m.proved ? s->opt->looped && !s->looped : work.spent)
+  if (s->for_all.proved ? s->opt->looped && !s->looped : work.spent)
     not_decided(s, "it takes too many steps");
   if (s->looped || !s->opt->looped)
     return ok;
-  diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at, "there is no program for every %s: %s",
-             x.name,
-             s->all_m.refuted ? arena_printf(s->arena, "it is %s", s->all_m.text) : s->all_m.text);
+  diag_error(
+      s->diag, DIAG_LOOPED, s->parsed->def->name_at, "there is no program for every %s: %s", x.name,
+      s->for_all.refuted ? arena_printf(s->arena, "it is %s", s->for_all.text) : s->for_all.text);
   diag_help(s->diag, "give it a value, such as -D %s=64", x.name);
   return false;
 }
 
 bool is_proved_for_all(const Sched *s) {
-  return s->all_m.proved && s->all_m.below >= s->all_m.from;
+  return s->for_all.proved && s->for_all.below >= s->for_all.from;
 }
 
-void dump_all_m(Sched *s, FILE *f) {
-  const ForAll *a = &s->all_m;
+void dump_for_all(Sched *s, FILE *f) {
+  const ForAll *a = &s->for_all;
   if (!a->proved) {
     fprintf(f, "%s\n", a->text);
     return;

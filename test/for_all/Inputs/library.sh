@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # library.sh PIPEC STDLIB P[:NAME]...: the verdict for every M of each file of the library, or of one, on P ranks. Of HEAD:
-#   test/all_m/Inputs/library.sh build/bin/pipec build/share/pipe/stdlib 2 4 8 > test/all_m/Inputs/library.txt
+#   test/for_all/Inputs/library.sh build/bin/pipec build/share/pipe/stdlib 2 4 8 > test/for_all/Inputs/library.txt
 pipec=$1 stdlib=$2
 shift 2
 for one in "$@"; do

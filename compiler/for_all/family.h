@@ -3,8 +3,8 @@
 #ifndef PIPEC_FAMILY_H
 #define PIPEC_FAMILY_H
 
-#include "every.h"
-#include "forall.h"
+#include "for_all_proof.h"
+#include "for_all.h"
 #include "notes.h"
 
 /* The program of one value. */
@@ -18,7 +18,7 @@ typedef struct Member {
   Diag diag;
   Options opt;
   Sched s;
-  uint32_t **word, *nword; /* [nrank] rows with notes (certify/every.h); NULL: it has none */
+  uint32_t **word, *nword; /* [nrank] rows with notes (for_all_proof.h); NULL: it has none */
   uint64_t *shape;     /* [nrank] a hash of these, numbers apart; member_free leaves it */
   uint64_t rows;       /* instructions */
 } Member;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "every_parts.h"
+#include "verify_for_all.h"
 
 enum {
   STEPS = 4,       /* directions of steps in one key */
@@ -15,7 +15,7 @@ enum {
   FEW = 64         /* turns that are written out */
 };
 
-void sets_put(Sets *s, const EveryPart *part, uint64_t key, const Num *tuple, uint32_t n,
+void sets_put(Sets *s, const ForAllPart *part, uint64_t key, const Num *tuple, uint32_t n,
               int sign) {
   Corner c = {.key = key, .sign = sign};
   for (uint32_t i = 0; i < n; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Makes the notes of the rows of one program (certify/every.h): the certificate of a program for
+ * Makes the notes of the rows of one program (for_all_proof.h): the certificate of a program for
  * every M before its numbers are known to grow. */
 #ifndef PIPEC_NOTES_H
 #define PIPEC_NOTES_H
 
-#include "every.h"
+#include "for_all_proof.h"
 #include "rows.h"
 
 /* The states that notes speak of, of programs for several M alike. */
