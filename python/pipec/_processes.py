@@ -20,7 +20,7 @@ from . import _runtime as rt
 from ._schedule import Schedule
 
 T = TypeVar("T")
-_START_S = 600.0  # that the others are waited for
+_START_S = 120.0  # that the others are waited for, once all have met
 _NO_TAG = 2**31 - 1  # of no message
 
 
@@ -28,7 +28,7 @@ class Processes:
     """The ranks of a group. Messages go by the group; of faults they tell one another by a store
     that rank 0 serves, at a port of its own."""
 
-    def __init__(self, group: dist.ProcessGroup | None) -> None:
+    def __init__(self, group: dist.ProcessGroup | None, schedule: Schedule) -> None:
         if not dist.is_initialized():
             raise ValueError("torch.distributed has no process group: init_process_group makes one")
         self.own = group is None
@@ -42,6 +42,12 @@ class Processes:
                 'give one of dist.new_group(backend="gloo")'
             )
         self._store = ctypes.POINTER(rt.Group)()  # null: it is not open
+        self._program = schedule.program
+        name = schedule.report.partition(":")[0]
+        found = self.together(lambda: (name, schedule._proved.hash))
+        for rank, (other, hash) in enumerate(found):
+            if hash != found[0][1]:
+                raise ValueError(f"rank {rank} has another schedule, {other}; rank 0 {found[0][0]}")
 
     def together(self, what: Callable[[], T]) -> list[T]:
         """What each rank finds. If one raises, all do."""
@@ -60,8 +66,8 @@ class Processes:
                 raise rt.RunError(f"rank {rank}: {said}")
         return [value for value, _ in found]
 
-    def meet(self, schedule: Schedule) -> None:
-        """Opens the store. All ranks have the same program, or all are refused."""
+    def meet(self) -> None:
+        """Opens the store."""
 
         def find() -> tuple[str, int, str]:
             with socket.socket() as s:
@@ -74,7 +80,7 @@ class Processes:
         host = "127.0.0.1" if one else os.environ.get("MASTER_ADDR", host)
         at = rt.Launch(b"torch", self.rank, self.size, 0, f"{host}:{port}".encode(), key.encode())
         why = ctypes.create_string_buffer(1024)
-        if rt.lib.pr_group_open(byref(self._store), schedule.program, byref(at), _START_S, why):
+        if rt.lib.pr_group_open(byref(self._store), self._program, byref(at), _START_S, why):
             raise rt.RunError(why.value.decode("utf-8", "replace"))
 
     def transport(self, carry: Any, why: Any) -> rt.Transport:

@@ -101,7 +101,7 @@ class Run:
         count = 1 + max(row["model"] for row in rows)
         if len(stages) != count:
             raise ValueError(f"the schedule is for {count} stages, not {len(stages)}")
-        self._processes = Processes(group) if engine == "dist" else None
+        self._processes = Processes(group, schedule) if engine == "dist" else None
         self._run, self._pid = c_void_p(), os.getpid()
         kept: list[Any] = [schedule]  # what pr_close reads
         self._end = weakref.finalize(self, _close, self._run, self._processes, kept)
@@ -169,7 +169,7 @@ class Run:
         )
         options = rt.Options(deadline_s=deadline)
         if self._processes:
-            self._processes.meet(schedule)
+            self._processes.meet()
             carry = self._guard(rt.CARRY, self._processes.carry, cause=False)
             transport = self._processes.transport(carry, self._model.why)
             kept.append(transport)
