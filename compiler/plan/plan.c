@@ -285,6 +285,14 @@ static void put_stages(Pricing *x, const Choice *c, FILE *f) {
   }
 }
 
+/* The same but for cuts, what recomputes, and forwards in flight. */
+static bool are_alike(const Choice *a, const Choice *b) {
+  bool alike = a->order == b->order && a->nstage == b->nstage;
+  for (uint32_t s = 0; alike && s < a->nstage; s++)
+    alike = a->stage[s].replicas == b->stage[s].replicas;
+  return alike;
+}
+
 static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
   Sched *s = x->task.s;
   fprintf(f, "# Plan of pipec for %s on %s: %u rank%s, M = %u.\n", printable(s, s->opt->profile),
@@ -308,17 +316,16 @@ static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
     fprintf(f, "# cuts    of one order of the layers: the model has too many ways to cut it\n");
   put_stages(x, p->choice, f);
   if (x->tried > 1)
-    fprintf(f, "#\n# next of %u tried, but for other cuts of the same:\n", x->tried);
+    fprintf(f, "#\n# next of %u tried, each with the best of its cuts:\n", x->tried);
   for (uint32_t i = 1, shown = 1; i < x->priced.n && shown < SHOWN; i++) {
     const Priced *q = &x->priced.at[i];
-    const char *text = choice_text(&x->task, q->choice);
     uint32_t k = 0;
-    while (k < i && strcmp(choice_text(&x->task, x->priced.at[k].choice), text) != 0)
+    while (k < i && !are_alike(x->priced.at[k].choice, q->choice))
       k++;
     if (k < i)
       continue;
     fprintf(f, "#   %-10s %+8.2f %%  %s\n", seconds(s, q->makespan),
-            percent(q->makespan, p->makespan) - 100, text);
+            percent(q->makespan, p->makespan) - 100, choice_text(&x->task, q->choice));
     shown++;
   }
 }
