@@ -16,21 +16,21 @@ from pipec.engine import Run, RunError
 STEPS = 2
 
 
-def trained(schedule, kind):
+def trained(schedule, kind, group):
     """The losses of the steps and the weights of the stages here, or why there are none."""
     count = 1 + max(row["model"] for row in schedule.json["stages"])
     formulas = str(schedule.json.get("formulas"))
     dtype = torch.float32 if formulas != "None" else torch.float64
     make = (lambda m: torch.optim.Adam(m.parameters(), lr=engine.RATE)) if "v2" in formulas else (
         lambda m: torch.optim.SGD(m.parameters(), lr=engine.RATE, momentum=engine.MOMENTUM))
-    rank = dist.get_rank()
-    placed = [{row["model"] for row in schedule.json["stages"] if row["rank"] == r} for r in range(dist.get_world_size())]
+    rank = dist.get_rank(group)
+    placed = [{row["model"] for row in schedule.json["stages"] if row["rank"] == r} for r in range(dist.get_world_size(group))]
     stages = engine.layers(count, dtype)
     if kind == "dist":  # what is elsewhere need not be here
         stages = [stage if i in placed[rank] else None for i, stage in enumerate(stages)]
     example = torch.zeros(engine.ROWS, engine.WIDTH, dtype=dtype) if 0 in placed[rank] or kind == "threads" else None
     try:
-        run = Run(schedule, stages, engine.loss_fn, example, make, engine=kind)
+        run = Run(schedule, stages, engine.loss_fn, example, make, engine=kind, group=group)
     except RunError as e:
         return str(e).removeprefix("rank 0: ")
     with run:
@@ -42,10 +42,10 @@ def trained(schedule, kind):
         return losses, [run.state_dict(i) for i in sorted(placed[rank])]
 
 
-def same(schedule):
+def same(schedule, group=None):
     if schedule.json["forward"]:
         return "forward only"
-    one, other = trained(schedule, "dist"), trained(schedule, "threads")
+    one, other = trained(schedule, "dist", group), trained(schedule, "threads", group)
     if isinstance(one, str):
         return one
     losses = one[0] == other[0]
@@ -69,6 +69,12 @@ def rank_main(rank, ranks, names, meet):
     if rank == 0:
         for what in sorted(by):
             print(f"{what} {len(by[what])}: {' '.join(by[what])}")
+    pairs = [dist.new_group(pair) for pair in ([0, 2], [1, 3]) if ranks == 4]
+    if pairs:  # two runs beside each other
+        engine.RANKS, found = 2, [None] * ranks
+        dist.all_gather_object(found, same(engine.compiled(["zb_v", "chimera"][rank % 2]), pairs[rank % 2]))
+        if rank == 0:
+            print("groups of two:", *sorted(set(found)))
     dist.destroy_process_group()
 
 
