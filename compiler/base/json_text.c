@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Reads JSON, and says where a text is none. */
+#include <string.h>
 #include "json_text.h"
 
 static void end_value(void *value) { json_decref(value); }
@@ -22,4 +23,18 @@ json_t *json_parse(Sched *s, DiagName name, uint32_t file, const char *text, uin
     diag_error(s->diag, name, (Span){file, pos, pos + 1}, "%s", err.text);
   }
   return root;
+}
+
+const char *json_unknown_key(json_t *object, const char *known) {
+  const char *key;
+  json_t *value;
+  json_object_foreach(object, key, value) {
+    const size_t n = strlen(key);
+    const char *at = known;
+    while ((at = strstr(at, key)) && (at[-1] != ' ' || at[n] != ' '))
+      at++;
+    if (!at || n == 0 || strchr(key, ' '))
+      return key;
+  }
+  return NULL;
 }

@@ -12,5 +12,7 @@ json_t *json_parse(Sched *s, DiagName name, uint32_t file, const char *text, uin
 /* json_loadb, with its flags and its error. Fails without memory. */
 json_t *json_load_value(const char *text, size_t len, size_t flags, json_error_t *err);
 void json_drop(json_t *value); /* NULL is fine */
+/* The first key of an object that is none of `known`, names between blanks: " F B "; NULL: all are. */
+const char *json_unknown_key(json_t *object, const char *known);
 
 #endif

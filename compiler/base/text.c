@@ -140,3 +140,29 @@ void add_copy(Sched *s, Orders *orders, Copy copy) {
     vec_grow(s->arena, (void **)&orders->copy, &orders->capcopy, sizeof *orders->copy);
   orders->copy[orders->ncopy++] = copy;
 }
+
+bool read_quantity(const char *text, QuantityOf of, uint64_t *value) {
+  static const struct {
+    const char *unit;
+    QuantityOf of;
+    double by;
+  } unit[] = {{"", OF_BYTES, 1},          {"B", OF_BYTES, 1},
+              {"kB", OF_BYTES, 1e3},      {"MB", OF_BYTES, 1e6},
+              {"GB", OF_BYTES, 1e9},      {"TB", OF_BYTES, 1e12},
+              {"KiB", OF_BYTES, 1 << 10}, {"MiB", OF_BYTES, 1 << 20},
+              {"GiB", OF_BYTES, 1 << 30}, {"TiB", OF_BYTES, 1ll << 40},
+              {"", OF_TIME, 1},           {"ns", OF_TIME, 1},
+              {"us", OF_TIME, 1e3},       {"ms", OF_TIME, 1e6},
+              {"s", OF_TIME, 1e9}};
+  const size_t digits = strspn(text, "0123456789.");
+  char *end;
+  const double v = strtod(text, &end);
+  if (digits == 0 || end != text + digits)
+    return false;
+  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
+    if (unit[i].of == of && strcmp(end, unit[i].unit) == 0 && v * unit[i].by < 9e18) {
+      *value = (uint64_t)(v * unit[i].by);
+      return true;
+    }
+  return false;
+}

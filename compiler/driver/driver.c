@@ -88,7 +88,8 @@ static bool is_for_make(Sched *s, const char *name, bool first) {
   return !*bad;
 }
 
-/* Can the depfile name all files? */
+/* Can the depfile name all files read so far? Asked before anything is written, and once more by
+ * depfile: a page reads further files. */
 static bool depfile_can(Sched *s) {
   if (!s->opt->depfile || !s->opt->output)
     return true;

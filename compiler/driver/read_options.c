@@ -86,32 +86,9 @@ static WordKind next_word(Words *w) {
 
 /* ---- values ---- */
 
-/* "40GiB", "1.5MB", "8": a whole number of bytes. */
+/* Some bytes. */
 static bool parse_size(const char *text, uint64_t *bytes) {
-  static const struct {
-    const char *unit;
-    uint64_t by;
-  } unit[] = {{"", 1},
-              {"B", 1},
-              {"kB", 1000},
-              {"MB", 1000000},
-              {"GB", 1000000000},
-              {"TB", 1000000000000},
-              {"KiB", 1ull << 10},
-              {"MiB", 1ull << 20},
-              {"GiB", 1ull << 30},
-              {"TiB", 1ull << 40}};
-  char *end;
-  errno = 0;
-  double v = strtod(text, &end);
-  if (end == text || errno || !(v >= 0) || strspn(text, "0123456789.") != (size_t)(end - text))
-    return false;
-  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
-    if (strcmp(end, unit[i].unit) == 0 && v * (double)unit[i].by < 9e18) {
-      *bytes = (uint64_t)(v * (double)unit[i].by);
-      return *bytes > 0;
-    }
-  return false;
+  return read_quantity(text, OF_BYTES, bytes) && *bytes > 0;
 }
 
 static bool parse_sends(const char *text, ChannelModel *m) {

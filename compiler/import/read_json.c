@@ -101,16 +101,10 @@ bool read_bad(Read *d, Span at, const char *what) {
 }
 
 bool read_keys(Read *d, Span at, json_t *object, const char *what, const char *known) {
-  const char *key;
-  json_t *v;
-  json_object_foreach(object, key, v) {
-    const char *word = arena_printf(d->s->arena, " %s ", key);
-    if (strchr(key, ' ') || !strstr(known, word))
-      return read_bad(
-          d, at,
-          arena_printf(d->s->arena, "%s has a key '%s', which this form has not", what, key));
-  }
-  return true;
+  const char *key = json_unknown_key(object, known);
+  return !key || read_bad(d, at,
+                          arena_printf(d->s->arena, "%s has a key '%s', which this form has not",
+                                       what, key));
 }
 
 /* A whole number from `least` to `most`; absent: *v stays, if it may be absent. */

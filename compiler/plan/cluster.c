@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Reads a cluster (lang/spec.md 9.6), strictly: an unknown key, a wrong unit or a wrong number is
  * an error. A quantity is a whole number of ns, bytes, or bytes a second, or a text with a unit. */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -24,57 +23,20 @@ static bool expected(const Reader *r, const char *key, const char *where, const 
   return bad(r, arena_printf(r->s->arena, "\"%s\"%s is %s", key, where, what));
 }
 
-typedef struct Unit {
-  const char *name;
-  double by;
-} Unit;
-static const Unit time_unit[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {0}};
-static const Unit size_unit[] = {{"B", 1},
-                                 {"kB", 1e3},
-                                 {"MB", 1e6},
-                                 {"GB", 1e9},
-                                 {"TB", 1e12},
-                                 {"KiB", 1ull << 10},
-                                 {"MiB", 1ull << 20},
-                                 {"GiB", 1ull << 30},
-                                 {"TiB", 1ull << 40},
-                                 {0}};
-
-/* A whole number, or a text such as "25GB". False: it is neither. */
-static bool quantity(json_t *v, const Unit *unit, uint64_t *value) {
+/* A whole number, or a text with a unit, such as "25GB" or "10us". False: it is neither. */
+static bool quantity(json_t *v, QuantityOf of, uint64_t *value) {
   if (json_is_integer(v) && json_integer_value(v) >= 0) {
     *value = (uint64_t)json_integer_value(v);
     return *value < (uint64_t)1 << 62;
   }
-  const char *text = json_string_value(v);
-  const size_t digits = text ? strspn(text, "0123456789.") : 0;
-  char *end;
-  if (!digits)
-    return false;
-  const double number = strtod(text, &end);
-  for (; end == text + digits && unit->name; unit++)
-    if (strcmp(end, unit->name) == 0) {
-      *value = (uint64_t)llround(fmin(number * unit->by, 9e18));
-      return number * unit->by < 4e18;
-    }
-  return false;
+  return json_is_string(v) && read_quantity(json_string_value(v), of, value);
 }
 
-/* Refuses keys that are not in `known`, names between blanks. */
+/* Refuses keys that are not in `known` (json_unknown_key). */
 static bool only_keys(const Reader *r, json_t *v, const char *known, const char *where) {
-  const char *key;
-  json_t *value;
-  json_object_foreach(
-      v, key,
-      value) if (!strstr(known,
-                         arena_printf(r->s->arena, " %s ",
-                                      key))) return bad(r,
-                                                        arena_printf(
-                                                            r->s->arena,
-                                                            "unknown key '%s'%s; the keys are%.*s",
-                                                            key, where, (int)strlen(known) - 1,
-                                                            known));
-  return true;
+  const char *key = json_unknown_key(v, known);
+  return !key || bad(r, arena_printf(r->s->arena, "unknown key '%s'%s; the keys are%.*s", key,
+                                     where, (int)strlen(known) - 1, known));
 }
 
 static bool read_level(const Reader *r, json_t *v, uint32_t k, Cluster *c) {
@@ -90,10 +52,10 @@ static bool read_level(const Reader *r, json_t *v, uint32_t k, Cluster *c) {
     return expected(
         r, "count", where,
         "not a number of ranks, or of groups of the level before; all ranks are at most 1024");
-  if (!quantity(json_object_get(v, "bandwidth"), size_unit, &l->bandwidth) || l->bandwidth == 0)
+  if (!quantity(json_object_get(v, "bandwidth"), OF_BYTES, &l->bandwidth) || l->bandwidth == 0)
     return expected(r, "bandwidth", where, "not bytes a second, such as \"25GB\"");
   if (json_object_get(v, "latency") &&
-      !quantity(json_object_get(v, "latency"), time_unit, &l->latency))
+      !quantity(json_object_get(v, "latency"), OF_TIME, &l->latency))
     return expected(r, "latency", where, "not a time, such as \"10us\"");
   if (shared && !json_is_boolean(shared))
     return expected(r, "shared", where, "neither true nor false");
@@ -131,7 +93,7 @@ static bool read_all(const Reader *r, json_t *root, Cluster *c) {
   for (uint32_t k = 0; k < c->nlevel; k++)
     if (!read_level(r, json_array_get(levels, k), k, c))
       return false;
-  if (memory && (!quantity(memory, size_unit, &c->memory) || c->memory == 0))
+  if (memory && (!quantity(memory, OF_BYTES, &c->memory) || c->memory == 0))
     return expected(r, "memory", "", "not the bytes of a rank, such as \"80GiB\"");
   return read_speed(r, json_object_get(root, "speed"), c);
 }
