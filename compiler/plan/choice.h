@@ -45,11 +45,12 @@ bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds);
 bool alpa_choice(const Task *t, Choice *c, double *ns);
 /* ---- search.c: adds plans that may have the shortest step, in no order ---- */
 void find_choices(const Task *t, Choices *found);
-bool add_choice(const Task *t, Choices *found, Choice c); /* false: it is there */
+/* With a copy of its stages. False: it is there. */
+bool add_choice(const Task *t, Choices *found, Choice c);
 /* ---- write_plan.c ---- */
 /* The plan as a schedule called `plan`. */
 void write_schedule(const Task *t, const Choice *c, FILE *f);
-/* "1F1B, 3 stages on 2+1+1 ranks" */
+/* "1F1B, 3 stages on 2-1-1 ranks" */
 const char *choice_text(const Task *t, const Choice *c);
 /* The sum of a cost over the layers of `to` that `from` lacks; WORK: the largest of all of `to`. */
 static inline uint64_t range_cost(const States *t, uint32_t from, uint32_t to, CostKey k) {

@@ -163,13 +163,15 @@ static bool split(const States *st, PlanStage *a, uint32_t k, uint32_t n) {
   return best != NONE;
 }
 
-/* The plan with one move of stage s. False: there is no such plan. */
-static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, Choice *other) {
+/* The plan with one move of stage s; `stage` has room for one stage more. False: there is no such
+ * plan. */
+static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, PlanStage *stage,
+                  Choice *other) {
   const States *st = &t->states;
-  PlanStage *a = NEW_ARRAY(t->s->arena, PlanStage, (size_t)c->nstage + 1) + s;
+  PlanStage *a = stage + s;
   const uint32_t idle = t->cluster.nrank - c->nrank, behind = c->nstage - s - 1;
   *other = *c;
-  other->stage = memcpy(a - s, c->stage, c->nstage * sizeof *c->stage);
+  other->stage = memcpy(stage, c->stage, c->nstage * sizeof *c->stage);
   if (move < NCUTMOVES ? behind == 0 : move == GROW && idle == 0)
     return false;
   if (move >= GIVE && c->order != ORDER_1F1B)
@@ -200,8 +202,7 @@ static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, Cho
   default:
     memmove(a + 2, a + 1, behind * sizeof *a);
     other->nstage++, other->nrank = t->cluster.nrank;
-    if (move - SPLIT + 1 >= a->replicas + idle ||
-        !split(st, a, move - SPLIT + 1, a->replicas + idle))
+    if (!split(st, a, move - SPLIT + 1, a->replicas + idle))
       return false;
   }
   for (uint32_t i = 0; i < other->nstage; i++)
@@ -214,17 +215,20 @@ static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, Cho
 static void try_moves(Pricing *x, Choices *tried, const Priced p) {
   const Choice *c = p.choice;
   const double best = worth(&x->priced.at[0]);
+  const uint32_t idle = x->task.cluster.nrank - c->nrank;
+  PlanStage *stage = NEW_ARRAY(x->task.s->arena, PlanStage, (size_t)c->nstage + 1);
   uint32_t busiest = 0;
   for (uint32_t r = 0; r + c->stage[busiest].replicas <= p.busiest && busiest + 1 < c->nstage;)
     r += c->stage[busiest++].replicas;
   for (uint32_t far = 0; far < 2 * c->nstage; far++) {
     const uint32_t s = far % 2 ? busiest - 1 - far / 2 : busiest + far / 2; /* may wrap */
-    for (uint32_t move = 0; s < c->nstage && move < SPLIT + x->task.cluster.nrank; move++) {
+    const uint32_t moves = s < c->nstage ? SPLIT + c->stage[s].replicas + idle - 1 : 0;
+    for (uint32_t move = 0; move < moves; move++) {
       Choice other;
-      if (!moved(&x->task, c, s, move, &other) || !add_choice(&x->task, tried, other))
+      if (!moved(&x->task, c, s, move, stage, &other) || !add_choice(&x->task, tried, other))
         continue;
       x->tried++;
-      price(x, other);
+      price(x, tried->at[tried->n - 1]);
       show_progress(x);
       if (x->tried == MOST_TRIED || worth(&x->priced.at[0]) < best)
         return;

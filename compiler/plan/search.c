@@ -39,6 +39,7 @@ typedef struct Search {
   bool uneven;              /* ranks have different speeds */
   uint32_t *next0, *next;   /* rows of the states that contain a state, from next0[1 + k] on */
   Cell *cell;               /* [(parts + 1) * (n + 1)] A: row d, column 1 + k */
+  PlanStage *stage;         /* [parts] scratch */
   Choices *found;
 } Search;
 
@@ -147,6 +148,8 @@ bool add_choice(const Task *t, Choices *found, Choice c) {
         memcmp(o->stage, c.stage, c.nstage * sizeof *c.stage) == 0)
       return false;
   }
+  c.stage = memcpy(NEW_ARRAY(t->s->arena, PlanStage, c.nstage), c.stage,
+                   c.nstage * sizeof *c.stage);
   *vec_push(t->s->arena, found) = c;
   return true;
 }
@@ -158,7 +161,7 @@ static void add(const Search *x, uint32_t d, double most) {
   double estimate = cell->cost;
   if (isinf(cell->cost))
     return;
-  c.stage = NEW_ARRAY(x->t->s->arena, PlanStage, d);
+  c.stage = x->stage;
   for (uint32_t k = START; k != x->n - 1; cell = cell_of(x, d, k)) {
     c.stage[c.nstage++] = (PlanStage){k, cell->to, cell->replicas, cell->recompute};
     d -= cell->replicas, k = cell->to;
@@ -173,6 +176,7 @@ static void add(const Search *x, uint32_t d, double most) {
 static void search(Search *x) {
   static const double longer[] = {1, 1.003, 1.01, 1.02, 1.04, 1.07, 1.1, 1.15, 1.25, 1.4, 1.7};
   x->cell = NEW_ARRAY(x->t->s->arena, Cell, (size_t)(x->parts + 1) * (x->n + 1));
+  x->stage = NEW_ARRAY(x->t->s->arena, PlanStage, x->parts);
   solve(x, INFINITY, true);
   const uint32_t fewest = x->order == ORDER_1F1B ? 1 : x->parts; /* parts of a plan */
   double least = INFINITY;

@@ -4,7 +4,7 @@
  * layer that reads nothing comes with the first one that reads it, as PipeDream has it. A set is a
  * row of bits, by place in Layers.sorted.
  *
- * Cost: states x layers for the sets, states x states for their order. */
+ * Cost: states x layers x the last layers of a state, and states x states for their order. */
 #include <string.h>
 
 #include "states.h"
@@ -134,7 +134,7 @@ static bool is_kept_beside(const Sets *x, uint32_t i, uint32_t top) {
 static void fill(const Sets *x, States *t, uint32_t row) {
   const Word *w = x->set.at[row].w;
   const char *last = "";
-  Word *top = NEW_ARRAY(x->a, Word, x->words);
+  uint32_t *top = NEW_ARRAY(x->a, uint32_t, x->n), ntop = 0; /* layers that no other one reads */
   for (uint32_t i = 0; i < x->n; i++) {
     bool leaves = false, read = false;
     for (uint32_t k = 0; has(w, i) && k < nreader(x, i); k++)
@@ -149,15 +149,15 @@ static void fill(const Sets *x, States *t, uint32_t row) {
                                                      : t->sum[row][k];
     t->cross[row] += leaves ? y->cost[KEY_BOUNDARY] : 0;
     if (!read) {
-      put(top, i);
+      top[ntop++] = i;
       last = arena_printf(x->a, "%s%s%s", last, *last ? "+" : "", y->name);
     }
   }
   t->last[row] = last;
   for (uint32_t i = 0; i < x->n; i++) {
-    bool keeps = has(top, i);
-    for (uint32_t k = 0; has(w, i) && !keeps && k < x->n; k++)
-      keeps = has(top, k) && is_kept_beside(x, i, k);
+    bool keeps = false;
+    for (uint32_t k = 0; has(w, i) && !keeps && k < ntop; k++)
+      keeps = top[k] == i || is_kept_beside(x, i, top[k]);
     t->kept[row] += keeps ? x->l->layer.at[x->l->sorted[i]].cost[KEY_BOUNDARY] : 0;
   }
 }

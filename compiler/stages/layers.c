@@ -15,7 +15,7 @@
  * The layers get an order that respects the edges, ties by number. Inputs of the text form, and
  * parts of outputs that nobody reads, are left out, as planners do.
  *
- * Cost: linear, but for the JSON form quadratic in the names that "from" looks for. */
+ * Cost: linear, but for the names of the JSON form, each of which is compared with all above it. */
 #include <string.h>
 
 #include "base.h"
