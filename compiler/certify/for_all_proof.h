@@ -39,19 +39,19 @@ typedef struct State {
   uint32_t op, field, stage, edge, peer, formula, slice; /* the use; op NONE: there was none yet */
 } State;
 
-typedef struct Every {
+typedef struct ForAllProof {
   const PipeProgram *p; /* for n = 0, its lists written out; valid */
   const PipeLoopClass *cls;
   uint32_t *const *word; /* [nrank] rows with notes, */
   const uint32_t *nword; /*   so many words */
   const State *state;
   uint32_t nstate;
-} Every;
+} ForAllProof;
 
 /* Is the program for every n >= 0 complete, in order, free of deadlocks and matched, and is each of
  * its slots full when it is read, and free when it is filled? False: *why. Believes no note, nor
  * that the numbers in loops belong together; shares no code with who makes them. Relies on the
  * validator for n = 0. Linear in words. */
-bool verify_for_all(Arena *a, const Every *e, const char **why);
+bool verify_for_all(Arena *a, const ForAllProof *e, const char **why);
 
 #endif

@@ -98,7 +98,7 @@ static void verify_send(const Sched *s) {
       }
       ncomm += pipe_op_info[in->op].stream == PIPE_COMM;
       BUG_IF(in->wait > 0 && k->instr[row[in->wait - 1]].group != 0);
-      sent = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B ? ncomm : sent;
+      sent = pipe_is_send(in->op) ? ncomm : sent;
     }
   }
 }

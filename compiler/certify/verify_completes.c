@@ -22,8 +22,6 @@ typedef struct Build {
   bool channels;  /* each channel is a stream; else COMM of a rank is one */
 } Build;
 
-static bool is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
-
 static void find_turns(Build *b) {
   const PipeProgram *p = b->p;
   uint32_t *n = NEW_ARRAY(b->a, uint32_t, p->ngroup);
@@ -67,8 +65,9 @@ static MachineInstr machine_instr(const Build *b, uint32_t rank, const PipeInstr
   if (in->op >= PIPE_REDUCE)
     return m;
   const bool forward = in->op == PIPE_SEND_F || in->op == PIPE_RECV_F;
-  uint32_t to = is_send(in) ? pipe_other_end(pipe_graph(p), in) : in->stage; /* one row has it */
-  m.kind = is_send(in) ? MACHINE_SEND : MACHINE_RECV;
+  uint32_t to = pipe_is_send(in->op) ? pipe_other_end(pipe_graph(p), in)
+                                     : in->stage; /* one row has it */
+  m.kind = pipe_is_send(in->op) ? MACHINE_SEND : MACHINE_RECV;
   m.peer = in->peer;
   m.group = in->group;
   m.tensor = ((uint64_t)(p->edge ? in->keep : to) * p->nmb + in->mb) * 2 + forward;

@@ -30,7 +30,7 @@ bool for_all_no_at(ForAllCheck *x, uint32_t rank, const ForAllRow *row, const ch
                                     row->has_mb ? (long long)row->mb.at : -1, rank));
 }
 
-Num for_all_grown(const Every *e, PipeGrows what, uint32_t row, uint32_t pool, uint64_t at) {
+Num for_all_grown(const ForAllProof *e, PipeGrows what, uint32_t row, uint32_t pool, uint64_t at) {
   Num n = {(int64_t)at, 0, 0};
   for (uint32_t i = 0; i < e->cls->ngrow; i++)
     if (e->cls->grow[i].what == (uint32_t)what && e->cls->grow[i].row == row &&
@@ -462,7 +462,7 @@ static bool in_set(uint32_t op, int set) {
 static bool check_all(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
   const PipeProgram *p = x->p;
-  const Every *e = x->e;
+  const ForAllProof *e = x->e;
   for (int set = ALL_F; set <= ALL_W; set++) {
     if (p->forward && set != ALL_F)
       continue;
@@ -532,7 +532,7 @@ static bool check_moves(ForAllCheck *x) {
   return sets_cancel(&s) || for_all_no(x, "not every microbatch has its transfers, once");
 }
 
-bool verify_for_all(Arena *a, const Every *e, const char **why) {
+bool verify_for_all(Arena *a, const ForAllProof *e, const char **why) {
   Arena own = {0};
   ForAllCheck x = {.arena = &own, .e = e, .p = e->p};
   bool ok = e->p->lowering == PIPE_GLOBAL || for_all_no(&x, "only the lowering global is proved");

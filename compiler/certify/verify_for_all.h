@@ -60,7 +60,7 @@ bool sets_cancel(Sets *s);
 
 typedef struct ForAllCheck {
   Arena *arena;
-  const Every *e;
+  const ForAllProof *e;
   const PipeProgram *p;
   ForAllRank *rank;
   const char *why;
@@ -108,7 +108,7 @@ static inline int for_all_waits_for(const ForAllRow *c, const ForAllWord *w) {
 }
 
 /* How a number of the program grows. */
-Num for_all_grown(const Every *e, PipeGrows what, uint32_t row, uint32_t pool, uint64_t at);
+Num for_all_grown(const ForAllProof *e, PipeGrows what, uint32_t row, uint32_t pool, uint64_t at);
 /* verify_uses.c: slots, gradients, microbatches. */
 bool for_all_uses(ForAllCheck *x);
 

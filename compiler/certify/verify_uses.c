@@ -40,7 +40,7 @@ typedef struct Uses {
   uint32_t rank;
   const ForAllPart *part;
   const ForAllRank *k;
-  uint32_t *state_of; /* hash table over Every.state: 1 + index */
+  uint32_t *state_of; /* hash table over ForAllProof.state: 1 + index */
   uint32_t size;
   Sets chain, slots;
   /* by stream that waits, and stream that is waited for: before the part; in it, above the row at
@@ -65,7 +65,7 @@ static uint32_t hash_of(const State *s, uint32_t size) {
 }
 
 static void index_states(Uses *u) {
-  const Every *e = u->x->e;
+  const ForAllProof *e = u->x->e;
   for (u->size = 16; u->size < 2 * e->nstate + 2; u->size *= 2)
     ;
   u->state_of = NEW_ARRAY(u->x->arena, uint32_t, u->size);
@@ -166,7 +166,7 @@ static bool no_use(const Uses *u, const Use *use, const char *why) {
 static bool read_notes(const Uses *u, Use *use, uint32_t *i) {
   const ForAllRow *c = use->row;
   const uint32_t end = c->word0 + c->nword;
-  const Every *e = u->x->e;
+  const ForAllProof *e = u->x->e;
   if (*i == end || u->k->word[*i].tag != NOTE_USE || !is_fixed(u->k->word[*i].n))
     return no_use(u, use, "a use without its note");
   const int64_t n = u->k->word[(*i)++].n.at;
@@ -187,7 +187,7 @@ static bool read_notes(const Uses *u, Use *use, uint32_t *i) {
 
 /* What a new use finds: nothing, in a slot of a pool that is nobody else's. */
 static bool check_new(Uses *u, const Use *use) {
-  const Every *e = u->x->e;
+  const ForAllProof *e = u->x->e;
   const State *s = &use->state;
   if (s->op != NONE || s->prev != NONE || !num_same(use->label, num(0)))
     return no_use(u, use, "a new slot that is full");

@@ -217,7 +217,7 @@ static bool fit_params(Arena *a, const PipeProgram *const p[3], const PipeLinear
 
 /* ---- all of it ---- */
 
-void family_program(Arena *a, Every *e, PipeLoopClass *c, const Member *m) {
+void family_program(Arena *a, ForAllProof *e, PipeLoopClass *c, const Member *m) {
   PipeProgram *p = arena_alloc(a, sizeof *p);
   PipeRank *rank = arena_alloc(a, m->s.prog->nrank * sizeof *rank);
   *p = *m->s.prog;
@@ -233,12 +233,12 @@ void family_program(Arena *a, Every *e, PipeLoopClass *c, const Member *m) {
   c->p = p;
 }
 
-bool family_fit(Arena *a, Member *const m[3], int64_t step, Every *out, const char **why) {
+bool family_fit(Arena *a, Member *const m[3], int64_t step, ForAllProof *out, const char **why) {
   const PipeProgram *const p[] = {m[0]->s.prog, m[1]->s.prog, m[2]->s.prog};
   Grows g = {.even = true};
   PipeLoopClass *c = NEW(a, PipeLoopClass);
   *c = (PipeLoopClass){.from = m[0]->value, .step = step};
-  *out = (Every){.cls = c};
+  *out = (ForAllProof){.cls = c};
   *why = "its ranks, stages or pools depend on it";
   if (p[0]->nrank != p[1]->nrank || p[0]->nrank != p[2]->nrank || p[0]->nstage != p[1]->nstage ||
       p[0]->nstage != p[2]->nstage)
@@ -259,7 +259,7 @@ bool family_fit(Arena *a, Member *const m[3], int64_t step, Every *out, const ch
   return true;
 }
 
-bool family_lower(Arena *a, Every *e, int64_t steps, const Member *m) {
+bool family_lower(Arena *a, ForAllProof *e, int64_t steps, const Member *m) {
   uint32_t **word = NEW_ARRAY(a, uint32_t *, e->p->nrank);
   for (uint32_t r = 0; r < e->p->nrank; r++) {
     word[r] = arena_alloc(a, e->nword[r] * sizeof **word + 1);
@@ -298,7 +298,7 @@ bool family_lower(Arena *a, Every *e, int64_t steps, const Member *m) {
   return true;
 }
 
-RankRows family_rows(Arena *a, const Every *e, uint32_t r) {
+RankRows family_rows(Arena *a, const ForAllProof *e, uint32_t r) {
   uint32_t *word = arena_alloc(a, e->nword[r] * sizeof *word + 1), n = 0;
   bool noted = false;
   for (uint32_t i = 0; i < e->nword[r]; i++) {
@@ -322,7 +322,7 @@ static bool same_sites(const PipeProgram *a, const PipeProgram *b) {
   return true;
 }
 
-bool family_is(Arena *a, const PipeLooped *l, const Every *e, const Member *m) {
+bool family_is(Arena *a, const PipeLooped *l, const ForAllProof *e, const Member *m) {
   char *why = arena_alloc(a, PIPE_LOOP_TEXT);
   PipeLooped one = *l;
   one.cls = e->cls, one.nclass = 1;

@@ -32,14 +32,14 @@ bool member_note(Member *m, States *state);
 /* The class of m[0], m[1] and m[2], whose values are `step` apart, as words with G: each number
  * that is not the same in all three moves on evenly. False: *why. Requires member_note. Its tables
  * are in arena a, but for what m[0] has, which has to stay. */
-bool family_fit(Arena *a, Member *const m[3], int64_t step, Every *out, const char **why);
+bool family_fit(Arena *a, Member *const m[3], int64_t step, ForAllProof *out, const char **why);
 /* Moves the first value down by so many steps. False: a loop would have no turn. m: of that value.
  */
-bool family_lower(Arena *a, Every *e, int64_t steps, const Member *m);
+bool family_lower(Arena *a, ForAllProof *e, int64_t steps, const Member *m);
 /* Sets the program of the class for n = 0: that of m, with the words of e as rows. */
-void family_program(Arena *a, Every *e, PipeLoopClass *c, const Member *m);
+void family_program(Arena *a, ForAllProof *e, PipeLoopClass *c, const Member *m);
 /* What pipe_unroll makes of a class: is it what the text makes of the value of m? The parameters
  * are those of l. */
-bool family_is(Arena *a, const PipeLooped *l, const Every *e, const Member *m);
+bool family_is(Arena *a, const PipeLooped *l, const ForAllProof *e, const Member *m);
 
 #endif

@@ -43,7 +43,7 @@ typedef struct Search {
 } Search;
 
 typedef struct Class {
-  Every every;
+  ForAllProof every;
   Member *like;     /* of its first value */
   int64_t compared; /* up to here */
 } Class;
@@ -164,7 +164,7 @@ static bool try_class(Search *x, int64_t value, int64_t T, Class *out) {
  * above it still the program that it was: both grow by as much, so it is if it is for one. */
 static void lower_class(Search *x, Class *c) {
   const int64_t T = c->every.cls->step, from = c->every.cls->from;
-  Every at;
+  ForAllProof at;
   int64_t least = from;
   for (int64_t v = from - T; v >= 1; v -= T) {
     Member *m = admits(x, v) ? member_at(x, v) : NULL;
@@ -397,7 +397,7 @@ static void conclude(Search *x, const Class *c, uint32_t n) {
 }
 
 /* A small value as a class of its own. Returns how many words its rows have. */
-static uint64_t short_class(Arena *a, Member *m, uint32_t nparam, Every *out) {
+static uint64_t short_class(Arena *a, Member *m, uint32_t nparam, ForAllProof *out) {
   const uint32_t nrank = m->s.prog->nrank;
   Arena tmp = {0};
   RowMaker *maker = open_rows(&tmp, m->s.prog);
@@ -418,7 +418,7 @@ static uint64_t short_class(Arena *a, Member *m, uint32_t nparam, Every *out) {
     p += *p == ' ';
   }
   *c = (PipeLoopClass){.from = m->value, .step = INT64_MAX, .param = param};
-  *out = (Every){.cls = c, .word = word, .nword = nword};
+  *out = (ForAllProof){.cls = c, .word = word, .nword = nword};
   family_program(a, out, c, m);
   return words;
 }
@@ -428,7 +428,7 @@ static void make_program(Search *x, const Class *c, uint32_t n) {
   Sched *s = x->s;
   const uint32_t most = n + (uint32_t)s->for_all.from;
   Looped *l = NEW(s->arena, Looped);
-  Every *every = NEW_ARRAY(s->arena, Every, most);
+  ForAllProof *every = NEW_ARRAY(s->arena, ForAllProof, most);
   PipeLoopClass *cls = NEW_ARRAY(s->arena, PipeLoopClass, most);
   Sched **like = NEW_ARRAY(s->arena, Sched *, most);
   uint64_t room = MOST_SHORT_WORDS;

@@ -10,7 +10,7 @@
 /* The program for every M. */
 typedef struct Looped {
   PipeLooped table;
-  const Every *every; /* [table.nclass]; those of one value have no notes */
+  const ForAllProof *every; /* [table.nclass]; those of one value have no notes */
   Sched **like;       /* [table.nclass] compiled for the first value of each class */
   uint32_t nshort;    /* the last classes have one value each, below those of the others */
 } Looped;
@@ -28,6 +28,6 @@ void dump_for_all(Sched *s, FILE *f);
 bool formulas_of_m(const Sched *s, const char *name, PipeLooped *l);
 
 /* ---- family.c: the rows of a rank of a class, without notes ---- */
-RankRows family_rows(Arena *a, const Every *e, uint32_t r);
+RankRows family_rows(Arena *a, const ForAllProof *e, uint32_t r);
 
 #endif

@@ -207,7 +207,7 @@ static bool is_right(const PipeProgram *p, char *text, size_t room) {
 }
 
 /* The class with these words: its program as rows. */
-static void set_words(Arena *a, Every *e, PipeLoopClass *c, const PipeProgram *p) {
+static void set_words(Arena *a, ForAllProof *e, PipeLoopClass *c, const PipeProgram *p) {
   PipeProgram *q = arena_alloc(a, sizeof *q);
   PipeRank *rank = arena_alloc(a, p->nrank * sizeof *rank);
   *q = *p;
@@ -221,10 +221,10 @@ static void set_words(Arena *a, Every *e, PipeLoopClass *c, const PipeProgram *p
   e->cls = c;
 }
 
-static void try_forgery(const Looped *l, const Every *of, const char *name, Tally *t) {
+static void try_forgery(const Looped *l, const ForAllProof *of, const char *name, Tally *t) {
   static const int64_t far[] = {1, 2, 3, 5, 9};
   Arena a = {0};
-  Every e = *of;
+  ForAllProof e = *of;
   PipeLoopClass c = *of->cls;
   const uint32_t nrank = of->p->nrank, r = draw(nrank);
   uint32_t **word = NEW_ARRAY(&a, uint32_t *, nrank), *nword = NEW_ARRAY(&a, uint32_t, nrank);
@@ -417,7 +417,7 @@ static const struct {
 /* One of these on a rank that keeps several versions. */
 static void try_last(const Looped *l, const char *name, uint32_t r, size_t kind, Tally *t) {
   Arena a = {0};
-  Every e = l->every[0];
+  ForAllProof e = l->every[0];
   PipeLoopClass c = *e.cls;
   const uint32_t nrank = e.p->nrank;
   const PipeRank *k = &e.p->rank[r];
