@@ -89,7 +89,7 @@ static void use(Lay *l, uint32_t n) {
 
 /* The op at this end of a transfer, and which tensor of it that is. */
 static uint32_t own_op(const Sched *s, const PipeInstr *in, uint32_t *k, uint32_t *link) {
-  bool forward = is_forward(in), send = is_send(in);
+  bool forward = is_forward(in), send = pipe_is_send(in->op);
   uint32_t op = *op_at(s, forward, in->stage, in->mb) - 1;
   const Op *o = &s->orders->op[op];
   for (*k = 0;; ++*k) {
@@ -133,7 +133,7 @@ static void move(Lay *l, const PipeInstr *in, uint32_t more) {
   x->phase = op->phase;
   size_t c = channel_of(link, is_forward(in));
   Channel *ch = &s->lowered->channel[c];
-  if (is_send(in)) {
+  if (pipe_is_send(in->op)) {
     x->in = *slot_at(s, op, false, k);
     leave(s, &l->out[c], x->in - ch->out_first, done);
   } else {

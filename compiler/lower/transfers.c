@@ -207,7 +207,7 @@ static bool find_peer(Sched *s, uint32_t r, PipeInstr *in) {
     return false;
   }
   const PipeStage *st = &s->model->stage[in->stage];
-  bool down = is_forward(in) == is_send(in);
+  bool down = is_forward(in) == pipe_is_send(in->op);
   uint32_t other = down ? st->next : st->prev;
   if (other != NONE && s->model->stage[other].rank != r)
     return in->peer = s->model->stage[other].rank, true;
@@ -243,7 +243,7 @@ static bool note_transfers(Sched *s, Places *at) {
         ok = false;
         continue;
       }
-      ok &= note_once(s, r, i, &(is_send(in) ? at->send : at->recv)[tensor_of(s, in)]);
+      ok &= note_once(s, r, i, &(pipe_is_send(in->op) ? at->send : at->recv)[tensor_of(s, in)]);
     }
   return ok;
 }
@@ -328,7 +328,7 @@ static bool check_waits(Sched *s, const uint32_t *send_at) {
   for (uint32_t r = 0; any && ok && r < s->model->nrank && s->diag->errors <= s->diag->limit; r++)
     for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
       const PipeInstr *in = &s->orders->lists[r].instr[i];
-      if (!is_send(in) || is_wait_send(s, in) || wait_at[tensor_of(s, in)])
+      if (!pipe_is_send(in->op) || is_wait_send(s, in) || wait_at[tensor_of(s, in)])
         continue;
       diag_error(
           s->diag, DIAG_TRANSFER, s->orders->site[in->site],

@@ -7,9 +7,6 @@
 #include "graph.h"
 #include "lower.h"
 
-static inline bool is_send(const PipeInstr *in) {
-  return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
-}
 static inline bool is_forward(const PipeInstr *in) {
   return in->op == PIPE_SEND_F || in->op == PIPE_RECV_F;
 }
@@ -35,7 +32,7 @@ const char *list_op_text(Sched *s, const PipeInstr *in); /* op notation */
 static inline uint64_t tensor_of(const Sched *s, const PipeInstr *in) {
   const PipeStage *st = &s->model->stage[in->stage];
   uint64_t of = s->model->graph         ? in->edge
-                : is_send(in)    ? in->stage
+                : pipe_is_send(in->op)    ? in->stage
                 : is_forward(in) ? st->prev
                                  : st->next;
   return 2 * (of * s->model->nmb + in->mb) + !is_forward(in);

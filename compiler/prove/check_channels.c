@@ -54,7 +54,7 @@ static uint64_t message_bytes(const Sched *s, const PipeInstr *in) {
   if (s->model->graph)
     return link_bytes(
         s, link_at(s, s->model->graph->link_at[(size_t)in->edge * s->model->nmb + in->mb]));
-  uint32_t from = is_send(in) ? in->stage : pipe_other_end(sched_graph(s), in);
+  uint32_t from = pipe_is_send(in->op) ? in->stage : pipe_other_end(sched_graph(s), in);
   return s->model->stage[is_forward(in) ? from : s->model->stage[from].prev].boundary_bytes;
 }
 
@@ -85,7 +85,7 @@ static MachineInstr machine_instr(const Sched *s, const uint32_t *comm_of, const
     m.peer = 2 * s->model->nmodel + s->model->ntie + s->model->stage[in->stage].rank;
     m.tensor = UINT64_MAX - m.peer;
   } else if (pipe_op_info[in->op].comm) {
-    m.kind = is_send(in) ? MACHINE_SEND : MACHINE_RECV;
+    m.kind = pipe_is_send(in->op) ? MACHINE_SEND : MACHINE_RECV;
     m.peer = in->peer;
     m.tensor = tensor_of(s, in);
     m.bytes = message_bytes(s, in);
@@ -105,7 +105,7 @@ static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more
   const PipeInstr *a = &k->instr[first];
   uint32_t n = 0;
   for (uint32_t j = first + a->group + 1; j < i; j++)
-    for (uint32_t m = 0; m <= a->group && is_send(&k->instr[j]); m++) {
+    for (uint32_t m = 0; m <= a->group && pipe_is_send(k->instr[j].op); m++) {
       uint32_t nout = pipe_fields(&s->model->stage[a[m].stage], a[m].op, false);
       for (uint32_t o = 0; o < nout && a[m].stage == k->instr[j].stage && a[m].mb == k->instr[j].mb;
            o++)
@@ -127,7 +127,7 @@ static MachineList *lists_of_program(Sched *s) {
                                  held); /* by chunk: last gradient, or its REDUCE; + 1 */
     uint32_t sends_of_all = 0;          /* each is waited for once */
     for (uint32_t i = 0; i < k->ninstr; i++)
-      sends_of_all += is_send(&k->instr[i]);
+      sends_of_all += pipe_is_send(k->instr[i].op);
     size_t nmore = (size_t)k->nlist + (size_t)held * 2 + sends_of_all;
     uint32_t *more = arena_alloc(s->arena, nmore * sizeof *more + 1);
     uint32_t above = NONE; /* start of the action before */
@@ -404,7 +404,7 @@ static void report_cycle(Sched *s, Verdict *verdict, const MachineList *list,
     const PipeInstr *at = instr_at(s, h->at), *on = instr_at(s, h->on);
     const char *why = h->why == WAIT_ROOM    ? "has no room in the buffer before"
                       : h->why == WAIT_ORDER ? "is posted after"
-                      : is_send(at) && h->why == WAIT_PARTNER && s->opt->model.buffer > 0
+                      : pipe_is_send(at->op) && h->why == WAIT_PARTNER && s->opt->model.buffer > 0
                           ? "has no room in the buffer, and needs"
                       : (is_comm(at) || is_copy(at)) && !is_wait_send(s, at) && h->why == WAIT_NEED
                           ? "comes after"
@@ -443,7 +443,8 @@ static uint32_t number_of(const MachineList *list, MachineAt at) {
 static void report_mispaired(Sched *s, Verdict *verdict, const MachineList *list,
                              const MachineHop *h) {
   const PipeInstr *at = instr_at(s, h->at), *on = instr_at(s, h->on);
-  uint32_t from = is_send(at) ? h->at.rank : h->on.rank, to = is_send(at) ? h->on.rank : h->at.rank;
+  uint32_t from = pipe_is_send(at->op) ? h->at.rank : h->on.rank,
+           to = pipe_is_send(at->op) ? h->on.rank : h->at.rank;
   diag_error(s->diag, DIAG_MATCHING, s->orders->site[at->site],
              "%s on rank %u meets %s on rank %u; model: %s", list_op_text(s, at), h->at.rank,
              list_op_text(s, on), h->on.rank, model_text(s));

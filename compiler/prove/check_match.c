@@ -65,7 +65,7 @@ static const PipeInstr *wrong_end(Sched *s, Match *m, uint32_t r) {
     if (m->count[0][in->peer] + m->count[1][in->peer] == 0)
       m->peer[npeer++] = in->peer;
     size_t tensor = tensor_of(s, in);
-    uint32_t *n = &m->number[tensor], nth = ++m->count[is_send(in)][in->peer];
+    uint32_t *n = &m->number[tensor], nth = ++m->count[pipe_is_send(in->op)][in->peer];
     if (*n && *n != nth && !PLANTED(MATCH_NUMBER))
       return in;
     /* FIFO on the pair, and the same channel at both ends: FIFO on each channel */
@@ -92,7 +92,7 @@ static bool report_mismatch(Sched *s) {
       const PipeInstr *in = &p->rank[r].instr[i];
       if (in->op < PIPE_SEND_F || in->op > PIPE_RECV_B)
         continue;
-      bool sends = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+      bool sends = pipe_is_send(in->op);
       BUG_IF((sends ? nsend : nrecv) >= s->ideal->nxfer);
       if (sends)
         send[nsend++] = (End){r, in->peer, i};

@@ -236,7 +236,7 @@ static bool each_link(const Walk *w, uint32_t r, uint32_t i,
 /* When SEND or sum i of rank r is over, whatever group it is in. */
 static uint64_t own_end(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
-  bool send = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+  bool send = pipe_is_send(in->op);
   return send ? w->start[r][i] + pipe_send_time(w->p->stage, w->p->edge, in) : w->end[r][i];
 }
 
@@ -262,7 +262,7 @@ static void walk_links(Arena *a, Walk *w) {
       for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
         const PipeInstr *in = &p->rank[r].instr[i];
         PathStep step = {r, i, w->start[r][i], own_end(w, r, i)};
-        bool moves = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B || pipe_is_sum(in->op);
+        bool moves = pipe_is_send(in->op) || pipe_is_sum(in->op);
         if (moves && step.end > step.start)
           each_link(w, r, i, pass ? note_use : count_use, &step);
       }

@@ -248,8 +248,6 @@ static uint32_t mate_of(const Machine *m, uint32_t q, const PipeInstr *c) {
   return c->peer < m->in->nrank && c->peer != q ? c->peer : PIPE_NONE;
 }
 
-static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
-
 static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeInstr *recv) {
   const PipeSimIn *in = m->in;
   if (send->mb != recv->mb)
@@ -464,9 +462,9 @@ static int run_comm(Machine *m, uint32_t q) {
       break;
     const PipeInstr *d = comm_ready(m, o);
     if (!d || pipe_is_sum(d->op) || d->op == PIPE_SIDE_COMM || d->peer != r ||
-        is_send(c) == is_send(d))
+        pipe_is_send(c->op) == pipe_is_send(d->op))
       break;
-    const PipeInstr *send = is_send(c) ? c : d, *recv = is_send(c) ? d : c;
+    const PipeInstr *send = pipe_is_send(c->op) ? c : d, *recv = pipe_is_send(c->op) ? d : c;
     if (!same_transfer(m, send, recv))
       return -1;
     uint64_t start = later(comm_from(m, q, c), comm_from(m, o, d));
@@ -509,7 +507,7 @@ static uint32_t group_member(const Machine *m, uint32_t r, uint32_t peer, bool s
   const PipeStream *s = &m->in->comm[r];
   uint32_t n = stream_at(s, k->done)->group + 1u;
   for (uint32_t i = k->done; i < k->done + n && i < s->n; i++)
-    if (!k->paired[i] && stream_at(s, i)->peer == peer && is_send(stream_at(s, i)) == send)
+    if (!k->paired[i] && stream_at(s, i)->peer == peer && pipe_is_send(stream_at(s, i)->op) == send)
       return i;
   return PIPE_NONE;
 }
@@ -543,14 +541,14 @@ static int run_groups(Machine *m, uint32_t r) {
          !moved && post_group(m, r) && k->done == first && i <= first + head->group; i++) {
       const PipeInstr *c = i < s->n ? stream_at(s, i) : head;
       uint32_t q = c->peer;
-      if (k->paired[i] || q >= m->in->nrank || q == r || group_member(m, r, q, is_send(c)) != i ||
-          !post_group(m, q))
+      if (k->paired[i] || q >= m->in->nrank || q == r ||
+          group_member(m, r, q, pipe_is_send(c->op)) != i || !post_group(m, q))
         continue;
-      uint32_t j = group_member(m, q, r, !is_send(c));
+      uint32_t j = group_member(m, q, r, !pipe_is_send(c->op));
       if (j == PIPE_NONE)
         continue;
-      const PipeInstr *d = stream_at(&m->in->comm[q], j), *send = is_send(c) ? c : d;
-      if (!same_transfer(m, send, is_send(c) ? d : c))
+      const PipeInstr *d = stream_at(&m->in->comm[q], j), *send = pipe_is_send(c->op) ? c : d;
+      if (!same_transfer(m, send, pipe_is_send(c->op) ? d : c))
         return -1;
       uint64_t start = later(k->post, m->queue[q].post);
       uint64_t time = pipe_send_time(m->in->stage, m->in->edge, send);
@@ -713,7 +711,7 @@ static bool find_queues(Machine *m, size_t ncomm) {
       if (pipe_is_sum(c->op))
         m->sum[c->op == PIPE_TIE][c->stage] = q;
       else if (c->op != PIPE_SIDE_COMM)
-        end[is_send(c)][c->channel] = q;
+        end[pipe_is_send(c->op)][c->channel] = q;
     }
     m->rank[r].queue0 = first, m->rank[r].nqueue = (uint32_t)nq - first;
     for (uint32_t q = first; q < nq; at += m->queue[q++].n)

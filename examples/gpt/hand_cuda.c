@@ -60,7 +60,6 @@ static void *room_for(size_t n, size_t bytes) {
 }
 
 static int is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm; }
-static int is_send(const PipeInstr *in) { return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B; }
 static cudaStream_t stream_of(const HandRank *d, const PipeInstr *in) {
   return is_comm(in) ? d->comm : d->compute;
 }
@@ -136,7 +135,7 @@ static int add_transfer(Hand *h, uint32_t r) {
   HandRank *d = &h->rank[r];
   const PipeInstr *x = &d->t->instr[d->next];
   for (uint32_t i = 0; i <= x->group; i++) {
-    if (!is_send(&x[i]) || d->moved >> i & 1)
+    if (!pipe_is_send(x[i].op) || d->moved >> i & 1)
       continue;
     const uint32_t row = d->next + i, at = h->pair[r][row], to = x[i].peer;
     const HandRank *q = &h->rank[to];

@@ -59,8 +59,6 @@ static bool read_number(const char *text, uint64_t most, uint64_t *to, const cha
   return c > text && (!*c || *c == ':');
 }
 
-static bool is_send(uint32_t op) { return op == PIPE_SEND_F || op == PIPE_SEND_B; }
-
 /* Has the rank a file of a checkpoint to write? */
 static bool saves(const PrRun *run, uint32_t rank) {
   bool any = false;
@@ -93,9 +91,9 @@ static PrStatus read_action(PrRun *run, const char *all, const char *action) {
     return PR_OK;
   const PipeInstr *c = &run->rank[f->rank].t->instr[f->index];
   bool writes = c->out != PIPE_NONE && (c->op == PIPE_F || c->op == PIPE_B || c->op == PIPE_I);
-  if (f->kind == PR_DROP && !is_send(c->op))
+  if (f->kind == PR_DROP && !pipe_is_send(c->op))
     return refuse(run, all, "only a SEND can be dropped");
-  if (f->kind == PR_CORRUPT && !is_send(c->op) && !writes)
+  if (f->kind == PR_CORRUPT && !pipe_is_send(c->op) && !writes)
     return refuse(run, all, "it writes and sends no tensor");
   return PR_OK;
 }

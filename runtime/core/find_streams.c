@@ -300,7 +300,7 @@ static bool take_chans(PrRun *run) {
   ChanFind f = {.room = p->nchannel ? p->nchannel : 2 * (size_t)p->nstage};
   for (uint32_t r = 0; p->edge && !p->nchannel && r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      f.room += p->rank[r].instr[i].op == PIPE_SEND_F || p->rank[r].instr[i].op == PIPE_SEND_B;
+      f.room += pipe_is_send(p->rank[r].instr[i].op);
   f.at[0] = calloc(2 * (size_t)p->nrank, sizeof *f.at[0]);
   f.first = malloc(p->nrank * sizeof *f.first);
   f.next = malloc(f.room * sizeof *f.next);

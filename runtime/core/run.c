@@ -14,6 +14,11 @@ uint64_t pr_now(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+void pr_nap(uint64_t ns) {
+  struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+  nanosleep(&t, NULL);
+}
+
 /* Errors. The first one stays. */
 
 PrStatus pr_fail(PrRun *run, PrStatus st, const char *fmt, ...) {

@@ -346,6 +346,7 @@ enum { PR_WHERE = 160 };
 const char *pr_where(const PrRun *run, const PipeInstr *c, char buf[PR_WHERE]);
 
 uint64_t pr_now(void); /* ns, CLOCK_MONOTONIC */
+void pr_nap(uint64_t ns);
 
 /* The partner of SEND or RECV c: its op and stage, PIPE_NONE at an end of the chain. */
 PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage);

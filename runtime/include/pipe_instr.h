@@ -485,6 +485,18 @@ static inline PipeGraph pipe_graph(const PipeProgram *p) {
   return g;
 }
 
+static inline int pipe_is_send(uint32_t op) { return op == PIPE_SEND_F || op == PIPE_SEND_B; }
+
+/* The number of SEND or RECV c among all of a step, the same at both ends: below twice the rows, or
+ * with tables the edges, times nmb. */
+static inline uint64_t pipe_transfer_number(const PipeProgram *p, const PipeInstr *c) {
+  int back = c->op == PIPE_SEND_B || c->op == PIPE_RECV_B;
+  uint64_t from = p->edge               ? c->edge
+                  : pipe_is_send(c->op) ? c->stage
+                                        : pipe_other_end(pipe_graph(p), c);
+  return (2 * from + (uint64_t)back) * p->nmb + c->mb;
+}
+
 /* 1 for SIDE in any stream. */
 static inline int pipe_is_side(uint32_t op) { return op >= PIPE_SIDE && op <= PIPE_SIDE_COPY; }
 

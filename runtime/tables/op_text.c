@@ -49,7 +49,7 @@ int pipe_instr_text(char *buf, PipeGraph g, const PipeInstr *c) {
   if (pipe_is_side(c->op) && g.side)
     return pipe_side_text(buf, g.side[c->side].name, c->stage, c->mb, g.slices);
   const PipeStage *s = &g.stage[c->stage];
-  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
+  bool send = pipe_is_send(c->op);
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
   if (!g.edge || !pipe_op_info[c->op].comm || c->edge == PIPE_NONE || (down ? s->nout : s->nin) < 2)
     return n;

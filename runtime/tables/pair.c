@@ -6,8 +6,6 @@
 #include "pipe_instr.h"
 #include "pipe_rows.h"
 
-static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
-
 /* Has another side: a transfer, REDUCE or TIE. */
 static bool has_pair(const PipeInstr *c) {
   return pipe_op_info[c->op].comm && c->op != PIPE_SIDE_COMM;
@@ -26,7 +24,7 @@ static uint32_t unpaired(const PipeProgram *p, uint32_t *const *pair, uint32_t r
                          uint32_t peer, bool send) {
   const PipeInstr *c = p->rank[r].instr;
   for (uint32_t i = head; i <= head + c[head].group && i < p->rank[r].ninstr; i++)
-    if (pair[r][i] == PIPE_NONE && c[i].peer == peer && is_send(&c[i]) == send)
+    if (pair[r][i] == PIPE_NONE && c[i].peer == peer && pipe_is_send(c[i].op) == send)
       return i;
   return PIPE_NONE;
 }
@@ -49,9 +47,9 @@ static bool pair_one(const PipeProgram *p, uint32_t **pair, const uint32_t *head
     uint32_t q = c[i].peer;
     if (pair[r][i] != PIPE_NONE || q >= p->nrank || q == r || head[q] >= p->rank[q].ninstr ||
         pipe_is_sum(p->rank[q].instr[head[q]].op) ||
-        unpaired(p, pair, r, head[r], q, is_send(&c[i])) != i)
+        unpaired(p, pair, r, head[r], q, pipe_is_send(c[i].op)) != i)
       continue;
-    uint32_t j = unpaired(p, pair, q, head[q], r, !is_send(&c[i]));
+    uint32_t j = unpaired(p, pair, q, head[q], r, !pipe_is_send(c[i].op));
     if (j == PIPE_NONE)
       continue;
     pair[r][i] = j;

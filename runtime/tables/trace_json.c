@@ -108,19 +108,12 @@ static void put_action(FILE *f, const PipeRank *k, uint32_t i) {
   putc('"', f);
 }
 
-/* The number of a transfer among all of a step, alike at both ends: by its tensor. */
-static uint64_t transfer_of(const PipeProgram *p, const PipeInstr *in) {
-  bool send = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
-  uint64_t from = p->edge ? in->edge : send ? in->stage : pipe_other_end(pipe_graph(p), in);
-  return (2 * from + (in->op == PIPE_SEND_B || in->op == PIPE_RECV_B)) * p->nmb + in->mb;
-}
-
 /* One instruction: its slice, and its end of an arrow if it is a transfer. id: of the first arrow
  * of the step. */
 static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pid, uint32_t step,
                       uint32_t r, uint32_t i, uint64_t id) {
   const PipeInstr *in = &p->rank[r].instr[i];
-  bool comm = pipe_op_info[in->op].comm, send = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+  bool comm = pipe_op_info[in->op].comm, send = pipe_is_send(in->op);
   size_t row = (size_t)step * p->nrank + r;
   uint64_t start = to_ns(g, g->start[row][i]), end = to_ns(g, g->end[row][i]);
   uint64_t tid = track_at(p, r, in);
@@ -153,7 +146,8 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   fprintf(f,
           ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%" PRIu64 ",\"id\":%" PRIu64
           ",\"name\":\"transfer\",\"cat\":\"comm\"%s",
-          send ? "s" : "f", pid, tid, id + transfer_of(p, in), send ? "" : ",\"bp\":\"e\"");
+          send ? "s" : "f", pid, tid, id + pipe_transfer_number(p, in),
+          send ? "" : ",\"bp\":\"e\"");
   put_us(f, "ts", start);
   putc('}', f);
 }

@@ -52,7 +52,7 @@ static PrStatus check_head(Check *k) {
     FAIL(k, "program: %u channels, and lowering %u has none", p->nchannel, p->lowering);
   for (uint32_t i = 0; i < p->nchannel; i++) {
     const PipeChannel *c = &p->channel[i];
-    bool moves = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
+    bool moves = pipe_is_send(c->op);
     if ((!moves && c->op != PIPE_REDUCE && c->op != PIPE_SIDE_COMM) || c->from >= p->nrank ||
         (moves ? c->to >= p->nrank || c->to == c->from
                : c->to != PIPE_NONE || c->pipe != PIPE_NONE))

@@ -120,7 +120,7 @@ PrStatus pr_check_channel(Check *k, const PipeInstr *c) {
   if (c->gout >= p->nchannel)
     FAIL_AT(k, c, "channel %u of %u", c->gout, p->nchannel);
   const PipeChannel *of = &p->channel[c->gout];
-  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
+  bool send = pipe_is_send(c->op);
   bool moves = send || c->op == PIPE_RECV_F || c->op == PIPE_RECV_B;
   bool forward = c->op == PIPE_SEND_F || c->op == PIPE_RECV_F;
   uint32_t op = pipe_is_sum(c->op) ? PIPE_REDUCE

@@ -31,7 +31,6 @@ static bool is_r(const At *a) { return a->in->op == PIPE_R; }
 static bool keeps(const At *a) { return a->in->op == PIPE_F && a->in->keep != NONE; }
 static bool is_u(const At *a) { return a->in->op == PIPE_U; }
 static bool is_back(const At *a) { return a->in->op == PIPE_B || a->in->op == PIPE_I; }
-static bool is_send(const At *a) { return a->in->op == PIPE_SEND_F || a->in->op == PIPE_SEND_B; }
 static bool is_recv(const At *a) { return a->in->op == PIPE_RECV_F || a->in->op == PIPE_RECV_B; }
 static bool any(const At *a) { return a->in != NULL; }
 static bool reads(const At *a) { return a->in->in != NONE; }
@@ -145,7 +144,9 @@ static void more_busy(At *a) { a->p->busy++; }
 static void a_chunk(At *a) { ((PipeStage *)a->p->stage)[0].chunk++; }
 static void a_link(At *a) { ((PipeStage *)a->p->stage)[0].next = 2; }
 static bool has_tables(const At *a) { return a->p->edge != NULL; }
-static bool has_edge(const At *a) { return has_tables(a) && (is_send(a) || is_recv(a)); }
+static bool has_edge(const At *a) {
+  return has_tables(a) && (pipe_is_send(a->in->op) || is_recv(a));
+}
 static bool has_list(const At *a) { return a->rank->nlist > 0; }
 static PipePool *skip_pool(const At *a) {
   for (uint32_t i = 0; i < a->rank->npool; i++)
@@ -195,8 +196,10 @@ static PipeInstr *next_alike(const At *a) {
       return (PipeInstr *)&a->rank->instr[j];
   return NULL;
 }
+static bool is_send(const At *a) { return pipe_is_send(a->in->op); }
+
 static bool is_send_not_last(const At *a) {
-  return is_send(a) && next_alike(a) && next_alike(a)->peer == a->in->peer;
+  return pipe_is_send(a->in->op) && next_alike(a) && next_alike(a)->peer == a->in->peer;
 }
 static void swapped(At *a) { /* waits stay: nothing is lost but the order */
   PipeInstr *b = next_alike(a), t = *a->in;

@@ -867,7 +867,7 @@ static void trace(void) {
           for (uint32_t q = 0, found = 0; comm && q < 3; q++)
             for (uint32_t j = 0; q == c->peer && j < m->rank[q].ninstr && !found; j++) {
               const PipeInstr *d = &m->instr[q][j];
-              bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
+              bool send = pipe_is_send(c->op);
               found = d->op == c->op + (send ? 1 : -1) && d->mb == c->mb &&
                       d->stage == (c->op == PIPE_SEND_F || c->op == PIPE_RECV_B ? c->stage + 1
                                                                                 : c->stage - 1);

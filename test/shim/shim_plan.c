@@ -61,7 +61,7 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
       w[n++] = (Want){.call = SHIM_NUMBER, .stream = on};
     if (i == t->ninstr)
       break;
-    bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B;
+    bool send = pipe_is_send(c->op);
     switch (c->op) {
     case PIPE_SEND_F:
     case PIPE_SEND_B:

@@ -144,8 +144,6 @@ static bool crashes(const Spot *at, uint64_t seed) {
   return waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-static bool is_send(uint32_t op) { return op == PIPE_SEND_F || op == PIPE_SEND_B; }
-
 static void one_point(const Spot *at, On on, uint64_t seed) {
   const PipeInstr *in = &at->p->rank[at->rank].instr[at->row];
   Came *c = calloc(1, sizeof *c);
@@ -159,16 +157,17 @@ static void one_point(const Spot *at, On on, uint64_t seed) {
   suffer(at, on, "slow=3", 60, seed, c);
   EXPECT(c->status == PR_OK && job_same(&c->j, want), "%s slow on %s, %s: %d %s\n", at->text,
          at->p->name, on_name[on], c->status, c->error);
-  if (is_send(in->op)) {
+  if (pipe_is_send(in->op)) {
     const Spot other = other_end(at);
     suffer_in_time(at, &other, on, "drop", seed, c);
     EXPECT(pr_exit_status(c->status) == 75 && (tells(c, at) || tells(c, &other)),
            "%s lost on %s, %s: %d %s\n", at->text, at->p->name, on_name[on], c->status, c->error);
   }
   bool writes = in->op == PIPE_F || in->op == PIPE_B || in->op == PIPE_I;
-  if (is_send(in->op) || (writes && in->out != PIPE_NONE)) {
+  if (pipe_is_send(in->op) || (writes && in->out != PIPE_NONE)) {
     suffer(at, on, "corrupt", 60, seed, c);
-    bool seen = is_send(in->op) && on != STREAMS && on != GRAPH; /* who copies it has both ends */
+    bool seen = pipe_is_send(in->op) && on != STREAMS &&
+                on != GRAPH; /* who copies it has both ends */
     EXPECT(seen ? pr_exit_status(c->status) == 75 && strstr(c->error, "damaged")
                 : c->status == PR_OK && !job_same(&c->j, want),
            "%s corrupt on %s, %s: %d %s\n", at->text, at->p->name, on_name[on], c->status,

@@ -178,7 +178,7 @@ static bool spread(Look *l, uint32_t r, uint32_t row) {
     return more;
   Place *peer = &l->of[in->peer];
   uint32_t other = l->pair[r][row], n = peer->nth[other], x = peer->on[other];
-  bool sent = in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
+  bool sent = pipe_is_send(in->op);
   if (sent && peer->there > 0 && peer->at.exact && peer->at.step == l->step && x < CUDA_PLACES &&
       n >= peer->come[x]) {
     if (l->lost_row == PIPE_NONE || other < l->lost_row)

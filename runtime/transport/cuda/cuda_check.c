@@ -159,7 +159,7 @@ static const PipeInstr *sender_of(PrRun *run, uint32_t peer, CudaHeader h) {
   const PipeRank *t = p ? &p->rank[peer] : NULL;
   for (uint32_t i = 0; t && i < t->ninstr; i++) {
     const PipeInstr *c = &t->instr[i];
-    if ((c->op == PIPE_SEND_F || c->op == PIPE_SEND_B) &&
+    if ((pipe_is_send(c->op)) &&
         same(header_of(run->p, (PipeOp)c->op, c, c->stage, h.what >> 16), h))
       return c;
   }

@@ -50,16 +50,14 @@ ncclDataType_t cuda_type(const PrCuda *c, uint64_t *bytes) {
   return of[c->o.grad].type;
 }
 
-static bool of_transfers(const PipeChannel *ch) {
-  return ch->op == PIPE_SEND_F || ch->op == PIPE_SEND_B;
-}
+static bool of_transfers(const PipeChannel *ch) { return pipe_is_send(ch->op); }
 
 ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer) {
   if (c->run->p->nchannel == 0) {
     *peer = (int)in->peer;
     return c->comm;
   }
-  *peer = cuda_is_send(in);
+  *peer = pipe_is_send(in->op);
   return c->channel_comm[in->channel];
 }
 
@@ -215,7 +213,7 @@ static Edge *find_edges(const PrRun *run, uint32_t n) {
     if (!cuda_moves(in))
       continue;
     Edge *e = &edge[run->p->nchannel ? in->channel : in->peer];
-    const PipeInstr **at = cuda_is_send(in) ? &e->send : &e->recv;
+    const PipeInstr **at = pipe_is_send(in->op) ? &e->send : &e->recv;
     if (!*at || pr_moved_bytes(run, in) > pr_moved_bytes(run, *at))
       *at = in;
   }

@@ -96,9 +96,9 @@ CudaWhere cuda_where(void) {
 /* ---- edges ---- */
 
 static uint32_t edge_of(const PrRun *run, uint32_t rank, const PipeInstr *in) {
-  return run->p->nchannel   ? in->channel
-         : cuda_is_send(in) ? rank * run->p->nrank + in->peer
-                            : in->peer * run->p->nrank + rank;
+  return run->p->nchannel       ? in->channel
+         : pipe_is_send(in->op) ? rank * run->p->nrank + in->peer
+                                : in->peer * run->p->nrank + rank;
 }
 static uint32_t sender_of(const PrRun *run, uint32_t edge) {
   return run->p->nchannel ? run->p->channel[edge].from : edge / run->p->nrank;
@@ -157,7 +157,7 @@ static PrStatus move(PrRun *run, CudaRank *d, uint32_t row, cudaStream_t s) {
   char *b = box(x, edge_of(run, d->k->id, in));
   uint64_t size;
   void *header = cuda_header(d, row, &size);
-  if (!cuda_is_send(in)) {
+  if (!pipe_is_send(in->op)) {
     PrStatus st = put_flags(run, b, receive, 3, s);
     if (!st && header)
       CUDA_TRY(run, cudaMemcpyAsync(header, b + HEADER, size, cudaMemcpyDefault, s));
@@ -217,7 +217,7 @@ PrStatus cuda_edges_move(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost) {
     CUDA_TRY(run, cudaStreamWaitEvent(s, x->over[side - 1], 0));
   }
   for (uint32_t i = 0; i < n && !st; i++)
-    if (!cuda_is_send(&in[i]) && !(st = cuda_check_header(run, d, d->next + i)))
+    if (!pipe_is_send(in[i].op) && !(st = cuda_check_header(run, d, d->next + i)))
       st = cuda_check_tensor(run, d, d->next + i);
   return st;
 }
@@ -376,14 +376,14 @@ static PrStatus hear_receives(PrRun *run, struct CudaEdges *x, uint32_t r, uint3
   const PipeRank *mine = run->rank[run->here].t;
   uint32_t n = 0;
   for (uint32_t i = 0; r == run->here && i < k->t->ninstr; i++)
-    n += cuda_moves(&k->t->instr[i]) && !cuda_is_send(&k->t->instr[i]);
+    n += cuda_moves(&k->t->instr[i]) && !pipe_is_send(k->t->instr[i].op);
   PrStatus st = cuda_share(run, r, &n, sizeof n);
   Receive *list = st ? NULL : calloc(n + (size_t)1, sizeof *list);
   if (st || !list)
     return st ? st : pr_fail(run, PR_E_MEMORY, "rank %u: no memory for transfers", run->here);
   for (uint32_t i = 0, at = 0; r == run->here && i < k->t->ninstr; i++) {
     const PipeInstr *in = &k->t->instr[i];
-    if (cuda_moves(in) && !cuda_is_send(in))
+    if (cuda_moves(in) && !pipe_is_send(in->op))
       list[at++] = (Receive){.at = (uint64_t)((char *)k->slot[in->out] - (char *)k->block),
                              .edge = edge_of(run, r, in)};
   }
@@ -394,7 +394,7 @@ static PrStatus hear_receives(PrRun *run, struct CudaEdges *x, uint32_t r, uint3
     if (sender_of(run, e) != run->here)
       continue;
     while (row < mine->ninstr &&
-           !(cuda_moves(&mine->instr[row]) && cuda_is_send(&mine->instr[row]) &&
+           !(cuda_moves(&mine->instr[row]) && pipe_is_send(mine->instr[row].op) &&
              edge_of(run, run->here, &mine->instr[row]) == e))
       row++;
     if (row < mine->ninstr)

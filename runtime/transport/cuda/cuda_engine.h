@@ -37,9 +37,6 @@ struct CudaEdges;                         /* cuda_edges.c */
 static inline bool cuda_moves(const PipeInstr *in) {
   return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B;
 }
-static inline bool cuda_is_send(const PipeInstr *in) {
-  return in->op == PIPE_SEND_F || in->op == PIPE_SEND_B;
-}
 
 /* Of a process: its host, and itself; equal only for the same one. */
 typedef struct CudaWhere { uint64_t host, process; } CudaWhere;

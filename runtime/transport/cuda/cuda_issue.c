@@ -140,30 +140,30 @@ static PrStatus end_turn(PrRun *run, CudaRank *d) {
 static ncclResult_t call_nccl(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
   uint32_t row = (uint32_t)(in - d->k->t->instr);
   uint64_t bytes = pr_moved_bytes(run, in);
-  void *p = d->k->slot[cuda_is_send(in) ? in->in : in->out];
+  void *p = d->k->slot[pipe_is_send(in->op) ? in->in : in->out];
   int peer;
   ncclComm_t comm = cuda_comm_of(cuda_of(run), in, &peer);
   if (header)
     p = cuda_header(d, row, &bytes);
-  return cuda_is_send(in) ? ncclSend(p, bytes, ncclChar, peer, comm, cuda_stream(d, row))
-                          : ncclRecv(p, bytes, ncclChar, peer, comm, cuda_stream(d, row));
+  return pipe_is_send(in->op) ? ncclSend(p, bytes, ncclChar, peer, comm, cuda_stream(d, row))
+                              : ncclRecv(p, bytes, ncclChar, peer, comm, cuda_stream(d, row));
 }
 
 static PrStatus one_call(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
   int peer;
   return cuda_nccl(run, cuda_comm_of(cuda_of(run), in, &peer),
-                   cuda_is_send(in) ? "ncclSend" : "ncclRecv", call_nccl(run, d, in, header));
+                   pipe_is_send(in->op) ? "ncclSend" : "ncclRecv", call_nccl(run, d, in, header));
 }
 
 /* A transfer alone. */
 static PrStatus one_transfer(PrRun *run, CudaRank *d, const PipeInstr *in) {
   uint32_t row = (uint32_t)(in - d->k->t->instr);
   PrStatus st = d->check ? one_call(run, d, in, true) : PR_OK;
-  if (!st && !cuda_is_send(in))
+  if (!st && !pipe_is_send(in->op))
     st = cuda_check_header(run, d, row);
   if (!st)
     st = one_call(run, d, in, false);
-  return st || cuda_is_send(in) ? st : cuda_check_tensor(run, d, row);
+  return st || pipe_is_send(in->op) ? st : cuda_check_tensor(run, d, row);
 }
 
 /* Inside of a group a call gives what is wrong with it; what is under way its end tells. */
@@ -199,7 +199,7 @@ static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t
   if (!st)
     st = cuda_nccl(run, c->comm, "ncclGroupEnd", r);
   for (uint32_t i = 0; i < n && !st && d->check; i++)
-    if (!cuda_is_send(&in[i]) && !(st = cuda_check_header(run, d, d->next + i)))
+    if (!pipe_is_send(in[i].op) && !(st = cuda_check_header(run, d, d->next + i)))
       st = cuda_check_tensor(run, d, d->next + i);
   return st;
 }
@@ -223,7 +223,7 @@ static PrStatus transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost, ui
   const PipeInstr *in = &d->k->t->instr[d->next];
   PrStatus st = PR_OK;
   for (uint32_t i = 0; i < n && !st; i++)
-    st = cuda_is_send(&in[i]) && !(lost >> i & 1) ? cuda_check_send(run, d, d->next + i) : PR_OK;
+    st = pipe_is_send(in[i].op) && !(lost >> i & 1) ? cuda_check_send(run, d, d->next + i) : PR_OK;
   if (!st)
     st = corrupt_slots(run, d, PIPE_COMM, corrupt);
   if (st)
@@ -308,7 +308,7 @@ static PrStatus sum_here(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n
 /* Transfer x of rank a with y of rank b, one of which is the SEND. */
 static PrStatus transfer_here(PrRun *run, CudaRank *a, const PipeInstr *x, CudaRank *b,
                               const PipeInstr *y) {
-  if (!cuda_is_send(x))
+  if (!pipe_is_send(x->op))
     return transfer_here(run, b, y, a, x);
   PrStatus st = meet(run, b, &a, 1, false);
   if (st)
@@ -432,7 +432,7 @@ static uint32_t find_transfer(const CudaRank *d, const PipeInstr *of, uint32_t p
       pipe_is_side(in->op))
     return PIPE_NONE;
   for (uint32_t i = 0; i <= in->group; i++)
-    if (!(d->moved >> i & 1) && in[i].peer == peer && cuda_is_send(&in[i]) == send &&
+    if (!(d->moved >> i & 1) && in[i].peer == peer && pipe_is_send(in[i].op) == send &&
         in[i].channel == of->channel)
       return i;
   return PIPE_NONE;
@@ -483,15 +483,15 @@ static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *mov
     CudaRank *q = &c->rank[in[i].peer];
     if (q->next < q->k->t->ninstr && hangs(run, q, step))
       continue;
-    uint32_t j = find_transfer(d, &in[i], q->k->id, cuda_is_send(&in[i])) == i
-                     ? find_transfer(q, &in[i], d->k->id, !cuda_is_send(&in[i]))
+    uint32_t j = find_transfer(d, &in[i], q->k->id, pipe_is_send(in[i].op)) == i
+                     ? find_transfer(q, &in[i], d->k->id, !pipe_is_send(in[i].op))
                      : PIPE_NONE;
     if (j == PIPE_NONE)
       continue;
     const PipeInstr *y = &q->k->t->instr[q->next + j];
     *moved = true;
     if (!pr_are_ends(run->p, &in[i], y)) {
-      bool send = cuda_is_send(&in[i]);
+      bool send = pipe_is_send(in[i].op);
       return pr_mispaired(run, send ? d->k->id : q->k->id, send ? &in[i] : y, step,
                           send ? q->k->id : d->k->id, send ? y : &in[i], step);
     }

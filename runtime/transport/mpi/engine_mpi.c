@@ -10,7 +10,7 @@
  * looks a few times, then sleeps between looks, up to 100 us, and once it has waited for long up to
  * 1 ms: no core is kept busy by waiting.
  *
- * A message is told apart by its tag: which tensor of which microbatch (number_of in mpi_open.c),
+ * A message is told apart by its tag: which tensor of which microbatch (pipe_transfer_number),
  * whatever else is under way between the two ranks. So channels need no communicators of their own.
  *
  * A copy to or from a GUEST slot is asked for by the rank whose stash it is, in an order that the
@@ -58,7 +58,7 @@ static bool start_transfer(Mpi *m, MpiHead *h, const CommAt *at) {
   PrRun *run = m->run;
   const PipeInstr *c = &m->k->t->instr[at->index];
   int number = m->number[at - m->k->comm];
-  bool send = c->op == PIPE_SEND_F || c->op == PIPE_SEND_B, sums = run->o.checksums;
+  bool send = pipe_is_send(c->op), sums = run->o.checksums;
   h->r[0] = h->r[1] = MPI_REQUEST_NULL;
   h->n = 2, h->bit = NULL, h->slot = NULL;
   if (pr_fault_is(run, PR_DROP, run->here, at->index, h->c->step))

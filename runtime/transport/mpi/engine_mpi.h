@@ -17,7 +17,7 @@
 
 /* A tag is four times a number, which tells messages of a kind apart, and the kind. */
 typedef enum MpiKind {
-  MPI_OF_STREAM, /* number: number_of in mpi_open.c */
+  MPI_OF_STREAM, /* number: pipe_transfer_number */
   MPI_OF_SUM,    /* row: exchange in mpi_sums.c */
   MPI_OF_COPY,   /* 0: they are in the order of the table; 1: turns */
   MPI_OF_CONTROL /* number as OF_STREAM: its checksum; before the first step: clocks */

@@ -10,11 +10,6 @@
 
 /* Waiting and errors */
 
-static void nap(uint64_t ns) {
-  struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-  nanosleep(&t, NULL);
-}
-
 /* Between the looks i and i + 1. Who has looked often sleeps for longer, but the host of others'
  * stashes, who may ask at any time; not for long, since a large message takes many looks: MPI moves
  * it on in them alone. */
@@ -26,7 +21,7 @@ void mpi_back_off(const Mpi *m, uint32_t i) {
   uint64_t ns = i < SHORT ? (uint64_t)FIRST_NS << i / 8 : NEXT_NS;
   if (i >= SHORT && !m->nhosted)
     ns += UINT64_C(1000) * (i - SHORT);
-  nap(ns < LAST_NS ? ns : LAST_NS);
+  pr_nap(ns < LAST_NS ? ns : LAST_NS);
 }
 
 bool mpi_is_fine(Mpi *m, int code, const char *what) {

@@ -225,43 +225,27 @@ static PrStatus mpi_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes)
   return PR_OK;
 }
 
-/* The number of a SEND or RECV: twice the number of its tensor among all of a step, one more for a
- * gradient. base[row]: tensors that leave the rows before it. */
-static int64_t number_of(const PipeProgram *p, const uint32_t *base, const PipeInstr *c) {
-  bool back = c->op == PIPE_SEND_B || c->op == PIPE_RECV_B;
-  bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
-  uint32_t from = down ? c->stage : pipe_other_end(pipe_graph(p), c);
-  uint32_t out = p->edge ? p->edge[c->edge].out : 0;
-  return 2 * ((int64_t)(base[from] + out) * p->nmb + c->mb) + back;
-}
-
 /* The tags of the COMM stream, and types of messages longer than MPI counts. */
 static PrStatus take_tags(Mpi *m) {
   PrRun *run = m->run;
   const PipeProgram *p = run->p;
   RankRun *k = m->k;
-  uint32_t *base = malloc(p->nstage * sizeof *base), n = 0;
   int *limit, found;
   int64_t most = 0; /* number */
   m->number = calloc(k->ncomm + (size_t)1, sizeof *m->number);
-  if (!base || !m->number) {
-    free(base);
+  if (!m->number)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u transfers", k->ncomm);
-  }
-  for (uint32_t s = 0; s < p->nstage; n += p->stage[s++].nout)
-    base[s] = n;
   MPI_Comm_get_attr(m->comm, MPI_TAG_UB, &limit, &found);
   bool typed = true;
   for (uint32_t i = 0; i < k->ncomm; i++) {
     const PipeInstr *c = &k->t->instr[k->comm[i].index];
     if (c->op == PIPE_SIDE_COMM || pipe_is_sum(c->op))
       continue;
-    int64_t number = number_of(p, base, c);
+    int64_t number = (int64_t)pipe_transfer_number(p, c);
     most = number > most ? number : most;
     m->number[i] = (int)number;
     typed = typed && make_big_type(m, pr_moved_bytes(run, c));
   }
-  free(base);
   most = p->nstage > most ? p->nstage : most;
   most = 4 * most + 3;
   if (found && most > *limit)

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ROOM = 4 << 20 }; /* bytes of a sum's pieces of other ranks; pipe_transport.h promises it */
 #define SECOND   UINT64_C(1000000000)
@@ -43,8 +42,7 @@ typedef struct Outside {
   const PrGroup *g;
   Carrier *carrier; /* [ncarrier] of the streams; the last one of the meeting */
   uint32_t ncarrier;
-  uint32_t most_out; /* outputs of a stage */
-  uint64_t step;     /* whose meeting is due */
+  uint64_t step; /* whose meeting is due */
   pthread_t watcher;
   bool has_watcher;
   _Atomic bool agreed; /* on opening; before, a failure is told by `agree` */
@@ -55,16 +53,12 @@ typedef struct Outside {
   bool left; /* a carrier is busy for ever: all it could touch stays, but the run. Of `lock` */
 } Outside;
 
-static void nap(uint64_t ns) {
-  struct timespec t = {(time_t)(ns / SECOND), (long)(ns % SECOND)};
-  nanosleep(&t, NULL);
-}
-
 /* Something has come to nothing: waits until the group says what was first, else fails with the
  * text. */
 static PrStatus fail_in_vain(Outside *o, const char *text) {
   char first[PR_TEXT];
-  for (uint64_t end = pr_now() + PATIENCE; pr_now() < end && !pr_failed(o->run); nap(SECOND / 50))
+  for (uint64_t end = pr_now() + PATIENCE; pr_now() < end && !pr_failed(o->run);
+       pr_nap(SECOND / 50))
     if (!o->has_watcher && o->g->heard(o->g->arg, first, sizeof first)) {
       o->told = true;
       return pr_fail(o->run, PR_E_LOST, "%.1000s", first);
@@ -106,18 +100,6 @@ static PrMessage message(Kind kind, uint64_t number, uint32_t peer, bool sends, 
 
 /* Transfers */
 
-static bool is_send(const PipeInstr *c) { return c->op == PIPE_SEND_F || c->op == PIPE_SEND_B; }
-
-/* That of its tensor among all of a step. */
-static uint64_t number_of(const Outside *o, const PipeInstr *c) {
-  const PipeProgram *p = o->run->p;
-  bool back = c->op == PIPE_SEND_B || c->op == PIPE_RECV_B;
-  bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
-  uint64_t from = down ? c->stage : pipe_other_end(pipe_graph(p), c);
-  uint32_t out = p->edge ? p->edge[c->edge].out : 0;
-  return 2 * ((from * o->most_out + out) * p->nmb + c->mb) + back;
-}
-
 /* A group of n transfers, from place `first` of the stream on. */
 static bool transfer(Carrier *w, uint32_t first, uint32_t n) {
   Outside *o = w->o;
@@ -127,13 +109,13 @@ static bool transfer(Carrier *w, uint32_t first, uint32_t n) {
   for (uint32_t i = first; i < first + n; i++) {
     uint32_t index = pr_comm_at(w->c, i)->index;
     const PipeInstr *c = &o->k->t->instr[index];
-    void *slot = o->k->slot[is_send(c) ? c->in : c->out];
+    void *slot = o->k->slot[pipe_is_send(c->op) ? c->in : c->out];
     if (pr_fault_is(run, PR_DROP, run->here, index, w->c->step))
       continue;
     if (pr_fault_is(run, PR_CORRUPT, run->here, index, w->c->step))
       *(bit = slot) ^= 1;
-    w->message[count++] = message(OF_STREAM, number_of(o, c), c->peer, is_send(c), slot,
-                                  pr_moved_bytes(run, c));
+    w->message[count++] = message(OF_STREAM, pipe_transfer_number(run->p, c), c->peer,
+                                  pipe_is_send(c->op), slot, pr_moved_bytes(run, c));
   }
   if (!carry(w, pr_comm_instr(w->c, first), count))
     return false;
@@ -349,7 +331,7 @@ static void *watch(void *arg) {
   char text[PR_TEXT];
   uint64_t late_step = 0, late_ns = 0; /* 1 + step that has been told to take too long; when */
   while (!atomic_load(&o->closing) && !pr_failed(run)) {
-    nap(SECOND / 50);
+    pr_nap(SECOND / 50);
     int heard = o->g->heard(o->g->arg, text, sizeof text);
     if (heard) {
       o->told = true;
@@ -492,9 +474,8 @@ static PrStatus open_here(Outside *o) {
   PrStatus st = refuse(o);
   if (st || (st = pr_init_rank(run, o->k)))
     return st;
-  for (uint32_t s = 0; s < p->nstage; s++)
-    o->most_out = p->stage[s].nout > o->most_out ? p->stage[s].nout : o->most_out;
-  if ((uint64_t)p->nstage * o->most_out * p->nmb > (UINT32_C(1) << 31) / KINDS / 2 - 1)
+  const uint32_t most = p->nedge > p->nstage ? p->nedge : p->nstage;
+  if ((uint64_t)most * p->nmb > (UINT32_C(1) << 31) / KINDS / 2 - 1)
     return pr_fail(run, PR_E_ARG, "program: more than 2^31 tags");
   o->carrier = calloc(o->k->nstream + (size_t)1, sizeof *o->carrier);
   if (!o->carrier)
@@ -562,7 +543,7 @@ static bool end_carriers(Outside *o) {
       if (busy && left)
         break;
       if (busy)
-        nap(SECOND / 100);
+        pr_nap(SECOND / 100);
     }
     if (busy)
       pthread_detach(w->thread);
