@@ -50,8 +50,9 @@ const char *name_meant(const char *name, const char *(*nth)(int i));
 const char *first_sentence(Sched *s, const char *text);
 #define OP_TEXT PIPE_OP_TEXT
 const char *op_text(Sched *s, uint32_t op);          /* "2F0" */
-typedef enum QuantityOf { OF_BYTES, OF_TIME } QuantityOf;
-/* "40GiB", "1.5ms", "8": rounded down to whole bytes or ns. False: it is no such text. */
+typedef enum QuantityOf { OF_BYTES, OF_TIME, OF_FLOPS } QuantityOf;
+/* "40GiB", "1.5ms", "312T", "8": rounded down to whole bytes, ns or FLOP/s. False: it is no such
+ * text. */
 bool read_quantity(const char *text, QuantityOf of, uint64_t *value);
 /* "44.0 GiB", or with Options.decimal "47.2 GB" */
 const char *bytes_text(Sched *s, uint64_t bytes);

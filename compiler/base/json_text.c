@@ -38,3 +38,11 @@ const char *json_unknown_key(json_t *object, const char *known) {
   }
   return NULL;
 }
+
+bool json_quantity(json_t *v, QuantityOf of, uint64_t *value) {
+  if (json_is_integer(v) && json_integer_value(v) >= 0) {
+    *value = (uint64_t)json_integer_value(v);
+    return *value < (uint64_t)1 << 62;
+  }
+  return json_is_string(v) && read_quantity(json_string_value(v), of, value);
+}

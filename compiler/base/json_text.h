@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "pipec.h"
+#include "base.h"
 
 /* The value of a source, a text of `len` bytes; NULL: reported as `name`. */
 json_t *json_parse(Sched *s, DiagName name, uint32_t file, const char *text, uint32_t len);
@@ -14,5 +14,7 @@ json_t *json_load_value(const char *text, size_t len, size_t flags, json_error_t
 void json_drop(json_t *value); /* NULL is fine */
 /* The first key of an object that is none of `known`, names between blanks: " F B "; NULL: all are. */
 const char *json_unknown_key(json_t *object, const char *known);
+/* A whole number, or a text with a unit, such as "25GB" or "10us". False: it is neither. */
+bool json_quantity(json_t *v, QuantityOf of, uint64_t *value);
 
 #endif

@@ -153,7 +153,9 @@ bool read_quantity(const char *text, QuantityOf of, uint64_t *value) {
               {"GiB", OF_BYTES, 1 << 30}, {"TiB", OF_BYTES, 1ll << 40},
               {"", OF_TIME, 1},           {"ns", OF_TIME, 1},
               {"us", OF_TIME, 1e3},       {"ms", OF_TIME, 1e6},
-              {"s", OF_TIME, 1e9}};
+              {"s", OF_TIME, 1e9},        {"", OF_FLOPS, 1},
+              {"G", OF_FLOPS, 1e9},       {"T", OF_FLOPS, 1e12},
+              {"P", OF_FLOPS, 1e15}};
   const size_t digits = strspn(text, "0123456789.");
   char *end;
   const double v = strtod(text, &end);

@@ -23,15 +23,6 @@ static bool expected(const Reader *r, const char *key, const char *where, const 
   return bad(r, arena_printf(r->s->arena, "\"%s\"%s is %s", key, where, what));
 }
 
-/* A whole number, or a text with a unit, such as "25GB" or "10us". False: it is neither. */
-static bool quantity(json_t *v, QuantityOf of, uint64_t *value) {
-  if (json_is_integer(v) && json_integer_value(v) >= 0) {
-    *value = (uint64_t)json_integer_value(v);
-    return *value < (uint64_t)1 << 62;
-  }
-  return json_is_string(v) && read_quantity(json_string_value(v), of, value);
-}
-
 /* Refuses keys that are not in `known` (json_unknown_key). */
 static bool only_keys(const Reader *r, json_t *v, const char *known, const char *where) {
   const char *key = json_unknown_key(v, known);
@@ -52,10 +43,10 @@ static bool read_level(const Reader *r, json_t *v, uint32_t k, Cluster *c) {
     return expected(
         r, "count", where,
         "not a number of ranks, or of groups of the level before; all ranks are at most 1024");
-  if (!quantity(json_object_get(v, "bandwidth"), OF_BYTES, &l->bandwidth) || l->bandwidth == 0)
+  if (!json_quantity(json_object_get(v, "bandwidth"), OF_BYTES, &l->bandwidth) || l->bandwidth == 0)
     return expected(r, "bandwidth", where, "not bytes a second, such as \"25GB\"");
   if (json_object_get(v, "latency") &&
-      !quantity(json_object_get(v, "latency"), OF_TIME, &l->latency))
+      !json_quantity(json_object_get(v, "latency"), OF_TIME, &l->latency))
     return expected(r, "latency", where, "not a time, such as \"10us\"");
   if (shared && !json_is_boolean(shared))
     return expected(r, "shared", where, "neither true nor false");
@@ -93,7 +84,7 @@ static bool read_all(const Reader *r, json_t *root, Cluster *c) {
   for (uint32_t k = 0; k < c->nlevel; k++)
     if (!read_level(r, json_array_get(levels, k), k, c))
       return false;
-  if (memory && (!quantity(memory, OF_BYTES, &c->memory) || c->memory == 0))
+  if (memory && (!json_quantity(memory, OF_BYTES, &c->memory) || c->memory == 0))
     return expected(r, "memory", "", "not the bytes of a rank, such as \"80GiB\"");
   return read_speed(r, json_object_get(root, "speed"), c);
 }

@@ -12,8 +12,9 @@
  *
  *   {"pipe_profile": 1, "layers": [{"name": "a", "F": 1200, ...}, {"name": "b", "from": ["a"], ...}]}
  *
- * The layers get an order that respects the edges, ties by number. Inputs of the text form, and
- * parts of outputs that nobody reads, are left out, as planners do.
+ * or "model", the shape of a transformer, in place of "layers" (layers_model.c). The layers get an
+ * order that respects the edges, ties by number. Inputs of the text form, and parts of outputs that
+ * nobody reads, are left out, as planners do.
  *
  * Cost: linear, but for the names of the JSON form, each of which is compared with all above it. */
 #include <string.h>
@@ -267,8 +268,7 @@ bool layers_of_text(Layers *l) {
 
 /* ---- the JSON form ---- */
 
-/* False: reported, at the profile. */
-static bool refused(const Layers *l, const char *what) {
+bool layers_refused(const Layers *l, const char *what) {
   diag_error(l->s->diag, DIAG_PROFILE, l->at, "%s: %s", l->path, what);
   return false;
 }
@@ -284,15 +284,12 @@ static CostKey layer_key(const char *key) {
   return NKEYS;
 }
 
-/* ns or bytes of a layer: sums over all layers then fit in 64 bits. */
-#define MOST_COST ((json_int_t)1 << 50)
-
 static bool list_layer(Layers *l, json_t *v) {
   Arena *a = l->s->arena;
   const uint32_t row = l->layer.n;
   const char *name = json_string_value(json_object_get(v, "name")), *key;
   if (!name)
-    return refused(l, arena_printf(a, "layer %u is not an object with a \"name\"", row));
+    return layers_refused(l, arena_printf(a, "layer %u is not an object with a \"name\"", row));
   Layer y = {.name = arena_printf(a, "%s", name), .number = row, .stage = NONE};
   bool seen[NKEYS] = {false};
   json_t *cost;
@@ -301,25 +298,27 @@ static bool list_layer(Layers *l, json_t *v) {
     if (strcmp(key, "name") == 0 || strcmp(key, "from") == 0)
       continue;
     if (k == NKEYS)
-      return refused(l, arena_printf(a,
-                                     "layer '%s' has an unknown key '%s'; the keys are name from F "
-                                     "B I W R U act gout boundary weight grad opt work",
-                                     name, key));
+      return layers_refused(
+          l, arena_printf(a,
+                          "layer '%s' has an unknown key '%s'; the keys are name from F "
+                          "B I W R U act gout boundary weight grad opt work",
+                          name, key));
     if (!json_is_integer(cost) || json_integer_value(cost) < 0 ||
-        json_integer_value(cost) > MOST_COST)
-      return refused(l, arena_printf(a, "'%s' of layer '%s' must be a whole number from 0 to 2^50",
-                                     key, name));
+        (uint64_t)json_integer_value(cost) > MOST_COST)
+      return layers_refused(
+          l,
+          arena_printf(a, "'%s' of layer '%s' must be a whole number from 0 to 2^50", key, name));
     y.cost[k] = (uint64_t)json_integer_value(cost), seen[k] = true;
   }
   for (int k = 0; k < NKEYS; k++) {
     if (row > 0 && seen[k] != l->has[k])
-      return refused(l, arena_printf(a, "'%s' is given for some layers and not for '%s'",
-                                     cost_key[k], seen[k] ? l->layer.at[0].name : name));
+      return layers_refused(l, arena_printf(a, "'%s' is given for some layers and not for '%s'",
+                                            cost_key[k], seen[k] ? l->layer.at[0].name : name));
     l->has[k] = seen[k];
   }
   for (uint32_t i = 0; i < row; i++)
     if (strcmp(l->layer.at[i].name, name) == 0)
-      return refused(l, arena_printf(a, "layer '%s' is there twice", name));
+      return layers_refused(l, arena_printf(a, "layer '%s' is there twice", name));
   *vec_push(a, &l->layer) = y;
   return true;
 }
@@ -330,7 +329,7 @@ static bool list_edges(Layers *l, uint32_t row, json_t *from) {
   if (!from && row > 0)
     *vec_push(a, &l->edge) = (LayerEdge){row - 1, row};
   if (from && !json_is_array(from))
-    return refused(
+    return layers_refused(
         l, arena_printf(a, "\"from\" of layer '%s' is not a list of names", l->layer.at[row].name));
   for (size_t i = 0; i < json_array_size(from); i++) {
     const char *name = json_string_value(json_array_get(from, i));
@@ -338,21 +337,28 @@ static bool list_edges(Layers *l, uint32_t row, json_t *from) {
     while (name && k < l->layer.n && strcmp(l->layer.at[k].name, name) != 0)
       k++;
     if (!name || k == l->layer.n)
-      return refused(l, arena_printf(a, "layer '%s' reads '%s', which is no layer",
-                                     l->layer.at[row].name, name ? name : "?"));
+      return layers_refused(l, arena_printf(a, "layer '%s' reads '%s', which is no layer",
+                                            l->layer.at[row].name, name ? name : "?"));
     *vec_push(a, &l->edge) = (LayerEdge){k, row};
   }
   return true;
 }
 
-bool layers_of_json(Layers *l, json_t *list) {
+static bool list_layers(Layers *l, json_t *list) {
   if (!json_is_array(list) || json_array_size(list) == 0)
-    return refused(l, "\"layers\" is not a list with a layer");
+    return layers_refused(l, "\"layers\" is not a list with a layer");
   for (size_t i = 0; i < json_array_size(list); i++)
     if (!list_layer(l, json_array_get(list, i)))
       return false;
   for (uint32_t i = 0; i < l->layer.n; i++)
     if (!list_edges(l, i, json_object_get(json_array_get(list, i), "from")))
       return false;
-  return sort_layers(l);
+  return true;
+}
+
+bool layers_of_json(Layers *l, json_t *profile) {
+  json_t *list = json_object_get(profile, "layers"), *card = json_object_get(profile, "model");
+  if (list && card)
+    return layers_refused(l, "\"layers\" and \"model\" conflict: a model has its own layers");
+  return (card ? layers_of_model(l, card) : list_layers(l, list)) && sort_layers(l);
 }

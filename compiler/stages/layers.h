@@ -39,7 +39,13 @@ static inline uint64_t layer_time(const Layers *l, uint32_t k) {
 /* ---- layers.c: both require s, path, at and file, and ensure the rest. False: reported ---- */
 bool is_layer_text(const char *text, uint32_t len);
 bool layers_of_text(Layers *l);
-bool layers_of_json(Layers *l, json_t *list); /* "layers" of a profile */
+bool layers_of_json(Layers *l, json_t *profile); /* its "layers" or its "model" */
+/* ns or bytes of a layer: sums over all layers then fit in 64 bits. */
+#define MOST_COST ((uint64_t)1 << 50)
+/* Returns false, reported at the profile. */
+bool layers_refused(const Layers *l, const char *what);
+/* ---- layers_model.c: adds the layers of a model card, a chain. False: reported ---- */
+bool layers_of_model(Layers *l, json_t *card);
 /* ---- profile_layers.c: cuts the layers into the stages of the model and gives them their costs.
  * Ensures Model.layers. False: reported ---- */
 bool cut_layers(Layers *l, Model *model, bool *has);

@@ -108,7 +108,7 @@ static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
 
 static bool apply_stages(Sched *s, Span at, const char *path, json_t *stages, bool *has) {
   if (!json_is_array(stages))
-    return bad(s, at, path, "it has no array \"stages\" and no array \"layers\"");
+    return bad(s, at, path, "it has no \"stages\", \"layers\" or \"model\"");
   if (json_array_size(stages) != s->model->nmodel) {
     bad(s, at, path,
         arena_printf(s->arena, "stages in the profile: %zu, in the schedule: %u",
@@ -152,13 +152,17 @@ static bool read_profile(Sched *s, const char *path, Span at, uint32_t *file, js
   return *root && is_profile(s, at, path, *root);
 }
 
+/* root: as of read_profile. */
+static bool has_layers(json_t *root) {
+  return !root || json_object_get(root, "layers") || json_object_get(root, "model");
+}
+
 bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has) {
   Layers l = {.s = s, .path = path, .at = at};
   json_t *root = NULL;
   bool now[NKEYS] = {false}, ok = read_profile(s, path, at, &l.file, &root);
-  json_t *layers = json_object_get(root, "layers");
-  if (ok && (!root || layers))
-    ok = (layers ? layers_of_json(&l, layers) : layers_of_text(&l)) && cut_layers(&l, model, now);
+  if (ok && has_layers(root))
+    ok = (root ? layers_of_json(&l, root) : layers_of_text(&l)) && cut_layers(&l, model, now);
   else if (ok)
     ok = apply_stages(s, at, path, json_object_get(root, "stages"), now);
   for (int k = 0; ok && k < NTIMEKEYS; k++)
@@ -174,19 +178,17 @@ bool layers_read(Sched *s, const char *path, Layers *l) {
   json_t *root = NULL;
   *l = (Layers){.s = s, .path = path, .at = NO_SPAN};
   bool ok = read_profile(s, path, l->at, &l->file, &root);
-  json_t *layers = json_object_get(root, "layers"), *value;
-  const char *key;
-  json_object_foreach(root, key, value) if (ok && layers && strcmp(key, "layers") != 0 &&
-                                            strcmp(key, "pipe_profile") != 0)
-      ok = bad(s, l->at, path,
-               arena_printf(s->arena, "'%s' has no meaning for a plan, which needs only the layers",
-                            key));
-  if (ok && root && !layers) {
-    bad(s, l->at, path, "it has no array \"layers\": a plan needs the layers, not stages");
+  const char *key = json_unknown_key(root, " pipe_profile layers model ");
+  if (ok && key && has_layers(root))
+    ok = bad(
+        s, l->at, path,
+        arena_printf(s->arena, "'%s' has no meaning for a plan, which needs only the layers", key));
+  if (ok && !has_layers(root)) {
+    bad(s, l->at, path, "it has no \"layers\" or \"model\": a plan needs the layers, not stages");
     diag_help(s->diag, "a profile of stages is of one way to cut the model (lang/spec.md 6)");
     ok = false;
   }
-  ok = ok && (root ? layers_of_json(l, layers) : layers_of_text(l));
+  ok = ok && (root ? layers_of_json(l, root) : layers_of_text(l));
   json_drop(root);
   return ok;
 }
