@@ -25,6 +25,8 @@
 #define PIPE_SIM_H
 
 #include <stdbool.h>
+
+#include "arena.h"
 #include "pipe_instr.h"
 
 /* One stream of one rank: indices into instr, or all of instr[0..n) when index is NULL. */
@@ -46,7 +48,8 @@ typedef struct PipeSimIn {
   uint32_t nrank;
   const PipeStream *compute; /* [nrank] */
   const PipeStream *comm;    /* [nrank] */
-  const PipeStage *stage;    /* times */
+  const PipeStage *stage;    /* [nstage] times */
+  uint32_t nstage;           /* asked for with channels */
   const PipeStream *copy;    /* [nrank], or NULL: there is none */
   const PipeEdge *edge;      /* these three as in PipeGraph */
   const uint32_t *row;
@@ -88,13 +91,12 @@ typedef struct PipeSimOut {
 typedef enum PipeSimStatus {
   PIPE_SIM_DONE,     /* every stream ran to its end */
   PIPE_SIM_STUCK,    /* no stream can advance: the heads in *_done wait for each other */
-  PIPE_SIM_MISMATCH, /* a SEND met a RECV of another tensor: at the heads of `rank` and its peer */
-  PIPE_SIM_NOMEM
+  PIPE_SIM_MISMATCH  /* a SEND met a RECV of another tensor: at the heads of `rank` and its peer */
 } PipeSimStatus;
 PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank);
 
-/* The same for a finished program: start[r][i], end[r][i] for instruction i of rank r's list, from
- * one block that the caller frees with free(*start). NULL on stall, mismatch or no memory. */
-uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan);
+/* The same for a finished program: start[r][i], end[r][i] for instruction i of rank r's list, in
+ * the arena. NULL on stall or mismatch. */
+uint64_t **pipe_predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint64_t *makespan);
 
 #endif

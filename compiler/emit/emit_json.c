@@ -491,7 +491,7 @@ static void states_json(Sched *s, Text *t, uint32_t stage) {
 void emit_json(Sched *s, FILE *f) {
   const PipeProgram *p = s->prog;
   const Critical *c = critical(s);
-  uint64_t **end, **start = program_times(s, &end);
+  uint64_t **end, **start = program_times(s, s->arena, &end);
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0;
   text_lit(t, "{");
@@ -638,5 +638,4 @@ void emit_json(Sched *s, FILE *f) {
   }
   text_lit(t, "]}\n");
   text_flush(t);
-  guard_end(*start, free);
 }

@@ -31,7 +31,7 @@ static double ns_of_unit(const Sched *s) {
 }
 
 void emit_svg(Sched *s, FILE *f) {
-  uint64_t **end, **start = program_times(s, &end);
+  uint64_t **end, **start = program_times(s, s->arena, &end);
   SvgTrack track[2];
   int ntrack = 0;
   const Measured *m = s->measured;
@@ -57,11 +57,10 @@ void emit_svg(Sched *s, FILE *f) {
                   .said = said};
   if (svg_draw(f, s->prog, track, ntrack, &o) != 0 && !ferror(f))
     guard_no_memory(0);
-  guard_end(*start, free);
 }
 
 void emit_trace(Sched *s, FILE *f) {
-  uint64_t **end, **start = program_times(s, &end);
+  uint64_t **end, **start = program_times(s, s->arena, &end);
   const Measured *m = s->measured;
   const double scale = s->model->timed ? 1 : m->nstep ? ns_of_unit(s) : 1000;
   const char *name = s->model->timed ? "Predicted"
@@ -71,5 +70,4 @@ void emit_trace(Sched *s, FILE *f) {
   const TraceGroup group[2] = {{name, start, end, 1, scale},
                                {"Measured", m->start, m->end, m->nstep, 1}};
   trace_json(f, s->prog, group, m->nstep ? 2 : 1);
-  guard_end(*start, free);
 }

@@ -324,7 +324,7 @@ void emit_show(Sched *s, FILE *f) {
   uint32_t width = terminal_width(f, 80);
   bool right = width >= LEFT + RIGHT + 2 * LEAST;
   uint32_t room = width > LEFT + LEAST ? width - LEFT - (right ? RIGHT : 0) : LEAST;
-  uint64_t **end, **start = program_times(s, &end);
+  uint64_t **end, **start = program_times(s, s->arena, &end);
   bool used[PIPE_NOPS] = {0};
   g.cols = columns(&g, start, end, room);
   fprintf(f, "%s%s%s: bubble %.2f %%\n", printable(s, s->model->name), *s->model->params ? " " : "",
@@ -355,5 +355,4 @@ void emit_show(Sched *s, FILE *f) {
     fprintf(f, "%*sone cell = %s: %s\n", LEFT, "", cell_text(&g),
             g.colour && g.utf8 ? "the two kinds with most" : "its kind, # where none has 3/5");
   legend(&g, used, LEFT, width);
-  guard_end(*start, free);
 }

@@ -110,7 +110,7 @@ static void walk_channels(Arena *a, Walk *w) {
 static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
   Walk w = {.p = p, .next = s->orders->send == SEND_NEXT || s->orders->lists};
-  w.start = program_times(s, &w.end);
+  w.start = program_times(s, a, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
     guard_no_memory(sizeof(uint32_t) * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));
@@ -558,7 +558,6 @@ const Critical *critical(Sched *s) {
   c->busy = NEW_ARRAY(s->arena, uint64_t, s->prog->nrank);
   find_path(s, &w, c);
   find_idle(s, &scratch, &w, c);
-  guard_end(*w.start, free);
   guard_end(w.pair, free);
   arena_free(&scratch);
   return c;

@@ -16,14 +16,16 @@
  * ranks are examined. Sums of times saturate at UINT64_MAX. */
 #include "pipe_sim.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "arena.h"
+#include "heap.h"
 
 /* A FIFO of COMM instructions: the COMM stream of a rank, which has the number of the rank, or one
  * of its channels. */
 typedef struct Queue {
   uint32_t rank, n, done;
-  const uint32_t *at; /* [n] positions in the COMM stream of the rank; NULL: it is that */
+  VEC(uint32_t) at; /* positions in the COMM stream of the rank; none: it is that */
   uint64_t free;
   bool held; /* its head is in Machine.heap */
   /* With groups: of the one at the head, if it has started. */
@@ -49,7 +51,7 @@ typedef struct Rank {
 typedef struct Group {
   uint32_t next, n;
   uint64_t free;
-  const uint32_t *rank; /* [n] by turn */
+  uint32_t *rank; /* [n] by turn */
 } Group;
 
 /* A transfer, or sum, that waits for a shared link: both ends, or all, have come to it. */
@@ -60,11 +62,11 @@ typedef struct Waiting {
 } Waiting;
 
 typedef struct Machine {
+  Arena arena; /* of this play */
   const PipeSimIn *in;
   Group *group;        /* [ngroup] */
   uint64_t *link_free; /* [nlink] */
-  Waiting *heap;       /* the next one first; room for all that can wait at once */
-  uint32_t nheap;
+  VEC(Waiting) heap;   /* the next one first */
   PipeSimOut *out;
   Rank *rank;
   Queue *queue;
@@ -223,7 +225,7 @@ static bool run_copy(Machine *m, uint32_t r) {
 /* Position i of queue q. */
 static const PipeInstr *queue_at(const Machine *m, uint32_t q, uint32_t i) {
   const Queue *x = &m->queue[q];
-  return stream_at(&m->in->comm[x->rank], x->at ? x->at[i] : i);
+  return stream_at(&m->in->comm[x->rank], x->at.n ? x->at.at[i] : i);
 }
 
 /* The head of queue q if it has its waits, else NULL. */
@@ -266,7 +268,7 @@ static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeIns
 static void carried_out(Machine *m, uint32_t q, uint32_t i, uint64_t end) {
   const Queue *x = &m->queue[q];
   Rank *k = &m->rank[x->rank];
-  uint32_t at = x->at ? x->at[i] : i;
+  uint32_t at = x->at.n ? x->at.at[i] : i;
   fetch_ahead(stream_at(&m->in->comm[x->rank], at), sizeof(PipeInstr), 0);
   fetch_ahead(&k->comm_end[at], sizeof *k->comm_end, 1);
   k->comm_end[at] = end;
@@ -280,7 +282,7 @@ static void carried_out(Machine *m, uint32_t q, uint32_t i, uint64_t end) {
 static void started(Machine *m, uint32_t q, uint32_t i, uint64_t start) {
   const Queue *x = &m->queue[q];
   if (m->out->comm_start) {
-    uint64_t *at = &m->out->comm_start[x->rank][x->at ? x->at[i] : i];
+    uint64_t *at = &m->out->comm_start[x->rank][x->at.n ? x->at.at[i] : i];
     fetch_ahead(at, sizeof *at, 1);
     *at = start;
   }
@@ -305,39 +307,22 @@ static uint64_t comm_from(const Machine *m, uint32_t q, const PipeInstr *c) {
 
 /* ---- shared links ---- */
 
-static bool goes_first(const Waiting *a, const Waiting *b) {
-  return a->ready != b->ready ? a->ready < b->ready
-         : a->from != b->from ? a->from < b->from
-                              : a->at < b->at;
-}
-
-/* Which of two places below i of the heap, and i itself, has the one that goes first. */
-static uint32_t least_of(const Machine *m, uint32_t i) {
-  uint32_t least = i;
-  for (uint32_t k = 2 * i + 1; k <= 2 * i + 2 && k < m->nheap; k++)
-    if (goes_first(&m->heap[k], &m->heap[least]))
-      least = k;
-  return least;
-}
-
-static void swap_waiting(Machine *m, uint32_t a, uint32_t b) {
-  Waiting t = m->heap[a];
-  m->heap[a] = m->heap[b];
-  m->heap[b] = t;
+static bool goes_first(const void *a, const void *b, const void *of) {
+  const Waiting *x = a, *y = b;
+  (void)of;
+  return x->ready != y->ready ? x->ready < y->ready
+         : x->from != y->from ? x->from < y->from
+                              : x->at < y->at;
 }
 
 static void hold(Machine *m, Waiting w) {
-  uint32_t i = m->nheap++;
-  m->heap[i] = w;
-  for (; i > 0 && goes_first(&m->heap[i], &m->heap[(i - 1) / 2]); i = (i - 1) / 2)
-    swap_waiting(m, i, (i - 1) / 2);
+  vec_push(&m->arena, &m->heap);
+  heap_put(m->heap.at, m->heap.n, sizeof w, &w, goes_first, NULL);
 }
 
 static Waiting release(Machine *m) {
-  Waiting first = m->heap[0];
-  m->heap[0] = m->heap[--m->nheap];
-  for (uint32_t i = 0, k; (k = least_of(m, i)) != i; i = k)
-    swap_waiting(m, i, k);
+  Waiting first = m->heap.at[0];
+  heap_drop(m->heap.at, m->heap.n--, sizeof first, goes_first, NULL);
   return first;
 }
 
@@ -607,7 +592,7 @@ static int run_queues(Machine *m, uint32_t r) {
 static PipeSimStatus run(Machine *m, uint32_t *at) {
   for (uint32_t r = 0; r < m->in->nrank; r++)
     enqueue(m, r);
-  for (; m->nqueued > 0 || m->nheap > 0;) {
+  for (; m->nqueued > 0 || m->heap.n > 0;) {
     if (m->nqueued == 0)
       run_waiting(m);
     /* the last to come, whose instructions are near; where turns are asked for, which break ties,
@@ -639,149 +624,97 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   return PIPE_SIM_DONE;
 }
 
-/* Who has which turn. One block, freed by free(*group); false: no memory. Turns that are out of
- * range belong to nobody. */
-static bool find_turns(const PipeSimIn *in, Group **group) {
-  size_t total = 0;
-  for (uint32_t r = 0; r < in->nrank; r++)
-    total += in->copy && in->group[r] ? in->copy[r].n : 0;
-  Group *g = *group = calloc(1,
-                             (in->ngroup + (size_t)1) * sizeof *g + (total + 1) * sizeof(uint32_t));
-  if (!g)
-    return false;
-  uint32_t *at = (uint32_t *)(void *)(g + in->ngroup + 1);
+/* Who has which turn. Turns that are out of range belong to nobody. */
+static void find_turns(Machine *m) {
+  const PipeSimIn *in = m->in;
+  m->group = NEW_ARRAY(&m->arena, Group, in->ngroup);
   for (uint32_t r = 0; in->copy && r < in->nrank; r++)
     if (in->group[r])
-      g[in->group[r] - 1].n += in->copy[r].n;
-  for (uint32_t i = 0; i < in->ngroup; at += g[i++].n)
-    g[i].rank = at;
+      m->group[in->group[r] - 1].n += in->copy[r].n;
+  for (uint32_t g = 0; g < in->ngroup; g++)
+    m->group[g].rank = NEW_ARRAY(&m->arena, uint32_t, m->group[g].n);
   for (uint32_t r = 0; in->copy && r < in->nrank; r++)
     for (uint32_t i = 0; in->group[r] && i < in->copy[r].n; i++) {
-      const Group *of = &g[in->group[r] - 1];
+      const Group *of = &m->group[in->group[r] - 1];
       uint32_t turn = stream_at(&in->copy[r], i)->turn;
       if (turn < of->n)
-        ((uint32_t *)of->rank)[turn] = r;
+        of->rank[turn] = r;
     }
-  return true;
 }
 
-/* One queue for each rank, or channel of a rank. Two blocks, freed by free(m->queue) and
- * free(m->mate); false: no memory. */
-static bool find_queues(Machine *m, size_t ncomm) {
+/* Numbers of queues, none yet. */
+static uint32_t *no_queues(Machine *m, uint32_t n) {
+  uint32_t *of = arena_alloc(&m->arena, n * sizeof *of + 1);
+  return memset(of, 0xff, n * sizeof *of);
+}
+
+/* A queue for each channel of each rank. */
+static void find_queues(Machine *m) {
   const PipeSimIn *in = m->in;
-  size_t most = in->needs ? ncomm + in->nrank : in->nrank, nstage = 0, nq = 0;
-  for (uint32_t r = 0; in->needs && r < in->nrank; r++) /* rows of sums */
-    for (uint32_t i = 0; i < in->comm[r].n; i++) {
-      uint32_t row = stream_at(&in->comm[r], i)->stage;
-      nstage = row >= nstage ? row + (size_t)1 : nstage;
-    }
-  most = in->needs && 2 * (size_t)in->nchannel + 2 * nstage < most
-             ? 2 * (size_t)in->nchannel + 2 * nstage
-             : most;
-  m->queue = calloc(most + 1, sizeof *m->queue);
-  if (!m->queue)
-    return false;
-  if (!in->needs) {
-    for (uint32_t r = 0; r < in->nrank; r++) {
-      m->queue[r] = (Queue){.rank = r, .n = in->comm[r].n};
-      m->rank[r].queue0 = r, m->rank[r].nqueue = 1;
-    }
-    return true;
-  }
-  size_t room = most + 2 * nstage + 3 * (size_t)in->nchannel + 2 * ncomm;
-  uint32_t *word = m->mate = malloc((room + 1) * sizeof *word);
-  if (!word)
-    return false;
-  memset(word, 0xff, room * sizeof *word);
-  word += most;
-  m->sum[0] = word, m->sum[1] = word + nstage, word += 2 * nstage;
-  uint32_t *own = word, *end[2] = {own + in->nchannel, own + 2 * (size_t)in->nchannel};
-  uint32_t *of = own + 3 * (size_t)in->nchannel, *at = of + ncomm;
+  VEC(Queue) queue = {0};
+  uint32_t *own = no_queues(m, in->nchannel), /* of a channel, on the last rank that has it */
+      *end[2] = {no_queues(m, in->nchannel), no_queues(m, in->nchannel)}; /* RECVs, SENDs */
+  m->sum[0] = no_queues(m, in->nstage), m->sum[1] = no_queues(m, in->nstage);
   for (uint32_t r = 0; r < in->nrank; r++) {
-    uint32_t first = (uint32_t)nq;
+    const uint32_t first = queue.n;
     for (uint32_t i = 0; i < in->comm[r].n; i++) {
       const PipeInstr *c = stream_at(&in->comm[r], i);
-      uint32_t q = own[c->channel];
-      if (q == PIPE_NONE || q < first) {
-        q = own[c->channel] = (uint32_t)nq++;
-        m->queue[q].rank = r;
+      uint32_t *q = &own[c->channel];
+      if (*q == PIPE_NONE || *q < first) {
+        *q = queue.n;
+        *vec_push(&m->arena, &queue) = (Queue){.rank = r};
       }
-      of[i] = q;
-      m->queue[q].n++;
+      *vec_push(&m->arena, &queue.at[*q].at) = i;
+      queue.at[*q].n++;
       if (pipe_is_sum(c->op))
-        m->sum[c->op == PIPE_TIE][c->stage] = q;
+        m->sum[c->op == PIPE_TIE][c->stage] = *q;
       else if (c->op != PIPE_SIDE_COMM)
-        end[pipe_is_send(c->op)][c->channel] = q;
+        end[pipe_is_send(c->op)][c->channel] = *q;
     }
-    m->rank[r].queue0 = first, m->rank[r].nqueue = (uint32_t)nq - first;
-    for (uint32_t q = first; q < nq; at += m->queue[q++].n)
-      m->queue[q].at = at;
-    for (uint32_t i = 0; i < in->comm[r].n; i++)
-      ((uint32_t *)m->queue[of[i]].at)[m->queue[of[i]].done++] = i;
-    for (uint32_t q = first; q < nq; q++)
-      m->queue[q].done = 0;
-    of += in->comm[r].n;
+    m->rank[r].queue0 = first, m->rank[r].nqueue = queue.n - first;
   }
+  m->queue = queue.at;
+  m->mate = no_queues(m, queue.n);
   for (uint32_t c = 0; c < in->nchannel; c++)
     if (end[0][c] != PIPE_NONE && end[1][c] != PIPE_NONE)
       m->mate[end[0][c]] = end[1][c], m->mate[end[1][c]] = end[0][c];
-  return true;
 }
 
-PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
-  PipeSimStatus st = PIPE_SIM_NOMEM;
-  size_t n = in->nrank, nends = 0, ncomm = 0;
-  for (uint32_t r = 0; r < in->nrank; r++)
-    ncomm += in->comm[r].n;
-  for (uint32_t r = 0; r < in->nrank; r++)
-    nends += (out->compute_end ? 0 : (size_t)in->compute[r].n) +
-             (out->comm_end ? 0 : (size_t)in->comm[r].n) +
-             (out->copy_end || !in->copy ? 0 : (size_t)in->copy[r].n);
-  Rank *ranks = calloc(n + 1, sizeof *ranks);
-  uint32_t *ready = calloc(n + 1, sizeof *ready);
-  uint64_t *ends = malloc((nends + 1) * sizeof *ends), *end = ends;
-  uint8_t *marks = in->groups || in->needs ? calloc(ncomm + 1, 1) : NULL, *mark = marks;
-  Group *group = NULL;
-  uint64_t *link_free = in->nshare ? calloc(in->nlink, sizeof *link_free) : NULL;
-  Waiting *heap = in->nshare ? malloc((in->groups || in->needs ? ncomm + 1 : n) * sizeof *heap)
-                             : NULL;
-  Machine m = {
-      .in = in, .out = out, .rank = ranks, .ready = ready, .link_free = link_free, .heap = heap};
-  if (!ranks || !ready || !ends || ((in->groups || in->needs) && !marks) ||
-      (in->nshare && (!link_free || !heap)) || (in->group && !find_turns(in, &group)) ||
-      !find_queues(&m, ncomm))
-    goto done;
-  m.group = group;
-
+/* The streams of each rank; its COMM stream is a queue, if it has no channels. */
+static void find_ranks(Machine *m) {
+  const PipeSimIn *in = m->in;
+  const PipeSimOut *out = m->out;
+  Arena *a = &m->arena;
   for (uint32_t r = 0; r < in->nrank; r++) {
-    Rank *k = &ranks[r];
+    Rank *k = &m->rank[r];
+    const uint32_t ncompute = in->compute[r].n, ncomm = in->comm[r].n,
+                   ncopy = in->copy ? in->copy[r].n : 0;
     k->begin = k->compute_begin = UINT64_MAX;
-    k->compute_end = out->compute_end ? out->compute_end[r] : end;
-    end += out->compute_end ? 0 : in->compute[r].n;
-    k->comm_end = out->comm_end ? out->comm_end[r] : end;
-    end += out->comm_end ? 0 : in->comm[r].n;
-    k->copy_end = out->copy_end ? out->copy_end[r] : end;
-    end += out->copy_end || !in->copy ? 0 : in->copy[r].n;
+    k->compute_end = out->compute_end ? out->compute_end[r]
+                                      : arena_alloc(a, ncompute * sizeof *k->compute_end);
+    k->comm_end = out->comm_end ? out->comm_end[r] : arena_alloc(a, ncomm * sizeof *k->comm_end);
+    k->copy_end = out->copy_end ? out->copy_end[r] : arena_alloc(a, ncopy * sizeof *k->copy_end);
+    if (in->needs) {
+      k->over = NEW_ARRAY(a, uint8_t, ncomm);
+      continue;
+    }
+    k->queue0 = r, k->nqueue = 1;
+    m->queue[r] = (Queue){.rank = r, .n = ncomm};
     if (in->groups)
-      m.queue[r].paired = mark;
-    else if (in->needs)
-      k->over = mark;
-    if (marks) /* else mark is NULL, to which nothing is added */
-      mark += in->comm[r].n;
+      m->queue[r].paired = NEW_ARRAY(a, uint8_t, ncomm);
   }
-  out->busy = out->link_wait = 0;
-  for (uint32_t r = 0; out->rank_busy && r < in->nrank; r++)
-    out->rank_busy[r] = 0;
-  for (uint32_t i = 0; out->link_busy && i < in->nlink; i++)
-    out->link_busy[i] = 0;
-  st = run(&m, rank);
+}
 
+/* How far each rank came, and when the whole began and ended. */
+static void read_ends(const Machine *m) {
+  const PipeSimIn *in = m->in;
+  PipeSimOut *out = m->out;
   uint64_t first = UINT64_MAX, last = 0;
   for (uint32_t r = 0; r < in->nrank; r++) {
-    const Rank *k = &ranks[r];
-    uint64_t rank_end = later(k->compute_free, k->copy_free);
+    const Rank *k = &m->rank[r];
+    last = later(last, later(k->compute_free, k->copy_free));
     for (uint32_t q = k->queue0; q < k->queue0 + k->nqueue; q++)
-      rank_end = later(rank_end, m.queue[q].free);
+      last = later(last, m->queue[q].free);
     out->compute_done[r] = k->ncompute;
     out->comm_done[r] = k->over ? 0 : k->ncomm;
     while (k->over && out->comm_done[r] < in->comm[r].n && k->over[out->comm_done[r]])
@@ -792,19 +725,30 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
       out->rank_window[r] = k->ncompute ? k->compute_free - k->compute_begin : 0;
     uint64_t begin = k->begin < k->compute_begin ? k->begin : k->compute_begin;
     first = begin < first ? begin : first;
-    last = later(last, rank_end);
   }
   out->makespan = first == UINT64_MAX ? 0 : last - first;
+}
 
-done:
-  free(ranks);
-  free(ready);
-  free(m.queue);
-  free(m.mate);
-  free(ends);
-  free(marks);
-  free(group);
-  free(link_free);
-  free(heap);
-  return st;
+PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
+  Machine m = {.in = in, .out = out};
+  Arena *a = &m.arena;
+  m.rank = NEW_ARRAY(a, Rank, in->nrank);
+  m.ready = NEW_ARRAY(a, uint32_t, in->nrank);
+  m.link_free = NEW_ARRAY(a, uint64_t, in->nlink);
+  if (in->needs)
+    find_queues(&m);
+  else
+    m.queue = NEW_ARRAY(a, Queue, in->nrank);
+  find_ranks(&m);
+  if (in->group)
+    find_turns(&m);
+  out->busy = out->link_wait = 0;
+  for (uint32_t r = 0; out->rank_busy && r < in->nrank; r++)
+    out->rank_busy[r] = 0;
+  for (uint32_t i = 0; out->link_busy && i < in->nlink; i++)
+    out->link_busy[i] = 0;
+  PipeSimStatus status = run(&m, rank);
+  read_ends(&m);
+  arena_free(a);
+  return status;
 }

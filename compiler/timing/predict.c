@@ -2,103 +2,91 @@
  * The predicted times of a finished program, by the timed machine. */
 #include "pipe_rows.h"
 #include "pipe_sim.h"
+#include "timing.h"
 
-#include <stdlib.h>
+static PipeOn on(const PipeInstr *in) { return (PipeOn)pipe_op_info[in->op].stream; }
 
-/* What COMPUTE and COPY need of COMM, where that has channels: as events say. pos[i]: place of row
- * i, of the rank at hand, in its stream. One block, freed by free(*need); false: no memory. */
-static bool take_needs(const PipeProgram *p, PipeNeeds **need) {
-  size_t room = 0, rows = 0;
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    room += p->rank[r].ninstr + (size_t)p->rank[r].nsync + 2;
-    rows = p->rank[r].ninstr > rows ? p->rank[r].ninstr : rows;
+/* The rows of each stream of a rank, and the times that the machine gives them. */
+typedef struct Rows {
+  uint32_t *index[PIPE_NSTREAMS], n[PIPE_NSTREAMS];
+  uint64_t *start[PIPE_NSTREAMS], *end[PIPE_NSTREAMS];
+} Rows;
+
+static Rows rows_of(Arena *a, const PipeRank *k) {
+  Rows x = {0};
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    x.n[on(&k->instr[i])]++;
+  for (int s = 0; s < PIPE_NSTREAMS; s++) {
+    x.index[s] = arena_alloc(a, x.n[s] * sizeof *x.index[s]);
+    x.start[s] = arena_alloc(a, x.n[s] * sizeof *x.start[s]);
+    x.end[s] = arena_alloc(a, x.n[s] * sizeof *x.end[s]);
+    x.n[s] = 0;
   }
-  *need = calloc(1, p->nrank * sizeof **need + (room + rows) * sizeof(uint32_t));
-  if (!*need)
-    return false;
-  uint32_t *at = (uint32_t *)(void *)(*need + p->nrank), *pos = at + room;
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *k = &p->rank[r];
-    uint32_t n[PIPE_NSTREAMS] = {0}, on = 0;
-    for (uint32_t i = 0; i < k->ninstr; i++)
-      pos[i] = n[pipe_op_info[k->instr[i].op].stream]++;
-    uint32_t *first[2] = {at, at + n[PIPE_COMPUTE] + 1};
-    uint32_t *list = first[1] + n[PIPE_COPY] + 1;
-    for (int copy = 0; copy < 2; copy++) {
-      uint32_t j = 0, seen = 0;
-      first[copy][0] = on;
-      for (uint32_t i = 0; i < k->ninstr; i++) {
-        bool mine = pipe_op_info[k->instr[i].op].stream == (copy ? PIPE_COPY : PIPE_COMPUTE);
-        for (; j < k->nsync && k->sync[j].before == i; j++)
-          if (mine && k->sync[j].after != PIPE_NONE &&
-              pipe_op_info[k->instr[k->sync[j].after].op].comm)
-            list[on++] = pos[k->sync[j].after];
-        if (mine)
-          first[copy][++seen] = on;
-      }
-    }
-    for (int copy = 0; copy < 2; copy++)
-      (*need)[r].first[copy] = first[copy];
-    (*need)[r].on = list;
-    at = list + on;
-  }
-  return true;
+  for (uint32_t i = 0; i < k->ninstr; i++)
+    x.index[on(&k->instr[i])][x.n[on(&k->instr[i])]++] = i;
+  return x;
 }
 
-/* The block starts with the starts of rank 0, as free(*start) asks; the row pointers come last. */
-static uint64_t **predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
-  enum { NS = PIPE_NSTREAMS };
-  size_t n = p->nrank, total = 0, at[NS + 1] = {0}; /* at: of a stream, where its next one goes */
-  for (size_t r = 0; r < n; r++) {
-    total += p->rank[r].ninstr;
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++)
-      at[pipe_op_info[p->rank[r].instr[i].op].stream + 1]++;
-  }
-  for (int x = 1; x < NS; x++)
-    at[x] += at[x - 1];
-  char *block = malloc(2 * total * sizeof(uint64_t) + 2 * (n + 1) * sizeof(uint64_t *));
-  uint64_t *times = malloc((2 * total + 1) * sizeof *times);
-  uint32_t *index = malloc((total + 1) * sizeof *index);
-  PipeStream *streams = calloc(NS * n + 1, sizeof *streams);
-  uint64_t **rows = calloc((size_t)2 * NS * n + 1, sizeof *rows);
-  uint32_t *done = calloc(3 * n + 1, sizeof *done), *group = NULL;
-  uint64_t **start = NULL;
-  PipeNeeds *need = NULL;
-  if (!block || !times || !index || !streams || !rows || !done ||
-      (p->nchannel && !take_needs(p, &need)))
-    goto fail;
-
-  uint64_t **begins[NS], **ends[NS]; /* of each stream: [rank][position] */
-  for (int x = 0; x < NS; x++) {
-    begins[x] = rows + 2 * (size_t)x * n;
-    ends[x] = begins[x] + n;
-    for (size_t r = 0; r < n; r++) {
-      const PipeRank *k = &p->rank[r];
-      PipeStream *s = &streams[(size_t)x * n + r];
-      *s = (PipeStream){k->instr, index + at[x], 0};
-      begins[x][r] = times + at[x];
-      ends[x][r] = times + total + at[x];
-      for (uint32_t i = 0; i < k->ninstr; i++)
-        if (pipe_op_info[k->instr[i].op].stream == x) {
-          index[at[x]++] = i;
-          s->n++;
-        }
+/* What COMPUTE and COPY need of COMM, where that has channels: as events say. */
+static PipeNeeds needs_of(Arena *a, const PipeRank *k, const Rows *x) {
+  uint32_t *place = arena_alloc(a, k->ninstr * sizeof *place), /* of a row in its stream */
+      *list = arena_alloc(a, k->nsync * sizeof *list), n = 0;
+  PipeNeeds need = {.on = list};
+  for (int s = 0; s < PIPE_NSTREAMS; s++)
+    for (uint32_t i = 0; i < x->n[s]; i++)
+      place[x->index[s][i]] = i;
+  for (int copy = 0; copy < 2; copy++) {
+    const PipeOn own = copy ? PIPE_COPY : PIPE_COMPUTE;
+    uint32_t *first = arena_alloc(a, (x->n[own] + (size_t)1) * sizeof *first), j = 0;
+    for (uint32_t i = 0; i < x->n[own]; i++) {
+      first[i] = n;
+      for (; j < k->nsync && k->sync[j].before <= x->index[own][i]; j++)
+        if (k->sync[j].before == x->index[own][i] && k->sync[j].after != PIPE_NONE &&
+            on(&k->instr[k->sync[j].after]) == PIPE_COMM)
+          list[n++] = place[k->sync[j].after];
     }
+    first[x->n[own]] = n;
+    need.first[copy] = first;
   }
-  for (uint32_t r = 0; p->ngroup && r < n; r++)
-    (group = done + 2 * n)[r] = p->rank[r].group;
+  return need;
+}
+
+static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
+  enum { NS = PIPE_NSTREAMS };
+  const size_t n = p->nrank;
+  Arena own = {0};
+  Rows *x = NEW_ARRAY(&own, Rows, n);
+  PipeStream *stream[NS];
+  uint64_t **starts[NS], **ends[NS]; /* of each stream: [rank][position] */
+  PipeNeeds *need = p->nchannel ? NEW_ARRAY(&own, PipeNeeds, n) : NULL;
+  uint32_t *done = NEW_ARRAY(&own, uint32_t, 2 * n), *group = NEW_ARRAY(&own, uint32_t, n);
+  for (int s = 0; s < NS; s++) {
+    stream[s] = NEW_ARRAY(&own, PipeStream, n);
+    starts[s] = NEW_ARRAY(&own, uint64_t *, n), ends[s] = NEW_ARRAY(&own, uint64_t *, n);
+  }
+  for (size_t r = 0; r < n; r++) {
+    x[r] = rows_of(&own, &p->rank[r]);
+    for (int s = 0; s < NS; s++) {
+      stream[s][r] = (PipeStream){p->rank[r].instr, x[r].index[s], x[r].n[s]};
+      starts[s][r] = x[r].start[s], ends[s][r] = x[r].end[s];
+    }
+    if (need)
+      need[r] = needs_of(&own, &p->rank[r], &x[r]);
+    group[r] = p->rank[r].group;
+  }
   PipeSimIn in = {.nrank = p->nrank,
-                  .compute = streams,
-                  .comm = streams + n,
+                  .compute = stream[PIPE_COMPUTE],
+                  .comm = stream[PIPE_COMM],
                   .stage = p->stage,
-                  .copy = streams + 2 * n,
+                  .nstage = p->nstage,
+                  .copy = stream[PIPE_COPY],
                   .edge = p->edge,
                   .row = p->row,
                   .nmb = p->nmb,
                   .side = p->side,
                   .unit_time = p->unit_time,
                   .nunit_time = p->nunit_time,
-                  .group = group,
+                  .group = p->ngroup ? group : NULL,
                   .ngroup = p->ngroup,
                   .share = p->share,
                   .nshare = p->nshare,
@@ -106,56 +94,44 @@ static uint64_t **predict(const PipeProgram *p, uint64_t ***end, uint64_t *makes
                   .needs = need,
                   .nchannel = p->nchannel,
                   .groups = p->lowering >= PIPE_GROUPED};
-  PipeSimOut out = {.compute_start = begins[PIPE_COMPUTE],
+  PipeSimOut out = {.compute_start = starts[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
-                    .comm_start = begins[PIPE_COMM],
+                    .comm_start = starts[PIPE_COMM],
                     .comm_end = ends[PIPE_COMM],
-                    .copy_start = begins[PIPE_COPY],
+                    .copy_start = starts[PIPE_COPY],
                     .copy_end = ends[PIPE_COPY],
                     .compute_done = done,
                     .comm_done = done + n};
-  if (pipe_sim(&in, &out, NULL) != PIPE_SIM_DONE)
-    goto fail;
-
-  uint64_t *to = (uint64_t *)block;
-  start = (uint64_t **)(to + 2 * total);
-  *end = start + n;
-  for (size_t r = 0; r < n; r++) {
-    start[r] = to;
-    to += p->rank[r].ninstr;
-  }
-  for (size_t r = 0; r < n; r++) {
-    (*end)[r] = to;
-    to += p->rank[r].ninstr;
-    for (int x = 0; x < NS; x++) {
-      const PipeStream *s = &streams[(size_t)x * n + r];
-      for (uint32_t i = 0; i < s->n; i++) {
-        start[r][s->index[i]] = begins[x][r][i];
-        (*end)[r][s->index[i]] = ends[x][r][i];
+  const bool complete = pipe_sim(&in, &out, NULL) == PIPE_SIM_DONE;
+  uint64_t **start = NEW_ARRAY(a, uint64_t *, n);
+  *end = NEW_ARRAY(a, uint64_t *, n);
+  for (size_t r = 0; r < n && complete; r++) {
+    start[r] = arena_alloc(a, p->rank[r].ninstr * sizeof **start);
+    (*end)[r] = arena_alloc(a, p->rank[r].ninstr * sizeof ***end);
+    for (int s = 0; s < NS; s++)
+      for (uint32_t i = 0; i < x[r].n[s]; i++) {
+        start[r][x[r].index[s][i]] = starts[s][r][i];
+        (*end)[r][x[r].index[s][i]] = ends[s][r][i];
       }
-    }
   }
+  arena_free(&own);
   if (makespan)
     *makespan = out.makespan;
-  block = NULL;
+  return complete ? start : NULL;
+}
 
-fail:
-  free(block);
-  free(times);
-  free(index);
-  free(streams);
-  free(rows);
-  free(done);
-  free(need);
+uint64_t **pipe_predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
+  char why[PIPE_EXPAND_TEXT];
+  if (!pipe_is_rows(p))
+    return predict(a, p, end, makespan);
+  PipeProgram *lists = pipe_expand(p, why);
+  uint64_t **start = lists ? predict(a, lists, end, makespan) : NULL;
+  pipe_expand_free(lists);
   return start;
 }
 
-uint64_t **pipe_predict(const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
-  char why[PIPE_EXPAND_TEXT];
-  if (!pipe_is_rows(p))
-    return predict(p, end, makespan);
-  PipeProgram *lists = pipe_expand(p, why);
-  uint64_t **start = lists ? predict(lists, end, makespan) : NULL;
-  pipe_expand_free(lists);
+uint64_t **program_times(Sched *s, Arena *a, uint64_t ***end) {
+  uint64_t makespan = 0, **start = pipe_predict(a, s->prog, end, &makespan);
+  BUG_IF(!start || makespan != s->prog->makespan);
   return start;
 }

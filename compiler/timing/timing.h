@@ -19,8 +19,7 @@ extern const char *const peak_class_name[PEAK_NCLASSES];
 /* Sums over all ranks by class of memory; UINT64_MAX: overflow. */
 void peak_sums(const Sched *s, uint64_t v[PEAK_NREPORTED]);
 void emit_rank_costs(Sched *s, FILE *f);
-/* program_times.c: start and end of each instruction as pipe_predict gives them; the caller frees
- * *start. */
-uint64_t **program_times(Sched *s, uint64_t ***end);
+/* predict.c: start and end of each instruction of prog as pipe_predict gives them, in the arena. */
+uint64_t **program_times(Sched *s, Arena *a, uint64_t ***end);
 
 #endif

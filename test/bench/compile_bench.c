@@ -136,13 +136,14 @@ static void simulated(const char *dir, const char *name, uint32_t P, uint32_t M)
   double best = 1e9;
   for (int i = 0; i < 5; i++) {
     double at = seconds();
-    uint64_t **start = pipe_predict(s.prog, &end, &makespan);
+    Arena own = {0};
+    uint64_t **start = pipe_predict(&own, s.prog, &end, &makespan);
     best = seconds() - at < best ? seconds() - at : best;
     if (!start || makespan != s.times->makespan) {
       fprintf(stderr, "compile_bench: %s: the simulation is not what the compiler says\n", name);
       exit(1);
     }
-    free(*start);
+    arena_free(&own);
   }
   printf("%-12s P=%-3u M=%-6u %9llu instr simulated: %.2f M instr/s, ratio to 20 M %.2f\n", name, P,
          M, (unsigned long long)n, (double)n / best / 1e6, (double)n / best / 20e6);

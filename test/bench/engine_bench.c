@@ -221,7 +221,8 @@ static bool predict_once(uint32_t nrank, uint32_t nmb, uint64_t f_ms, uint64_t s
   Made *m = make(&s);
   PrOptions o = {.trace_steps = (uint32_t)steps};
   PrRun *run = open_run(m, &w, &o);
-  uint64_t **end, want, **start = pipe_predict(&m->p, &end, &want);
+  Arena arena = {0};
+  uint64_t **end, want, **start = pipe_predict(&arena, &m->p, &end, &want);
   PrMeasure z;
   if (!start || pr_steps(run, steps) || pr_measure(run, &z))
     exit(1);
@@ -233,7 +234,7 @@ static bool predict_once(uint32_t nrank, uint32_t nmb, uint64_t f_ms, uint64_t s
          " with the ops' real durations %.3f ms, ratio %.4f%s\n",
          nrank, nmb, (unsigned)f_ms, z.makespan_ns / 1e6, (double)want / 1e6, ratio,
          small ? "" : " (target: 1.02)", ideal / 1e6, own, small ? "" : " (bound: 1.02)");
-  free(*start);
+  arena_free(&arena);
   pr_close(run);
   free_made(m);
   return own <= 1.02;

@@ -222,11 +222,12 @@ static const char *train(const PipeProgram *p, bool sides, bool masks, PrOptions
   for (uint32_t r = 0; r < p->nrank && !why; r++)
     if (p->sized && pr_bytes(run, r) != p->rank[r].bytes)
       why = "bytes are not those that were proved";
-  uint64_t **end, **start = pipe_predict(p, &end, NULL);
+  Arena arena = {0};
+  uint64_t **end, **start = pipe_predict(&arena, p, &end, NULL);
   p = why ? p : pr_see_all(run);
   if (!why && (!in_turn(p, start, end) || !measured_in_turn(run, p)))
     why = "copies of one group at once";
-  free(*start);
+  arena_free(&arena);
   if (!why && (broken || atomic_load(&t->broken)))
     why = "a rule is broken";
   if (why) {

@@ -10,10 +10,10 @@
 
 static uint64_t makespan_of(const MakeSpec *s) {
   Made *m = make(s);
-  uint64_t **end, span = 0, **start = pipe_predict(&m->p, &end, &span);
-  EXPECT(start != NULL);
-  if (start)
-    free(*start);
+  Arena arena = {0};
+  uint64_t **end, span = 0;
+  EXPECT(pipe_predict(&arena, &m->p, &end, &span) != NULL);
+  arena_free(&arena);
   free_made(m);
   return span;
 }
@@ -73,7 +73,9 @@ int main(void) {
     PipeSimOut out = {.compute_done = done[0], .comm_done = done[1]};
     PipeSimStatus status = pipe_sim(&in, &out, &at);
     uint64_t **end;
-    EXPECT(pipe_predict(&m->p, &end, NULL) == NULL);
+    Arena arena = {0};
+    EXPECT(pipe_predict(&arena, &m->p, &end, NULL) == NULL);
+    arena_free(&arena);
     printf("%s: %s, rank %u, compute %u %u, comm %u %u\n", i ? "swapped" : "crossed",
            status == PIPE_SIM_STUCK      ? "stuck"
            : status == PIPE_SIM_MISMATCH ? "mismatch"

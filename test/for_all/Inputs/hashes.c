@@ -13,18 +13,18 @@
 
 static void one(const PipeLooped *l, int64_t m) {
   char why[PIPE_LOOP_TEXT];
-  uint64_t **end = NULL, **start = NULL, makespan;
+  Arena arena = {0};
+  uint64_t **end;
   PipeProgram *p = pipe_unroll(l, m, why);
   if (!p)
     printf("%" PRId64 " - %s\n", m, why);
   else if (pipe_validate(p, why, sizeof why))
     printf("%" PRId64 " wrong: %s\n", m, why);
-  else if ((start = pipe_predict(p, &end, &makespan)) == NULL)
+  else if (!pipe_predict(&arena, p, &end, NULL))
     printf("%" PRId64 " wrong: it does not complete\n", m);
   else
     printf("%" PRId64 " %s %016" PRIx64 "\n", m, p->params, p->hash);
-  if (start)
-    free(*start);
+  arena_free(&arena);
   pipe_unroll_free(p);
 }
 
