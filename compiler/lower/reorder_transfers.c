@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "heap.h"
 #include "lower.h"
 #include "orders.h"
 
@@ -215,33 +216,22 @@ static void begin_play(Net *net) {
       net->stack[net->nstack++] = s->orders->rank_op0[r];
 }
 
-static bool goes_first(const Ready *a, const Ready *b) {
-  return a->key != b->key ? a->key < b->key : a->x < b->x;
+static bool goes_first(const void *a, const void *b, const void *of) {
+  const Ready *x = a, *y = b;
+  (void)of;
+  return x->key != y->key ? x->key < y->key : x->x < y->x;
 }
 
-/* Transfer x, which can start at `at`. */
-static Ready ready_at(const Net *net, uint32_t x, uint64_t at) {
+/* Transfer x can start at `at`. */
+static void put(Net *net, uint32_t x, uint64_t at) {
   uint64_t path = net->node[net->s->orders->nop + x].tail;
-  return (Ready){(int64_t)at - (int64_t)(path / 8 * net->ahead), at, x};
-}
-
-static void put(Net *net, Ready r) {
-  uint32_t i = net->nheap++;
-  for (; i > 0 && goes_first(&r, &net->heap[(i - 1) / 2]); i = (i - 1) / 2)
-    net->heap[i] = net->heap[(i - 1) / 2];
-  net->heap[i] = r;
+  Ready r = {(int64_t)at - (int64_t)(path / 8 * net->ahead), at, x};
+  heap_put(net->heap, ++net->nheap, sizeof r, &r, goes_first, NULL);
 }
 
 static Ready get(Net *net) {
-  Ready first = net->heap[0], last = net->heap[--net->nheap];
-  uint32_t i = 0;
-  for (uint32_t k; (k = 2 * i + 1) < net->nheap; i = k) {
-    k += k + 1 < net->nheap && goes_first(&net->heap[k + 1], &net->heap[k]);
-    if (!goes_first(&net->heap[k], &last))
-      break;
-    net->heap[i] = net->heap[k];
-  }
-  net->heap[i] = last;
+  Ready first = net->heap[0];
+  heap_drop(net->heap, net->nheap--, sizeof first, goes_first, NULL);
   return first;
 }
 
@@ -266,7 +256,7 @@ static void end_node(Net *net, uint32_t v, uint64_t end) {
     if (--node->left > 0)
       continue;
     if (w >= nop)
-      put(net, ready_at(net, w - nop, can_start(net, w - nop)));
+      put(net, w - nop, can_start(net, w - nop));
     else if (net->head[op_rank(net->s, w)] == w)
       net->stack[net->nstack++] = w;
   }
@@ -309,7 +299,7 @@ static uint64_t play_by_path(Net *net, uint32_t *order) {
     Ready r = get(net);
     uint64_t start = can_start(net, r.x);
     if (start > r.at) {
-      put(net, ready_at(net, r.x, start));
+      put(net, r.x, start);
       continue;
     }
     order[n++] = r.x;

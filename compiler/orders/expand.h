@@ -70,7 +70,7 @@ typedef struct RulePart {
   uint8_t kind;        /*   and this kind */
 } RulePart;
 
-typedef struct CandHeap { uint32_t *at, n, cap; } CandHeap;
+typedef VEC(uint32_t) CandHeap;
 
 /* The candidates of one statement of `rules` on one stage, in order of priority. */
 typedef struct RuleClass {

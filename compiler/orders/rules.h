@@ -71,8 +71,7 @@ typedef struct Rules {
   Rounds *rounds;      /* NULL: there are none */
   /* [nstage], [nrank] stashes; held microbatches; inputs kept for R; stashes in host memory only */
   int64_t *count[NCOUNTS], *rank_count[NCOUNTS];
-  Event *event;
-  uint32_t nevent, cap;
+  VEC(Event) events;   /* heap */
   uint32_t rank;       /* the rank that decides now */
   Awaited *awaited;    /* [nrank] */
   /* [nrank] when it will look at what has arrived, if this is in the future. */

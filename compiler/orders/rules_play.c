@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "heap.h"
 #include "names.h"
 #include "orders.h"
 #include "rules.h"
@@ -48,58 +49,35 @@ static bool comes_before(const Rules *q, uint32_t a, uint32_t b) {
   return x->avail != y->avail ? x->avail < y->avail : a < b;
 }
 
-typedef bool Before(const Rules *q, uint32_t a, uint32_t b);
-
-static void heap_push(const Rules *q, CandHeap *h, Before *before, uint32_t cand) {
-  if (h->n == h->cap)
-    vec_grow(&q->x->scratch, (void **)&h->at, &h->cap, sizeof *h->at);
-  uint32_t i = h->n++;
-  for (; i > 0 && before(q, cand, h->at[(i - 1) / 2]); i = (i - 1) / 2)
-    h->at[i] = h->at[(i - 1) / 2];
-  h->at[i] = cand;
+/* The same of rows of CandHeaps; of: the Rules. */
+static bool is_ready_first(const void *a, const void *b, const void *of) {
+  return ready_before(of, *(const uint32_t *)a, *(const uint32_t *)b);
+}
+static bool comes_first(const void *a, const void *b, const void *of) {
+  return comes_before(of, *(const uint32_t *)a, *(const uint32_t *)b);
 }
 
-static uint32_t heap_pop(const Rules *q, CandHeap *h, Before *before) {
-  uint32_t top = h->at[0], last = h->at[--h->n], i = 0;
-  for (;;) {
-    uint32_t c = 2 * i + 1;
-    if (c + 1 < h->n && before(q, h->at[c + 1], h->at[c]))
-      c++;
-    if (c >= h->n || !before(q, h->at[c], last))
-      break;
-    h->at[i] = h->at[c];
-    i = c;
-  }
-  h->at[i] = last;
+static void push_cand(const Rules *q, CandHeap *h, HeapBefore *before, uint32_t cand) {
+  vec_push(&q->x->scratch, h);
+  heap_put(h->at, h->n, sizeof cand, &cand, before, q);
+}
+
+static uint32_t pop_cand(const Rules *q, CandHeap *h, HeapBefore *before) {
+  uint32_t top = h->at[0];
+  heap_drop(h->at, h->n--, sizeof top, before, q);
   return top;
 }
 
-static bool event_before(Event a, Event b) { return a.at != b.at ? a.at < b.at : a.rank < b.rank; }
+static bool event_first(const void *a, const void *b, const void *of) {
+  const Event *x = a, *y = b;
+  (void)of;
+  return x->at != y->at ? x->at < y->at : x->rank < y->rank;
+}
 
 static void event_push(Rules *q, uint64_t at, uint32_t rank) {
-  if (q->nevent == q->cap)
-    vec_grow(q->arena, (void **)&q->event, &q->cap, sizeof *q->event);
   Event e = {at, rank};
-  uint32_t i = q->nevent++;
-  for (; i > 0 && event_before(e, q->event[(i - 1) / 2]); i = (i - 1) / 2)
-    q->event[i] = q->event[(i - 1) / 2];
-  q->event[i] = e;
-}
-
-static Event event_pop(Rules *q) {
-  Event top = q->event[0], last = q->event[--q->nevent];
-  uint32_t i = 0;
-  for (;;) {
-    uint32_t c = 2 * i + 1;
-    if (c + 1 < q->nevent && event_before(q->event[c + 1], q->event[c]))
-      c++;
-    if (c >= q->nevent || !event_before(q->event[c], last))
-      break;
-    q->event[i] = q->event[c];
-    i = c;
-  }
-  q->event[i] = last;
-  return top;
+  vec_push(q->arena, &q->events);
+  heap_put(q->events.at, q->events.n, sizeof e, &e, event_first, NULL);
 }
 
 /* ---- candidates ---- */
@@ -120,13 +98,13 @@ static bool is_dead(const Rules *q, uint32_t cand) {
 
 uint32_t rules_top(Rules *q, RuleClass *c) {
   while (c->ready.n > 0 && is_dead(q, c->ready.at[0]))
-    heap_pop(q, &c->ready, ready_before);
+    pop_cand(q, &c->ready, is_ready_first);
   return c->ready.n > 0 ? c->ready.at[0] : NONE;
 }
 
 static void arrive(Rules *q, RuleClass *c, uint64_t now) {
   while (c->coming.n > 0 && q->x->rules.cands.at[c->coming.at[0]].avail <= now)
-    heap_push(q, &c->ready, ready_before, heap_pop(q, &c->coming, comes_before));
+    push_cand(q, &c->ready, is_ready_first, pop_cand(q, &c->coming, comes_first));
 }
 
 /* All that a candidate names is known: it arrives at its `avail`. */
@@ -134,9 +112,9 @@ static void line_up(Rules *q, uint32_t cand, uint64_t now) {
   RuleCand *c = &q->x->rules.cands.at[cand];
   RuleClass *to = &q->x->rules.classes.at[c->cls];
   if (c->avail <= now)
-    heap_push(q, &to->ready, ready_before, cand);
+    push_cand(q, &to->ready, is_ready_first, cand);
   else
-    heap_push(q, &to->coming, comes_before, cand);
+    push_cand(q, &to->coming, comes_first, cand);
 }
 
 /* All producers of op have started: its inputs arrive at avail. A rank that is busy looks when it
@@ -424,39 +402,27 @@ static const RuleCand *soon_cand(const Rules *q, Soon s, uint32_t *cand) {
   return &q->x->rules.cands.at[*cand];
 }
 
-static bool sooner(const Rules *q, Soon a, Soon b) {
+static bool comes_sooner(const void *a, const void *b, const void *of) {
   uint32_t x, y;
-  soon_cand(q, a, &x), soon_cand(q, b, &y);
-  return comes_before(q, x, y);
+  soon_cand(of, *(const Soon *)a, &x), soon_cand(of, *(const Soon *)b, &y);
+  return comes_before(of, x, y);
 }
 
 /* Entry i of the heap of a class, if there is one that arrives before `end`. */
 static void soon_push(Rules *q, uint32_t cls, uint32_t i, uint64_t end) {
   Soon s = {cls, i};
-  uint32_t cand, k = q->soon.n;
+  uint32_t cand;
   if (i >= q->x->rules.classes.at[cls].coming.n || soon_cand(q, s, &cand)->avail >= end)
     return;
   vec_push(q->arena, &q->soon);
-  for (; k > 0 && sooner(q, s, q->soon.at[(k - 1) / 2]); k = (k - 1) / 2)
-    q->soon.at[k] = q->soon.at[(k - 1) / 2];
-  q->soon.at[k] = s;
+  heap_put(q->soon.at, q->soon.n, sizeof s, &s, comes_sooner, q);
 }
 
 /* Takes the first, and puts those in that stand below it in its own heap. */
 static uint32_t soon_pop(Rules *q, uint64_t end) {
-  Soon top = q->soon.at[0], last = q->soon.at[--q->soon.n];
-  uint32_t i = 0, cand;
-  for (;;) {
-    uint32_t c = 2 * i + 1;
-    if (c + 1 < q->soon.n && sooner(q, q->soon.at[c + 1], q->soon.at[c]))
-      c++;
-    if (c >= q->soon.n || !sooner(q, q->soon.at[c], last))
-      break;
-    q->soon.at[i] = q->soon.at[c];
-    i = c;
-  }
-  if (q->soon.n > 0)
-    q->soon.at[i] = last;
+  Soon top = q->soon.at[0];
+  uint32_t cand;
+  heap_drop(q->soon.at, q->soon.n--, sizeof top, comes_sooner, q);
   soon_cand(q, top, &cand);
   soon_push(q, top.cls, 2 * top.i + 1, end);
   soon_push(q, top.cls, 2 * top.i + 2, end);
@@ -655,7 +621,7 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
       const RuleCand *c = &q->x->rules.cands.at[cand];
       n = c->n;
       if (c->mb != NONE) /* else it is a statement that stays */
-        heap_pop(q, &q->x->rules.classes.at[c->cls].ready, ready_before);
+        pop_cand(q, &q->x->rules.classes.at[c->cls].ready, is_ready_first);
     }
   }
   if (n > 0) {
@@ -778,10 +744,11 @@ bool rules_run(Rules *q) {
       known(q, i, 0);
   memset(q->free_at, 0, s->model->nrank * sizeof *q->free_at);
   bool ok = true;
-  while (ok && q->nevent > 0) {
+  while (ok && q->events.n > 0) {
     if (!work_take(s->work, 20, s->parsed->def->name_at))
       return false;
-    Event e = event_pop(q);
+    Event e = q->events.at[0];
+    heap_drop(q->events.at, q->events.n--, sizeof e, event_first, NULL);
     finish(q, e.rank, e.at);
     ok = (!copies || copy(q, unit_of(s, e.rank), e.at)) && step(q, e.rank, e.at);
   }
