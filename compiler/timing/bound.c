@@ -78,11 +78,10 @@ static uint64_t times(uint64_t n, uint64_t v) {
   return v && n > UINT64_MAX / v ? UINT64_MAX : n * v;
 }
 
-static const Cost *cost_at(const Bounds *x, const Op *o) {
-  const Sched *s = x->s;
-  uint32_t n = s->model->nunit_time;
-  return &x->cost[n ? (size_t)o->stage * n + (o->mb - s->model->stage[o->stage].mb0) % n
-                    : o->stage];
+static const Cost *cost_at(const Bounds *x, uint32_t row, uint32_t mb) {
+  const Model *m = x->s->model;
+  uint32_t n = m->nunit_time;
+  return &x->cost[n ? (size_t)row * n + (mb - m->stage[row].mb0) % n : row];
 }
 
 static void fill_costs(Sched *s, Bounds *x) {
@@ -114,113 +113,44 @@ static void fill_costs(Sched *s, Bounds *x) {
   }
 }
 
-static uint64_t length(const Bounds *x, uint32_t op) {
-  const Op *o = &x->s->orders->op[op];
-  return o->kind == PIPE_F ? cost_at(x, o)->f : cost_at(x, o)->d;
+static uint64_t length(const Bounds *x, uint32_t row, uint32_t mb, bool forward) {
+  return forward ? cost_at(x, row, mb)->f : cost_at(x, row, mb)->d;
 }
 
-/* The least time between the end of `from` and the start of `to`, which reads output k of it. */
-static uint64_t hop(const Sched *s, uint32_t from, uint32_t k, uint32_t to) {
-  return op_rank(s, from) == op_rank(s, to) ? 0 : output_time(s, &s->orders->op[from], k);
-}
-
-/* The F of a backward, the backward of an F; NONE. */
-static uint32_t own(const Sched *s, uint32_t op, bool forward) {
-  const Op *o = &s->orders->op[op];
-  return s->model->forward ? NONE : *op_at(s, !forward, o->stage, o->mb) - 1;
-}
-
-/* Op i, when its head is there: those of the ops that need what it makes are not less. */
-static void pass_head(Sched *s, Bounds *x, uint32_t i) {
-  uint64_t end = x->head[i] + length(x, i);
-  uint32_t users = 0;
-  for (uint32_t u; (u = order_user(s, i, users)) != NONE; users++)
-    x->head[u] = most(x->head[u], end + hop(s, i, users, u));
-  uint32_t d = s->orders->op[i].kind == PIPE_F ? own(s, i, true) : NONE;
-  if (d != NONE)
-    x->head[d] = most(x->head[d], end);
-  x->chain &= users <= 1 && (order_dep(s, i, 0) == NONE || order_dep(s, i, 1) == NONE);
-}
-
-/* The tail of op i, when those of the ops that need what it makes are there. */
-static uint64_t tail_of(Sched *s, const Bounds *x, uint32_t i) {
-  const Cost *c = cost_at(x, &s->orders->op[i]);
-  bool forward = s->orders->op[i].kind == PIPE_F;
-  uint64_t tail = forward ? 0 : less(c->b, c->d) + c->after;
-  for (uint32_t k = 0, u; (u = order_user(s, i, k)) != NONE; k++)
-    tail = most(tail, hop(s, i, k, u) + length(x, u) + x->tail[u]);
-  uint32_t d = forward ? own(s, i, true) : NONE;
-  return d == NONE ? tail : most(tail, length(x, d) + x->tail[d]);
-}
-
-/* Where all pipes are chains and the units of a row take the same: the ops of a row, of microbatch
- * after microbatch, 0 where it has none, with those that read what they make, and of F the
- * backwards. NULL: there are none. */
-typedef struct RowOps {
-  const uint32_t *op, *user, *back;
-  uint64_t length, user_length, hop; /* hop: from the end of op to the start of user */
-} RowOps;
-
-static RowOps row_ops(const Sched *s, const Bounds *x, uint32_t row, bool forward) {
-  uint32_t to = forward ? s->model->stage[row].next : s->model->stage[row].prev;
-  const Op one = {.kind = forward ? PIPE_F : PIPE_B, .stage = row};
-  RowOps o = {.op = op_at(s, forward, row, 0),
-              .length = forward ? x->cost[row].f : x->cost[row].d,
-              .back = forward && !s->model->forward ? op_at(s, false, row, 0) : NULL};
-  if (to == NONE)
-    return o;
-  o.user = op_at(s, forward, to, 0);
-  o.user_length = forward ? x->cost[to].f : x->cost[to].d;
-  o.hop = s->model->stage[row].rank == s->model->stage[to].rank ? 0 : output_time(s, &one, 0);
-  return o;
-}
-
-/* As pass_head and tail_of. */
-static void row_heads(const Sched *s, Bounds *x, RowOps o) {
-  for (uint32_t mb = 0; mb < s->model->nmb; mb++) {
-    if (!o.op[mb])
+/* The ops of row b need what the ops of row a make, and start `hop` after their end at the
+ * earliest: heads of b, or tails of a, are no less. */
+static void join(Bounds *x, bool heads, uint32_t a, bool a_forward, uint32_t b, bool b_forward,
+                 uint64_t hop) {
+  const uint32_t *from = op_at(x->s, a_forward, a, 0), *to = op_at(x->s, b_forward, b, 0);
+  for (uint32_t mb = 0; mb < x->s->model->nmb; mb++) {
+    if (!from[mb] || !to[mb])
       continue;
-    uint64_t end = x->head[o.op[mb] - 1] + o.length;
-    if (o.user)
-      x->head[o.user[mb] - 1] = most(x->head[o.user[mb] - 1], end + o.hop);
-    if (o.back)
-      x->head[o.back[mb] - 1] = most(x->head[o.back[mb] - 1], end);
-  }
-}
-static void row_tails(const Sched *s, Bounds *x, RowOps o, uint64_t own, uint64_t back_length) {
-  for (uint32_t mb = 0; mb < s->model->nmb; mb++) {
-    if (!o.op[mb])
-      continue;
-    uint64_t tail = own;
-    if (o.user)
-      tail = most(tail, o.hop + o.user_length + x->tail[o.user[mb] - 1]);
-    if (o.back)
-      tail = most(tail, back_length + x->tail[o.back[mb] - 1]);
-    x->tail[o.op[mb] - 1] = tail;
-  }
-}
-
-static void fill_row(Sched *s, Bounds *x, uint32_t row, bool forward, bool heads) {
-  if (!s->model->graph && !s->model->unit_time) {
-    const Cost *c = &x->cost[row];
-    RowOps o = row_ops(s, x, row, forward);
+    const uint32_t i = from[mb] - 1, j = to[mb] - 1;
     if (heads)
-      row_heads(s, x, o);
+      x->head[j] = most(x->head[j], x->head[i] + length(x, a, mb, a_forward) + hop);
     else
-      row_tails(s, x, o,
-                forward || (x->home != NONE && s->model->stage[row].rank != x->home)
-                    ? 0
-                    : less(c->b, c->d) + c->after,
-                c->d);
-    return;
+      x->tail[i] = most(x->tail[i], hop + length(x, b, mb, b_forward) + x->tail[j]);
   }
-  for (uint32_t mb = 0; mb < s->model->nmb; mb++) {
-    uint32_t op = *op_at(s, forward, row, mb);
-    if (op && heads)
-      pass_head(s, x, op - 1);
-    else if (op)
-      x->tail[op - 1] = tail_of(s, x, op - 1);
+}
+
+/* Heads of the ops that need those of the row; or the tails of the row. */
+static void fill_row(const Sched *s, Bounds *x, uint32_t row, bool forward, bool heads) {
+  const PipeStage *st = &s->model->stage[row];
+  const uint32_t *op = op_at(s, forward, row, 0);
+  const bool ends = !forward && (x->home == NONE || st->rank == x->home);
+  for (uint32_t mb = 0; mb < s->model->nmb && !heads; mb++) {
+    const Cost *c = op[mb] ? cost_at(x, row, mb) : NULL;
+    if (c)
+      x->tail[op[mb] - 1] = ends ? less(c->b, c->d) + c->after : 0;
   }
+  for (uint32_t k = 0, n = row_links(s, row, forward); k < n; k++) {
+    const Link l = link_at(s, row_link(s, row, forward, k));
+    const uint32_t to = forward ? l.to : l.from;
+    const bool crosses = s->model->stage[to].rank != st->rank;
+    join(x, heads, row, forward, to, forward, crosses ? edge_time(s, l.edge, row, forward) : 0);
+  }
+  if (forward && !s->model->forward)
+    join(x, heads, row, true, row, false, 0);
 }
 
 /* Heads, or tails, of F, or of B and I: of the rows in the order of the model or against it. */
@@ -264,6 +194,8 @@ static uint32_t find_home(const Sched *s) {
 static void fill_chains(Sched *s, Bounds *x) {
   uint64_t *time = x->head = x->tail = arena_alloc(x->arena, s->orders->nop * sizeof *time);
   x->chain = true;
+  for (uint32_t i = 0; i < s->model->nstage; i++)
+    x->chain &= s->model->stage[i].nin <= 1 && s->model->stage[i].nout <= 1;
   x->home = find_home(s);
   if (x->home != NONE) {
     fill_rows(s, x, false, false);
@@ -301,7 +233,7 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
                 .out = UINT64_MAX};
   for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
     const Op *o = &s->orders->op[i];
-    const Cost *c = o->kind == PIPE_U ? NULL : cost_at(x, o);
+    const Cost *c = o->kind == PIPE_U ? NULL : cost_at(x, o->stage, o->mb);
     t.u += o->kind == PIPE_U ? s->model->stage[o->stage].time[PIPE_U] : 0;
     t.again |= o->kind == PIPE_R;
     t.work += o->kind == PIPE_R ? op_cost(s, s->model->stage, false, i) : 0;
@@ -321,8 +253,7 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
       t.most_b = most(t.most_b, c->sum_b);
       t.head_d = least(t.head_d, x->head[i]);
       x->last[o->mb] = most(x->last[o->mb], x->head[i] + c->b + c->after);
-      uint32_t f = own(s, i, false);
-      t.lives += x->head[i] + c->b - x->head[f];
+      t.lives += x->head[i] + c->b - x->head[*op_at(s, true, o->stage, o->mb) - 1];
     }
   }
   t.work = less(t.work, t.saved) + t.u;
@@ -330,7 +261,7 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
        i++) {
     const Op *o = &s->orders->op[i];
     if (o->kind == PIPE_F)
-      t.out = least(t.out, x->last[o->mb] - (x->head[i] + cost_at(x, o)->f));
+      t.out = least(t.out, x->last[o->mb] - (x->head[i] + cost_at(x, o->stage, o->mb)->f));
     else if (has_tensors(o->kind))
       t.into = least(t.into, x->head[i] - x->first[o->mb]);
   }
