@@ -439,86 +439,32 @@ typedef struct Keyed {
   Xfer x;
 } Keyed;
 
-/* What transfers are sorted by: their time, and with spread > 1 turn_of. */
-typedef struct KeyOf {
-  const Sched *s;
-  const uint64_t *end;
-  uint64_t spread;
-} KeyOf;
-
-static inline uint64_t key_of(const KeyOf *k, const Xfer *x) {
-  return k->end[x->from] * k->spread + (k->spread > 1 ? turn_of(k->s, x) : 0);
-}
-
-/* Sorts from[n], whose keys differ in the lowest `bits` only, into x. room: n. Stable. */
-static void sort_bucket(Keyed *from, Keyed *room, Xfer *x, uint32_t n, int bits) {
-  enum { DIGIT = 8, N = 1 << DIGIT, FEW = 24 };
-  for (uint32_t i = 1; n <= FEW && i < n; i++) {
-    Keyed this = from[i];
-    uint32_t at = i;
-    for (; at > 0 && from[at - 1].key > this.key; at--)
-      from[at] = from[at - 1];
-    from[at] = this;
-  }
-  for (int shift = 0; n > FEW && shift < bits; shift += DIGIT) {
+/* Sorts x[n] by the times at which they can start; most: no time is later. Where the costs allow
+ * it, ties go by turn_of: so an order that repeats has no longer a period than the times have. Else
+ * they stay as they are, in the order of the data. A radix sort. */
+static void sort_by_time(const Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uint64_t most) {
+  enum { DIGIT = 11, N = 1 << DIGIT };
+  uint64_t spread = !takes_time(s)                        ? 1
+                    : s->model->nstage > s->model->nmodel ? 4 * (uint64_t)s->model->nrank
+                                                          : 2 * (uint64_t)s->model->nrank;
+  spread = most > UINT64_MAX / spread - 1 ? 1 : spread;
+  Arena own = {0};
+  Keyed *from = arena_alloc(&own, n * sizeof *from), *to = arena_alloc(&own, n * sizeof *to);
+  for (uint32_t i = 0; i < n; i++)
+    from[i] = (Keyed){end[x[i].from] * spread + (spread > 1 ? turn_of(s, &x[i]) : 0), x[i]};
+  for (int shift = 0; shift < 64 && ((most + 1) * spread - 1) >> shift; shift += DIGIT) {
     uint32_t first[N + 1] = {0};
     for (uint32_t i = 0; i < n; i++)
       first[(from[i].key >> shift & (N - 1)) + 1]++;
     for (int d = 0; d < N; d++)
       first[d + 1] += first[d];
     for (uint32_t i = 0; i < n; i++)
-      room[first[from[i].key >> shift & (N - 1)]++] = from[i];
+      to[first[from[i].key >> shift & (N - 1)]++] = from[i];
     Keyed *t = from;
-    from = room, room = t;
+    from = to, to = t;
   }
   for (uint32_t i = 0; i < n; i++)
     x[i] = from[i].x;
-}
-
-/* The key of x[i]. Its parts lie rank by rank, and x goes to and fro between ranks: prefetch. */
-static inline uint64_t next_key(const KeyOf *k, const Xfer *x, uint32_t i, uint32_t n) {
-  enum { AHEAD = 16 };
-  if (i + AHEAD < n) {
-    __builtin_prefetch(&k->end[x[i + AHEAD].from]);
-    __builtin_prefetch(&k->s->orders->op[x[i + AHEAD].from]);
-  }
-  return key_of(k, &x[i]);
-}
-
-/* Where the costs allow it, ties go by turn_of: so an order that repeats has no longer a period
- * than the times have. Else they stay as they are, in the order of the data. The play has left them
- * nearly in the order of time: spread over buckets of a few hundred by the high bits of the key,
- * which goes through memory once, then each bucket in the cache. most: no time is later. */
-static void sort_by_time(Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uint64_t most) {
-  enum { MEAN = 256 };
-  Arena own = {0};
-  Keyed *keyed = arena_alloc(&own, (size_t)n * sizeof *keyed);
-  uint64_t turns = s->model->nstage > s->model->nmodel
-                       ? 4 * (uint64_t)s->model->nrank
-                       : 2 * (uint64_t)s->model->nrank; /* with sums or without */
-  KeyOf k = {s, end, takes_time(s) ? turns : 1};
-  int shift = 0;
-  if (most > UINT64_MAX / k.spread - 1)
-    k.spread = 1;
-  most = (most + 1) * k.spread - 1;
-  while (shift < 63 && most >> shift > n / MEAN)
-    shift++;
-  uint32_t nbucket = (uint32_t)(most >> shift) + 1, largest = 0;
-  uint32_t *first = NEW_ARRAY(&own, uint32_t, (size_t)nbucket + 1);
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t bucket = (uint32_t)(next_key(&k, x, i, n) >> shift);
-    largest = ++first[bucket + 1] > largest ? first[bucket + 1] : largest;
-  }
-  for (uint32_t b = 0; b < nbucket; b++)
-    first[b + 1] += first[b];
-  for (uint32_t i = 0; i < n; i++) {
-    uint64_t key = next_key(&k, x, i, n);
-    keyed[first[key >> shift]++] = (Keyed){key, x[i]};
-  }
-  Keyed *room = arena_alloc(&own, (size_t)largest * sizeof *room);
-  for (uint32_t b = 0, at = 0; b < nbucket; at = first[b++]) /* first: of the next one by now */
-    if (first[b] > at)
-      sort_bucket(&keyed[at], room, &x[at], first[b] - at, shift);
   arena_free(&own);
 }
 
