@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of base/: files, text of messages, the budget of steps. */
+ * The door of base/: files, text of messages, groups of rows. */
 #ifndef PIPEC_BASE_H
 #define PIPEC_BASE_H
 
@@ -62,6 +62,11 @@ const char *printable(Sched *s, const char *text);             /* for a report *
 static inline const char *shown(Sched *s, const char *text) {
   return escaped(s, ESCAPE_TERMINAL, text);
 }
+/* ---- group.c ---- */
+/* Rows 0 .. n - 1 by their key, below nkey; those of key k, in order, from (*first)[k] on. Rows of
+ * key NONE are left out. In the arena. */
+uint32_t *group_by(Arena *a, const uint32_t *key, uint32_t n, uint32_t nkey, uint32_t **first);
+/* ---- text.c ---- */
 /* Append a row; Orders.nsite or Orders.ncopy then counts it. */
 uint32_t add_site(Sched *s, Orders *orders, Span at);
 void add_copy(Sched *s, Orders *orders, Copy copy);

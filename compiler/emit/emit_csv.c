@@ -19,6 +19,7 @@
  * rank and unbuffered sends, and a RECV is posted as early as its queue allows. */
 #include <string.h>
 
+#include "base.h"
 #include "emit.h"
 #include "lower.h"
 #include "names.h"
@@ -335,23 +336,15 @@ static void write_row(Row *w, uint32_t r) {
 void emit_comms_csv(Sched *s, FILE *f) {
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0;
-  uint32_t *of = arena_alloc(s->arena, 2 * (size_t)s->ideal->nxfer * sizeof *of + 1);
-  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1),
-           *fill = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
-  for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
-      if (!xfer_moves(&s->lowered->xfer[i]))
-        continue;
-      uint32_t end[2] = {op_rank(s, s->lowered->xfer[i].from), op_rank(s, s->lowered->xfer[i].to)};
-      for (int e = 0; e < 2; e++)
-        if (pass == 0)
-          first[end[e] + 1]++;
-        else
-          of[first[end[e]] + fill[end[e]]++] = i;
-    }
-    for (uint32_t r = 0; r < s->model->nrank && pass == 0; r++)
-      first[r + 1] += first[r];
+  const uint32_t n = 2 * s->ideal->nxfer; /* ends of transfers */
+  uint32_t *rank = arena_alloc(s->arena, n * sizeof *rank), *first;
+  for (uint32_t i = 0; i < n; i++) {
+    const Xfer *x = &s->lowered->xfer[i / 2];
+    rank[i] = xfer_moves(x) ? op_rank(s, i % 2 ? x->to : x->from) : NONE;
   }
+  uint32_t *of = group_by(s->arena, rank, n, s->model->nrank, &first);
+  for (uint32_t i = 0; i < first[s->model->nrank]; i++)
+    of[i] /= 2;
   Row w = {.s = s, .t = t};
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     w.xfer = of + first[r], w.nxfer = first[r + 1] - first[r];

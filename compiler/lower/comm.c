@@ -31,6 +31,7 @@
  * Cost: linear in ops and transfers, with two exceptions. An op with several tensors looks at all
  * of them for each transfer. With lowering CHANNELS, the needs of a rank are sorted. comm may run
  * again with more slots. */
+#include "base.h"
 #include "graph.h"
 #include "lower.h"
 #include "orders.h"
@@ -41,42 +42,29 @@ static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
   return s->ideal->end[op] < time || (s->ideal->end[op] == time && takes_time);
 }
 
-/* The channel of transfer i. Consecutive transfers are of different ranks: prefetch their ops. */
-static inline size_t channel_at(const Sched *s, uint32_t i) {
-  enum { AHEAD = 16 };
-  if (i + AHEAD < s->ideal->nxfer && xfer_moves(&s->lowered->xfer[i + AHEAD]))
-    __builtin_prefetch(&s->orders->op[s->lowered->xfer[i + AHEAD].from]);
-  const Xfer *x = &s->lowered->xfer[i];
-  return 2 * (size_t)xfer_link(s, x) + (s->orders->op[x->from].kind != PIPE_F);
+uint32_t *xfers_by_channel(const Sched *s, Arena *a, uint32_t **first) {
+  const uint32_t n = s->ideal->nxfer;
+  uint32_t *channel = arena_alloc(a, n * sizeof *channel);
+  for (uint32_t i = 0; i < n; i++) {
+    const Xfer *x = &s->lowered->xfer[i];
+    channel[i] = xfer_moves(x) ? 2 * xfer_link(s, x) + (s->orders->op[x->from].kind != PIPE_F)
+                               : NONE;
+  }
+  return group_by(a, channel, n, 2 * nlinks(s), first);
 }
 
 /* Gives channels, only skips or all, the slots that the ideal timing needs. False: no change. */
 static bool more_slots(Sched *s, bool skips) {
-  size_t nchannel = 2 * (size_t)nlinks(s);
-  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, nchannel + 1),
-           *fill = NEW_ARRAY(s->arena, uint32_t, nchannel);
-  Xfer *list = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *list); /* by channel */
-  for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
-      if (!xfer_moves(&s->lowered->xfer[i]))
-        continue;
-      size_t c = channel_at(s, i);
-      if (pass)
-        list[first[c] + fill[c]++] = s->lowered->xfer[i];
-      else
-        first[c + 1]++;
-    }
-    for (size_t c = 0; !pass && c < nchannel; c++)
-      first[c + 1] += first[c];
-  }
+  Arena own = {0};
+  uint32_t *first, *list = xfers_by_channel(s, &own, &first);
   bool added = false;
-  for (size_t c = 0; c < nchannel; c++) {
-    if (skips && !link_skips(s, link_at(s, (uint32_t)(c / 2))))
+  for (uint32_t c = 0; c < 2 * nlinks(s); c++) {
+    if (skips && !link_skips(s, link_at(s, c / 2)))
       continue;
     uint32_t read = first[c], k = 0; /* all before `read` have been read when the next one starts */
     for (uint32_t i = first[c]; i < first[c + 1]; i++) {
-      uint64_t start = s->ideal->end[list[i].from];
-      while (read < i && is_over(s, list[read].to, start))
+      uint64_t start = s->ideal->end[s->lowered->xfer[list[i]].from];
+      while (read < i && is_over(s, s->lowered->xfer[list[read]].to, start))
         read++;
       k = i - read + 1 > k ? i - read + 1 : k;
     }
@@ -85,6 +73,7 @@ static bool more_slots(Sched *s, bool skips) {
       added = true;
     }
   }
+  arena_free(&own);
   return added;
 }
 

@@ -111,6 +111,8 @@ void offload_streams(Sched *s); /* for comm: the COPY streams, and the waits of 
 bool list_transfers(Sched *s, Orders *orders, Lowered *lowered);
 /* ---- comm.c: requires transfers. Ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s, Lowered *lowered);
+/* Rows of Lowered.xfer that move tensors, by channel: of channel c from (*first)[c] on. */
+uint32_t *xfers_by_channel(const Sched *s, Arena *a, uint32_t **first);
 /* gives channels the slots that the ideal timing needs; false: none was added */
 bool comm_more_slots(Sched *s);
 /* reorder_transfers.c: another order of the transfers, with which the program is predicted to take

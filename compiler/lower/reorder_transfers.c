@@ -165,28 +165,6 @@ uint64_t transfer_time(const Sched *s, const Xfer *x) {
   return edge_time(s, edge, from->stage, from->kind == PIPE_F);
 }
 
-/* The transfers of each channel one after the other, of channel c from first[c] on. */
-static uint32_t *by_channel(Net *net, uint32_t *first) {
-  const Sched *s = net->s;
-  uint32_t nchannel = 2 * nlinks(s), *list = arena_alloc(net->a, net->nx * sizeof *list + 1),
-           *fill = NEW_ARRAY(net->a, uint32_t, nchannel);
-  for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t i = 0; i < net->nx; i++) {
-      if (!xfer_moves(&s->lowered->xfer[i]))
-        continue;
-      uint32_t c = 2 * xfer_link(s, &s->lowered->xfer[i]) +
-                   (s->orders->op[s->lowered->xfer[i].from].kind != PIPE_F);
-      if (pass)
-        list[first[c] + fill[c]++] = i;
-      else
-        first[c + 1]++;
-    }
-    for (uint32_t c = 0; !pass && c < nchannel; c++)
-      first[c + 1] += first[c];
-  }
-  return list;
-}
-
 /* The arcs by the node that they leave. */
 static void sort_arcs(Net *net) {
   net->arc = arena_alloc(net->a, net->arcs.n * sizeof *net->arc + 1);
@@ -340,16 +318,15 @@ static void fill_tails(Net *net) {
 
 static Net *net_of(Sched *s, Arena *a) {
   Net *net = NEW(a, Net);
-  uint32_t nchannel = 2 * nlinks(s), *first = NEW_ARRAY(a, uint32_t, nchannel + (size_t)1),
-           *sums = NEW_ARRAY(a, uint32_t, s->model->nmodel + (size_t)s->model->ntie),
-           *reduced = NEW_ARRAY(a, uint32_t, s->model->nmodel),
-           *next = NEW_ARRAY(a, uint32_t, nchannel);
+  uint32_t *first, *list, *sums = NEW_ARRAY(a, uint32_t, s->model->nmodel + (size_t)s->model->ntie),
+                          *reduced = NEW_ARRAY(a, uint32_t, s->model->nmodel),
+                          *next = NEW_ARRAY(a, uint32_t, 2 * (size_t)nlinks(s));
   *net = (Net){.s = s, .a = a, .n = s->orders->nop + s->ideal->nxfer, .nx = s->ideal->nxfer};
   const size_t n = net->n + (size_t)1, nx = net->nx + (size_t)1;
   net->node = NEW_ARRAY(a, Node, n);
   net->took0 = arena_alloc(a, nx * sizeof *net->took0);
   net->own = arena_alloc(a, nx * sizeof *net->own);
-  const uint32_t *list = by_channel(net, first);
+  list = xfers_by_channel(s, a, &first);
   for (uint32_t i = 0; i < net->nx; i++) {
     const Xfer *x = &s->lowered->xfer[i];
     net->took0[i] = net->took.n;

@@ -5,6 +5,7 @@
  * suffice. Cost: linear in edges and links, times microbatches. */
 #include <string.h>
 
+#include "base.h"
 #include "instance.h"
 #include "graph.h"
 #include "names.h"
@@ -89,18 +90,10 @@ static bool add_clause(Instance *x, const Clause *c, Edges *edges) {
 }
 
 static uint32_t *grouped(Sched *s, const Edges *e, uint32_t **first, bool by_to) {
-  uint32_t n = s->model->nmodel, *order = arena_alloc(s->arena, (size_t)e->n * sizeof *order + 1);
-  uint32_t *at = *first = NEW_ARRAY(s->arena, uint32_t, (size_t)n + 1);
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, (size_t)n);
+  uint32_t *key = arena_alloc(s->arena, e->n * sizeof *key);
   for (uint32_t i = 0; i < e->n; i++)
-    at[(by_to ? e->at[i].to : e->at[i].from) + 1]++;
-  for (uint32_t m = 0; m < n; m++)
-    at[m + 1] += at[m];
-  for (uint32_t i = 0; i < e->n; i++) {
-    uint32_t m = by_to ? e->at[i].to : e->at[i].from;
-    order[at[m] + fill[m]++] = i;
-  }
-  return order;
+    key[i] = by_to ? e->at[i].to : e->at[i].from;
+  return group_by(s->arena, key, e->n, s->model->nmodel, first);
 }
 
 /* The edges of a stage, that of the chain first, then by the other stage: a stable sort by it. */
@@ -184,18 +177,10 @@ static void find_links(Sched *s, struct StageGraph *g) {
 }
 
 static uint32_t *links_by(Sched *s, const struct StageGraph *g, uint32_t **first, bool to) {
-  uint32_t *at = *first = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nstage + 1);
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
-  uint32_t *order = arena_alloc(s->arena, (size_t)g->nlink * sizeof *order + 1);
+  uint32_t *key = arena_alloc(s->arena, g->nlink * sizeof *key);
   for (uint32_t i = 0; i < g->nlink; i++)
-    at[(to ? g->link[i].to : g->link[i].from) + 1]++;
-  for (uint32_t r = 0; r < s->model->nstage; r++)
-    at[r + 1] += at[r];
-  for (uint32_t i = 0; i < g->nlink; i++) {
-    uint32_t r = to ? g->link[i].to : g->link[i].from;
-    order[at[r] + fill[r]++] = i;
-  }
-  return order;
+    key[i] = to ? g->link[i].to : g->link[i].from;
+  return group_by(s->arena, key, g->nlink, s->model->nstage, first);
 }
 
 bool find_graph(Instance *x) {
@@ -300,20 +285,9 @@ bool find_ties(Instance *x) {
 
 void join_ties(Sched *s, Model *model, const uint32_t *group) {
   model->tie_of = arena_alloc(s->arena, s->model->nstage * sizeof *s->model->tie_of);
-  model->tie_row0 = NEW_ARRAY(s->arena, uint32_t, s->model->ntie + 1);
-  model->tie_row = arena_alloc(s->arena, s->model->nstage * sizeof *s->model->tie_row);
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->model->ntie);
-  for (uint32_t i = 0; i < s->model->nstage; i++) {
-    uint32_t k = group[s->model->stage[i].model];
-    s->model->tie_of[i] = k ? k - 1 : NONE;
-    if (k)
-      s->model->tie_row0[k]++;
-  }
-  for (uint32_t k = 0; k < s->model->ntie; k++)
-    s->model->tie_row0[k + 1] += s->model->tie_row0[k];
   for (uint32_t i = 0; i < s->model->nstage; i++)
-    if (s->model->tie_of[i] != NONE)
-      s->model->tie_row[s->model->tie_row0[s->model->tie_of[i]] + fill[s->model->tie_of[i]]++] = i;
+    model->tie_of[i] = group[s->model->stage[i].model] - 1;
+  model->tie_row = group_by(s->arena, model->tie_of, model->nstage, model->ntie, &model->tie_row0);
   uint32_t *lead = NEW_ARRAY(s->arena, uint32_t,
                              s->model->nrank); /* 1 + its first row of the group at hand */
   for (uint32_t k = 0; k < s->model->ntie; k++) {

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base.h"
+#include "heap.h"
 #include "json_text.h"
 #include "layers.h"
 #include "stages.h"
@@ -182,24 +183,16 @@ static bool read_lines(Layers *l, uint32_t len) {
   return true;
 }
 
-/* A heap of rows, the lowest at 1. */
-static void heap_push(uint32_t *heap, uint32_t *n, uint32_t row) {
-  uint32_t k = ++*n;
-  for (; k > 1 && heap[k / 2] > row; k /= 2)
-    heap[k] = heap[k / 2];
-  heap[k] = row;
+static bool is_lower(const void *a, const void *b, const void *of) {
+  (void)of;
+  return *(const uint32_t *)a < *(const uint32_t *)b;
 }
 
-static uint32_t heap_pop(uint32_t *heap, uint32_t *n) {
-  uint32_t row = heap[1], last = heap[(*n)--], k = 1;
-  for (uint32_t c; (c = 2 * k) <= *n; k = c) {
-    c += c < *n && heap[c + 1] < heap[c];
-    if (heap[c] >= last)
-      break;
-    heap[k] = heap[c];
-  }
-  heap[k] = last;
-  return row;
+typedef VEC(uint32_t) LayerHeap;
+
+static void put_ready(Layers *l, LayerHeap *heap, uint32_t row) {
+  vec_push(l->s->arena, heap);
+  heap_put(heap->at, heap->n, sizeof row, &row, is_lower, NULL);
 }
 
 /* Rows in an order that respects the edges: of those that are ready, the lowest number first. */
@@ -207,35 +200,34 @@ static bool sort_layers(Layers *l) {
   Arena *a = l->s->arena;
   uint32_t n = l->layer.n, nedge = l->edge.n;
   Layer *y = l->layer.at;
-  l->out = NEW_ARRAY(a, uint32_t, nedge);
-  for (uint32_t i = 0; i < nedge; i++)
-    y[l->edge.at[i].from].nout++, y[l->edge.at[i].to].nin++;
-  for (uint32_t i = 0, at = 0; i < n; at += y[i++].nout) {
-    y[i].first_out = at;
+  uint32_t *from = arena_alloc(a, nedge * sizeof *from), *first_out;
+  for (uint32_t i = 0; i < nedge; i++) {
+    from[i] = l->edge.at[i].from;
+    y[from[i]].nout++, y[l->edge.at[i].to].nin++;
+  }
+  l->out = group_by(a, from, nedge, n, &first_out);
+  for (uint32_t i = 0; i < n; i++) {
+    y[i].first_out = first_out[i];
     y[i].gone = y[i].input || (y[i].part && y[i].nout == 0);
   }
-  uint32_t *fill = NEW_ARRAY(a, uint32_t, n), *heap = NEW_ARRAY(a, uint32_t, (size_t)n + 1),
-           nheap = 0;
-  for (uint32_t i = 0; i < nedge; i++) {
-    uint32_t from = l->edge.at[i].from;
-    l->out[y[from].first_out + fill[from]++] = i;
-  }
+  LayerHeap heap = {0};
   uint32_t *left = NEW_ARRAY(a, uint32_t, n), done = 0;
   l->sorted = NEW_ARRAY(a, uint32_t, n);
   for (uint32_t i = 0; i < n; i++) {
     left[i] = y[i].nin;
     if (left[i] == 0)
-      heap_push(heap, &nheap, i);
+      put_ready(l, &heap, i);
   }
-  while (nheap > 0) {
-    uint32_t row = heap_pop(heap, &nheap);
+  while (heap.n > 0) {
+    uint32_t row = heap.at[0];
+    heap_drop(heap.at, heap.n--, sizeof row, is_lower, NULL);
     done++;
     if (!y[row].gone)
       l->sorted[l->n++] = row;
     for (uint32_t j = 0; j < y[row].nout; j++) {
       uint32_t to = l->edge.at[l->out[y[row].first_out + j]].to;
       if (--left[to] == 0)
-        heap_push(heap, &nheap, to);
+        put_ready(l, &heap, to);
     }
   }
   if (done == n)

@@ -366,17 +366,13 @@ static int by_stage(const void *va, const void *vb) { /* pipe and model, both in
 }
 
 void number_chunks(Sched *s, Model *model) {
-  model->rank_stage = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
-  model->rank_stage0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
-  uint32_t *fill = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
-  for (uint32_t i = 0; i < s->model->nstage; i++)
-    s->model->rank_stage0[s->model->stage[i].rank + 1]++;
-  for (uint32_t r = 0; r < s->model->nrank; r++)
-    s->model->rank_stage0[r + 1] += s->model->rank_stage0[r];
-  for (uint32_t i = 0; i < s->model->nstage; i++) {
-    uint32_t r = s->model->stage[i].rank;
-    s->model->stage[i].chunk = fill[r];
-    s->model->rank_stage[s->model->rank_stage0[r] + fill[r]++] = i;
+  uint32_t *rank = arena_alloc(s->arena, model->nstage * sizeof *rank);
+  for (uint32_t i = 0; i < model->nstage; i++)
+    rank[i] = model->stage[i].rank;
+  model->rank_stage = group_by(s->arena, rank, model->nstage, model->nrank, &model->rank_stage0);
+  for (uint32_t i = 0; i < model->nstage; i++) {
+    const uint32_t st = model->rank_stage[i];
+    model->stage[st].chunk = i - model->rank_stage0[rank[st]];
   }
 }
 
