@@ -16,7 +16,6 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "svg_action.h"
@@ -146,7 +145,7 @@ static bool has_phases(const PipeProgram *p, const SvgTrack *t) {
 /* ---- rows ---- */
 
 static void path_rect(const Page *g, double x, double y, double w, double h) {
-  emit(g, "M~ ~h~v~h-~z", x, y, w, h, w);
+  svg_emit(g->out, "M~ ~h~v~h-~z", x, y, w, h, w);
 }
 
 /* Width with a hairline left free at the right, so that neighbours of one kind stay apart. */
@@ -157,7 +156,7 @@ static double least(uint8_t op) { return op == PIPE_U ? 1.4 : 0.3; }
 
 static void draw_idle(const Page *g, const Panel *n, double top) {
   double end = g->left + span_of(n) * g->px;
-  emit(g, "<path class=\"idle\" d=\"");
+  svg_emit(g->out, "<path class=\"idle\" d=\"");
   for (uint32_t r = 0; r < g->p->nrank; r++) {
     double y = row_y(g, top, r), x = g->left;
     for (uint32_t i = 0; i < g->p->rank[r].ninstr && !n->dense; i++) {
@@ -171,7 +170,7 @@ static void draw_idle(const Page *g, const Panel *n, double top) {
     if (end - x >= 0.8)
       path_rect(g, x, y, end - x, g->row);
   }
-  emit(g, "\"/>\n");
+  svg_emit(g->out, "\"/>\n");
 }
 
 /* Transfers as arrows from the foot of the sender's row to the head of the receiver's (or up).
@@ -180,7 +179,7 @@ static void draw_transfers(const Page *g, const Panel *n, double top) {
   const PipeProgram *p = g->p;
   static const char *const layer[3] = {"far send", "send", "head"};
   for (int k = 0; k < 3; k++) {
-    emit(g, "<path class=\"$\" d=\"", layer[k]);
+    svg_emit(g->out, "<path class=\"$\" d=\"", layer[k]);
     for (uint32_t r = 0; r < p->nrank; r++)
       for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
         const PipeInstr *in = &p->rank[r].instr[i];
@@ -195,12 +194,12 @@ static void draw_transfers(const Page *g, const Panel *n, double top) {
         double len = hypot(x1 - x0, y1 - y0), ux = (x1 - x0) / len, uy = (y1 - y0) / len;
         double bx = x1 - 3.6 * ux, by = y1 - 3.6 * uy;
         if (k == 2)
-          emit(g, "M~ ~L~ ~L~ ~z", x1, y1, bx - 1.5 * uy, by + 1.5 * ux, bx + 1.5 * uy,
-               by - 1.5 * ux);
+          svg_emit(g->out, "M~ ~L~ ~L~ ~z", x1, y1, bx - 1.5 * uy, by + 1.5 * ux, bx + 1.5 * uy,
+                   by - 1.5 * ux);
         else
-          emit(g, "M~ ~L~ ~", x0, y0, bx, by);
+          svg_emit(g->out, "M~ ~L~ ~", x0, y0, bx, by);
       }
-    emit(g, "\"/>\n");
+    svg_emit(g->out, "\"/>\n");
   }
 }
 
@@ -215,19 +214,20 @@ static void draw_rects(const Page *g, const Panel *n, uint32_t r, double y) {
     double x = x_at(g, n, a), w = inset(x_at(g, n, b) - x);
     char op[PIPE_OP_TEXT], took[SVG_NUMBER], from[SVG_NUMBER];
     pipe_instr_text(op, pipe_graph(g->p), in);
-    emit(g, "<rect class=\"$\" x=\"~\" y=\"~\" width=\"~\" height=\"~\"><title>$: $, starts at $",
-         pipe_op_info[in->op].text, x, y, w > least(in->op) ? w : least(in->op), g->row, op,
-         svg_time(took, (double)(b - a), n->track->timed),
-         svg_time(from, (double)(a - n->begin), n->track->timed));
+    svg_emit(g->out,
+             "<rect class=\"$\" x=\"~\" y=\"~\" width=\"~\" height=\"~\"><title>$: $, starts at $",
+             pipe_op_info[in->op].text, x, y, w > least(in->op) ? w : least(in->op), g->row, op,
+             svg_time(took, (double)(b - a), n->track->timed),
+             svg_time(from, (double)(a - n->begin), n->track->timed));
     const PipeWeights *v = p->rank[r].weights ? &p->rank[r].weights[i] : NULL;
     if (v && v->version != PIPE_NONE)
-      emit(g, ", $ version # of the weights", in->op == PIPE_U ? "makes" : "reads",
-           (unsigned)v->version);
+      svg_emit(g->out, ", $ version # of the weights", in->op == PIPE_U ? "makes" : "reads",
+               (unsigned)v->version);
     if (in->site < p->nsite && p->site[in->site].file < p->nfile) {
       const PipeSite *s = &p->site[in->site];
-      emit(g, "\n$:#:#", p->file[s->file], (unsigned)s->line, (unsigned)s->col);
+      svg_emit(g->out, "\n$:#:#", p->file[s->file], (unsigned)s->line, (unsigned)s->col);
     }
-    emit(g, "</title></rect>\n");
+    svg_emit(g->out, "</title></rect>\n");
   }
 }
 
@@ -248,7 +248,7 @@ static void draw_paths(const Page *g, const Panel *n, uint32_t r, double y) {
         continue;
       }
       if (!open)
-        emit(g, "<path class=\"$\" d=\"", pipe_op_info[op].text);
+        svg_emit(g->out, "<path class=\"$\" d=\"", pipe_op_info[op].text);
       open = true;
       if (pending)
         path_rect(g, x, y, inset(w) > least(op) ? inset(w) : least(op), g->row);
@@ -259,20 +259,19 @@ static void draw_paths(const Page *g, const Panel *n, uint32_t r, double y) {
     if (pending)
       path_rect(g, x, y, inset(w) > least(op) ? inset(w) : least(op), g->row);
     if (open)
-      emit(g, "\"/>\n");
+      svg_emit(g->out, "\"/>\n");
   }
 }
 
-/* Columns `g->column` px wide; in each, kinds stacked from the foot by their share of its time.
- * False when there is no memory. */
-static bool draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
+/* Columns `g->column` px wide; in each, kinds stacked from the foot by their share of its time. */
+static void draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
   const PipeRank *rank = &g->p->rank[r];
   size_t ncol = (size_t)ceil(span_of(n) * g->px / g->column) + 1;
-  double *share = calloc(ncol * PIPE_NOPS, sizeof *share); /* [op][column] */
-  int *foot = calloc(ncol, sizeof *foot);                  /* in steps, what is drawn so far */
-  double *sum = calloc(ncol, sizeof *sum);
-  bool ok = share && foot && sum;
-  for (uint32_t i = 0; ok && i < rank->ninstr; i++) {
+  Arena own = {0};
+  double *share = NEW_ARRAY(&own, double, ncol *PIPE_NOPS); /* [op][column] */
+  int *foot = NEW_ARRAY(&own, int, ncol);                   /* in steps, what is drawn so far */
+  double *sum = NEW_ARRAY(&own, double, ncol);
+  for (uint32_t i = 0; i < rank->ninstr; i++) {
     if (!computes(&rank->instr[i]))
       continue;
     double *col = share + rank->instr[i].op * ncol;
@@ -281,7 +280,7 @@ static bool draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
     for (size_t c = (size_t)a; c < ncol && (double)c < b; c++)
       col[c] += fmin(b, (double)c + 1) - fmax(a, (double)c);
   }
-  for (uint8_t op = 0; ok && op < PIPE_NOPS; op++) {
+  for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     bool open = false;
     size_t from = 0;
     int low = 0, high = 0; /* of the run of equal columns from `from` */
@@ -298,7 +297,7 @@ static bool draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
         continue;
       if (high > low) {
         if (!open)
-          emit(g, "<path class=\"$\" d=\"", pipe_op_info[op].text);
+          svg_emit(g->out, "<path class=\"$\" d=\"", pipe_op_info[op].text);
         open = true;
         path_rect(g, g->left + (double)from * g->column, y + g->row * (SHARES - high) / SHARES,
                   (double)(c - from) * g->column, g->row * (high - low) / SHARES);
@@ -308,12 +307,9 @@ static bool draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
       high = h;
     }
     if (open)
-      emit(g, "\"/>\n");
+      svg_emit(g->out, "\"/>\n");
   }
-  free(share);
-  free(foot);
-  free(sum);
-  return ok;
+  arena_free(&own);
 }
 
 /* The strip that tells chunks apart: none for chunk 0, 0.24 of the row for the last. */
@@ -322,7 +318,7 @@ double svg_strip(const Page *g, uint32_t chunk) {
 }
 
 static void draw_strips(const Page *g, const Panel *n, double top) {
-  emit(g, "<path class=\"chunk\" d=\"");
+  svg_emit(g->out, "<path class=\"chunk\" d=\"");
   for (uint32_t r = 0; r < g->p->nrank; r++)
     for (uint32_t i = 0; i < g->p->rank[r].ninstr; i++) {
       const PipeInstr *in = &g->p->rank[r].instr[i];
@@ -334,7 +330,7 @@ static void draw_strips(const Page *g, const Panel *n, double top) {
       if (w >= 1.5)
         path_rect(g, x, row_y(g, top, r) + g->row - h, inset(w), h);
     }
-  emit(g, "\"/>\n");
+  svg_emit(g->out, "\"/>\n");
 }
 
 /* Labels of the kinds most of whose ops have room for theirs. */
@@ -342,7 +338,7 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     if (n->fits[op] * 2 < n->count[op] || n->fits[op] == 0)
       continue;
-    emit(g, "<g class=\"mb\" fill=\"$\">\n", svg_look[op].ink);
+    svg_emit(g->out, "<g class=\"mb\" fill=\"$\">\n", svg_look[op].ink);
     for (uint32_t r = 0; r < g->p->nrank; r++) {
       double y = row_y(g, top, r) + (g->row - (g->nchunk > 1 ? g->row * 0.14 : 0)) / 2 +
                  0.36 * g->label;
@@ -352,17 +348,17 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
         if (in->op != op || w < label_width(g, in->mb))
           continue;
         if (in->mb == PIPE_NONE)
-          emit(g, "<text x=\"~\" y=\"~\">$</text>\n", x + inset(w) / 2, y,
-               op == PIPE_SIDE ? "S" : pipe_op_info[op].text);
+          svg_emit(g->out, "<text x=\"~\" y=\"~\">$</text>\n", x + inset(w) / 2, y,
+                   op == PIPE_SIDE ? "S" : pipe_op_info[op].text);
         else if (g->p->slices > 1 && op != PIPE_U)
-          emit(g, "<text x=\"~\" y=\"~\">#.#</text>\n", x + inset(w) / 2, y,
-               (unsigned)(in->mb / g->p->slices), (unsigned)(in->mb % g->p->slices));
+          svg_emit(g->out, "<text x=\"~\" y=\"~\">#.#</text>\n", x + inset(w) / 2, y,
+                   (unsigned)(in->mb / g->p->slices), (unsigned)(in->mb % g->p->slices));
         else
-          emit(g, "<text x=\"~\" y=\"~\">#</text>\n", x + inset(w) / 2, y,
-               (unsigned)(in->mb / pipe_slices(g->p)));
+          svg_emit(g->out, "<text x=\"~\" y=\"~\">#</text>\n", x + inset(w) / 2, y,
+                   (unsigned)(in->mb / pipe_slices(g->p)));
       }
     }
-    emit(g, "</g>\n");
+    svg_emit(g->out, "</g>\n");
   }
 }
 
@@ -370,7 +366,7 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
 static void draw_phases(const Page *g, const Panel *n, double top) {
   double at[2] = {g->left, g->left};
   for (int k = 0; k < 2; k++) {
-    emit(g, "<path class=\"phase\" d=\"");
+    svg_emit(g->out, "<path class=\"phase\" d=\"");
     double before = 0;
     for (uint32_t r = 0; r < g->p->nrank; r++) {
       uint64_t t[2] = {n->begin, n->begin};
@@ -378,21 +374,21 @@ static void draw_phases(const Page *g, const Panel *n, double top) {
       double x = x_at(g, n, t[k]) - 0.35, y = row_y(g, top, r);
       if (r == 0) {
         at[k] = x;
-        emit(g, "M~ ~", x, y - 9);
+        svg_emit(g->out, "M~ ~", x, y - 9);
       } else if (fabs(x - before) > 0.01) {
-        emit(g, "V~H~", y - g->gap / 2, x);
+        svg_emit(g->out, "V~H~", y - g->gap / 2, x);
       }
       before = x;
       if (r + 1 == g->p->nrank)
-        emit(g, "V~", y + g->row + 2);
+        svg_emit(g->out, "V~", y + g->row + 2);
     }
-    emit(g, "\"/>\n");
+    svg_emit(g->out, "\"/>\n");
   }
   const double edge[4] = {g->left, at[0], at[1], g->left + span_of(n) * g->px};
   for (int k = 0; k < PIPE_NPHASES; k++)
     if (edge[k + 1] - edge[k] >= 5.4 * (double)strlen(pipe_phase_name[k]))
-      emit(g, "<text class=\"name\" x=\"~\" y=\"~\">$</text>\n", (edge[k] + edge[k + 1]) / 2,
-           top - 5, pipe_phase_name[k]);
+      svg_emit(g->out, "<text class=\"name\" x=\"~\" y=\"~\">$</text>\n",
+               (edge[k] + edge[k + 1]) / 2, top - 5, pipe_phase_name[k]);
 }
 
 /* The op at which a rank is over the limit. */
@@ -404,8 +400,10 @@ static void draw_over(const Page *g, const Panel *n, double top) {
     uint32_t i = (uint32_t)(g->over - k->instr);
     double x = x_at(g, n, n->track->start[r][i]), y = row_y(g, top, r);
     double w = fmax(x_at(g, n, n->track->end[r][i]) - x, 2);
-    emit(g, "<path class=\"over\" d=\"M~ ~h~v~h-~z\"/>\n", x, y, inset(w), g->row, inset(w));
-    emit(g, "<path class=\"over\" d=\"M~ ~v~\"/>\n", x, y + g->row, pitch(g) - g->row - g->gap);
+    svg_emit(g->out, "<path class=\"over\" d=\"M~ ~h~v~h-~z\"/>\n", x, y, inset(w), g->row,
+             inset(w));
+    svg_emit(g->out, "<path class=\"over\" d=\"M~ ~v~\"/>\n", x, y + g->row,
+             pitch(g) - g->row - g->gap);
   }
 }
 
@@ -423,15 +421,16 @@ static void draw_rank_names(const Page *g, double top) {
     for (uint32_t s = 0; s < g->p->nstage; s++)
       n += g->p->stage[s].rank == r;
     bool stages = n > 1 && n <= MAX_NAMED && g->row >= 21; /* a second line names them */
-    emit(g, "<text class=\"rank\" font-size=\"~\" x=\"~\" y=\"~\">rank #</text>\n", size,
-         g->left - 9, y + (stages ? -1.5 : 0.36 * size), (unsigned)r);
+    svg_emit(g->out, "<text class=\"rank\" font-size=\"~\" x=\"~\" y=\"~\">rank #</text>\n", size,
+             g->left - 9, y + (stages ? -1.5 : 0.36 * size), (unsigned)r);
     if (!stages)
       continue;
-    emit(g, "<text class=\"rank soft\" font-size=\"8\" x=\"~\" y=\"~\">stages", g->left - 9, y + 9);
+    svg_emit(g->out, "<text class=\"rank soft\" font-size=\"8\" x=\"~\" y=\"~\">stages",
+             g->left - 9, y + 9);
     for (uint32_t s = 0; s < g->p->nstage; s++)
       if (g->p->stage[s].rank == r)
-        emit(g, " #", (unsigned)s);
-    emit(g, "</text>\n");
+        svg_emit(g->out, " #", (unsigned)s);
+    svg_emit(g->out, "</text>\n");
   }
 }
 
@@ -445,8 +444,8 @@ static void draw_columns(const Page *g, const Panel *n, double top, double head,
   const SvgUnit *unit = svg_byte_unit((double)most);
   const char *const name[3] = {"idle, %", "in flight", "memory, "};
   for (int c = 0; c < ncol; c++)
-    emit(g, "<text class=\"col soft\" font-size=\"9.5\" x=\"~\" y=\"~\">$$</text>\n",
-         x + c * COLUMN, head, name[c], c == 2 ? unit->name : "");
+    svg_emit(g->out, "<text class=\"col soft\" font-size=\"9.5\" x=\"~\" y=\"~\">$$</text>\n",
+             x + c * COLUMN, head, name[c], c == 2 ? unit->name : "");
   if (size < 5)
     return;
   for (uint32_t r = 0; r < g->p->nrank; r++) {
@@ -459,8 +458,8 @@ static void draw_columns(const Page *g, const Panel *n, double top, double head,
     const int decimals[3] = {1, 0, unit->per == 1 ? 0 : 2};
     for (int c = 0; c < ncol; c++) {
       char num[SVG_NUMBER];
-      emit(g, "<text class=\"col\" font-size=\"~\" x=\"~\" y=\"~\">$</text>\n", size,
-           x + c * COLUMN, y + 0.36 * size, svg_fixed(num, value[c], decimals[c], false));
+      svg_emit(g->out, "<text class=\"col\" font-size=\"~\" x=\"~\" y=\"~\">$</text>\n", size,
+               x + c * COLUMN, y + 0.36 * size, svg_fixed(num, value[c], decimals[c], false));
     }
   }
 }
@@ -477,18 +476,18 @@ static void draw_axis(const Page *g, const Panel *n, double y) {
   for (int k = 0; step * px < 60; k++)
     step *= k % 3 == 1 ? 2.5 : 2;
   decimals = step >= 1 ? 0 : decimals;
-  emit(g, "<path class=\"axis\" d=\"M~ ~h~", g->left, y, g->width);
+  svg_emit(g->out, "<path class=\"axis\" d=\"M~ ~h~", g->left, y, g->width);
   long long nstep = (long long)floor(extent / u->per / step + 1e-9);
   for (long long i = 0; i <= nstep; i++)
-    emit(g, "M~ ~v4", g->left + (double)i * step * px, y);
-  emit(g, "\"/>\n<g class=\"tick\">\n");
+    svg_emit(g->out, "M~ ~v4", g->left + (double)i * step * px, y);
+  svg_emit(g->out, "\"/>\n<g class=\"tick\">\n");
   for (long long i = 0; i <= nstep; i++) {
     char num[SVG_NUMBER];
-    emit(g, "<text x=\"~\" y=\"~\">$</text>\n", g->left + (double)i * step * px, y + 14.5,
-         svg_fixed(num, (double)i * step, decimals, false));
+    svg_emit(g->out, "<text x=\"~\" y=\"~\">$</text>\n", g->left + (double)i * step * px, y + 14.5,
+             svg_fixed(num, (double)i * step, decimals, false));
   }
-  emit(g, "</g>\n<text class=\"soft\" font-size=\"10\" x=\"~\" y=\"~\">$</text>\n",
-       g->left + g->width + 12, y + 14.5, u->name);
+  svg_emit(g->out, "</g>\n<text class=\"soft\" font-size=\"10\" x=\"~\" y=\"~\">$</text>\n",
+           g->left + g->width + 12, y + 14.5, u->name);
 }
 
 /* Height over the rows, of the heading and the names of the phases. */
@@ -500,19 +499,18 @@ static double panel_height(const Page *g, const Panel *n) {
   return head_height(g, n) + rows_height(g) + 6 + 20;
 }
 
-static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
+static void draw_panel(const Page *g, const Panel *n, double y, bool proved) {
   double head = y + 12, top = y + head_height(g, n), len = (double)(n->end - n->begin);
   char time[SVG_NUMBER], bubble[SVG_NUMBER];
-  bool ok = true;
   if (g->figure <= 0)
-    emit(g,
-         "<text class=\"panel\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">makespan $"
-         " \302\267 bubble $</tspan></text>\n",
-         g->left, head, n->track->title, svg_time(time, len, n->track->timed),
-         svg_percent(bubble, len > 0 ? 1 - n->busy / (len * g->p->nrank) : 0));
+    svg_emit(g->out,
+             "<text class=\"panel\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">makespan $"
+             " \302\267 bubble $</tspan></text>\n",
+             g->left, head, n->track->title, svg_time(time, len, n->track->timed),
+             svg_percent(bubble, len > 0 ? 1 - n->busy / (len * g->p->nrank) : 0));
   else if (g->npanel > 1)
-    emit(g, "<text class=\"key\" font-weight=\"bold\" x=\"~\" y=\"~\">$</text>\n", g->left, head,
-         n->track->title);
+    svg_emit(g->out, "<text class=\"key\" font-weight=\"bold\" x=\"~\" y=\"~\">$</text>\n", g->left,
+             head, n->track->title);
   draw_rank_names(g, top);
   if (g->figure <= 0)
     draw_columns(g, n, top, head, proved);
@@ -529,17 +527,17 @@ static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
                 g->curve - 3,
                 g->sized ? g->limit : 0};
   if (g->curve > 0)
-    ok = svg_curves(&c) == 0;
+    svg_curves(&c);
   c.top = top + g->row + 1;
   c.height = g->lane - 1;
   if (g->lane > 0)
     svg_lanes(&c);
   if (g->arrows)
     draw_transfers(g, n, top);
-  for (uint32_t r = 0; r < g->p->nrank && ok; r++) {
+  for (uint32_t r = 0; r < g->p->nrank; r++) {
     double ry = row_y(g, top, r);
     if (n->dense)
-      ok = draw_dense(g, n, r, ry);
+      draw_dense(g, n, r, ry);
     else if (g->rects)
       draw_rects(g, n, r, ry);
     else
@@ -554,7 +552,6 @@ static bool draw_panel(const Page *g, const Panel *n, double y, bool proved) {
   if (g->over)
     draw_over(g, n, top);
   draw_axis(g, n, top + rows_height(g) + 6);
-  return ok;
 }
 
 /* Sizes of everything that depends on the program and on how long the panels are. */
@@ -625,8 +622,8 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   }
 }
 
-int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
-             const SvgOptions *o) {
+void svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
+              const SvgOptions *o) {
   Page g = {.out = out,
             .p = p,
             .npanel = ntrack,
@@ -637,10 +634,9 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
             .scale = o->figure > 0 ? (o->figure_pt > 0 ? o->figure_pt : FIGURE_PT) / TEXT_PT : 1,
             .over = o->over,
             .said = o->said};
-  Panel *n = calloc(ntrack > 0 ? (size_t)ntrack : 1, sizeof *n);
-  bool ok = n != NULL, phases = false, dense = false;
-  if (!ok)
-    return -1;
+  Arena own = {0};
+  Panel *n = NEW_ARRAY(&own, Panel, (size_t)ntrack);
+  bool phases = false, dense = false;
   for (int i = 0; i < ntrack; i++)
     n[i] = measure(p, &track[i]);
   lay_out(&g, n, ntrack);
@@ -658,30 +654,29 @@ int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
     height += 16 + 14.0 * (svg_caption(&g, n, ntrack, 0) - 1);
   double width = g.left + g.width + g.beside + g.margin, px = g.scale;
 
-  emit(&g,
-       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-       "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"~\" height=\"~\" "
-       "viewBox=\"0 0 ~ ~\">\n<title>$ $</title>\n",
-       width * px, height * px, width, height, p->name, p->params);
+  svg_emit(out,
+           "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+           "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"~\" height=\"~\" "
+           "viewBox=\"0 0 ~ ~\">\n<title>$ $</title>\n",
+           width * px, height * px, width, height, p->name, p->params);
   svg_style(&g);
   uint32_t nmb = p->nmb / pipe_slices(p);
-  emit(&g, "<rect width=\"~\" height=\"~\" fill=\"white\"/>\n", width, height);
+  svg_emit(out, "<rect width=\"~\" height=\"~\" fill=\"white\"/>\n", width, height);
   if (!figure)
-    emit(&g,
-         "<text class=\"title\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">$ \302\267 "
-         "# rank$, # stage$, # microbatch$$</tspan></text>\n",
-         g.left, y, p->name, p->params, (unsigned)p->nrank, p->nrank == 1 ? "" : "s",
-         (unsigned)p->nmodel, p->nmodel == 1 ? "" : "s", (unsigned)nmb, nmb == 1 ? "" : "es",
-         p->slices > 1 ? " in slices" : "");
+    svg_emit(out,
+             "<text class=\"title\" x=\"~\" y=\"~\">$<tspan class=\"fact\" dx=\"10\">$ \302\267 "
+             "# rank$, # stage$, # microbatch$$</tspan></text>\n",
+             g.left, y, p->name, p->params, (unsigned)p->nrank, p->nrank == 1 ? "" : "s",
+             (unsigned)p->nmodel, p->nmodel == 1 ? "" : "s", (unsigned)nmb, nmb == 1 ? "" : "es",
+             p->slices > 1 ? " in slices" : "");
   y += figure ? 0 : 22;
-  for (int i = 0; i < ntrack && ok; i++) {
-    ok = draw_panel(&g, &n[i], y, i == ntrack - 1);
+  for (int i = 0; i < ntrack; i++) {
+    draw_panel(&g, &n[i], y, i == ntrack - 1);
     y += panel_height(&g, &n[i]) + apart;
   }
   svg_legend(&g, y + 12, phases, dense);
   if (!figure)
     svg_caption(&g, n, ntrack, y + 16 + legend);
-  emit(&g, "</svg>\n");
-  free(n);
-  return ok && !ferror(out) ? 0 : -1;
+  svg_emit(out, "</svg>\n");
+  arena_free(&own);
 }

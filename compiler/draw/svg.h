@@ -8,6 +8,8 @@
 #define PIPE_SVG_H
 
 #include <stdio.h>
+
+#include "arena.h"
 #include "pipe_instr.h"
 
 /* One panel. Instruction i of rank r's list ran from start[r][i] to end[r][i], in ns or in the
@@ -46,9 +48,9 @@ typedef struct SvgLook {
 extern const SvgLook svg_look[PIPE_NOPS];
 
 /* Writes the page. Panels stand in the order of the tracks; the proved columns (in flight, memory)
- * stand beside the last. 0, or -1 when there is no memory or `out` took an error. Linear in
- * instructions; ops too narrow to be seen are drawn together, so a page stays below a few MB. */
-int svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
+ * stand beside the last. Linear in instructions; ops too narrow to be seen are drawn together, so a
+ * page stays below a few MB. */
+void svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack,
              const SvgOptions *o);
 
 #endif

@@ -22,17 +22,10 @@ const char *svg_actions_said(const PipeProgram *p) {
   return has_actions(p) ? " Ops under a bar are one action." : "";
 }
 
-static void emit(FILE *out, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  svg_vemit(out, fmt, ap);
-  va_end(ap);
-}
-
 void svg_actions(const SvgCurve *c, double head) {
   if (!has_actions(c->p))
     return;
-  emit(c->out, "<path class=\"action\" d=\"");
+  svg_emit(c->out, "<path class=\"action\" d=\"");
   for (uint32_t r = 0; r < c->p->nrank; r++) {
     const PipeRank *k = &c->p->rank[r];
     for (uint32_t i = 0; i < k->ninstr; i++) {
@@ -42,8 +35,8 @@ void svg_actions(const SvgCurve *c, double head) {
       double a = (double)(c->track->start[r][i] - c->begin) * c->px,
              w = (double)(c->track->end[r][last] - c->track->start[r][i]) * c->px;
       if (w >= 3)
-        emit(c->out, "M~ ~h~", c->left + a + 0.5, head + r * c->pitch + 0.9, w - 1.7);
+        svg_emit(c->out, "M~ ~h~", c->left + a + 0.5, head + r * c->pitch + 0.9, w - 1.7);
     }
   }
-  emit(c->out, "\"/>\n");
+  svg_emit(c->out, "\"/>\n");
 }

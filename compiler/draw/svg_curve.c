@@ -7,18 +7,9 @@
  * pools. So the curve never passes the proved line, and touches it when they are full at once. */
 #include "svg_curve.h"
 
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "svg_text.h"
-
-static void emit(const SvgCurve *c, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  svg_vemit(c->out, fmt, ap);
-  va_end(ap);
-}
 
 static uint64_t round64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -136,7 +127,7 @@ void svg_lanes(const SvgCurve *c) {
     bool below = op == PIPE_SIDE_COMM; /* they may run beside the copies */
     if (pipe_op_info[op].stream != PIPE_COPY && !below)
       continue;
-    emit(c, "<path class=\"$\" d=\"", pipe_op_info[op].text);
+    svg_emit(c->out, "<path class=\"$\" d=\"", pipe_op_info[op].text);
     for (uint32_t r = 0; r < c->p->nrank; r++)
       for (uint32_t i = 0; i < c->p->rank[r].ninstr; i++) {
         if (c->p->rank[r].instr[i].op != op)
@@ -146,13 +137,13 @@ void svg_lanes(const SvgCurve *c) {
                w = (double)(b > a ? b - a : 0) * c->px;
         w = w > 0.8 ? w - 0.3 : 0.5;
         double h = below ? c->height / 2 : c->height;
-        emit(c, "M~ ~h~v~h-~z", x, c->top + r * c->pitch + c->height - h, w, h, w);
+        svg_emit(c->out, "M~ ~h~v~h-~z", x, c->top + r * c->pitch + c->height - h, w, h, w);
       }
-    emit(c, "\"/>\n");
+    svg_emit(c->out, "\"/>\n");
   }
 }
 
-int svg_curves(const SvgCurve *c) {
+void svg_curves(const SvgCurve *c) {
   const PipeProgram *p = c->p;
   uint64_t most = c->limit;
   uint32_t longest = 0;
@@ -161,13 +152,10 @@ int svg_curves(const SvgCurve *c) {
     most = n > most ? n : most;
     longest = p->rank[r].ninstr > longest ? p->rank[r].ninstr : longest;
   }
-  Step *step = malloc((2 * (size_t)longest + 2) * sizeof *step);
-  uint32_t *ends = malloc((longest + (size_t)1) * sizeof *ends),
-           *mbs = calloc((size_t)p->nmodel * p->nmb, sizeof *mbs);
-  if (!step || !ends || !mbs) {
-    free(step), free(ends), free(mbs);
-    return -1;
-  }
+  Arena own = {0};
+  Step *step = arena_alloc(&own, (2 * (size_t)longest + 2) * sizeof *step);
+  uint32_t *ends = arena_alloc(&own, longest * sizeof *ends),
+           *mbs = NEW_ARRAY(&own, uint32_t, (size_t)p->nmodel * p->nmb);
   double right = c->left + (double)(c->end - c->begin) * c->px;
   double unit = most ? c->height / (1.06 * (double)most) : 0;
   for (uint32_t r = 0; r < p->nrank; r++) {
@@ -175,24 +163,23 @@ int svg_curves(const SvgCurve *c) {
     find_ends(p, r, mbs, ends);
     size_t n = steps_of(c, ends, r, step);
     uint64_t line = c->limit ? c->limit : p->sized ? p->rank[r].bytes : p->rank[r].inflight;
-    emit(c, "<path class=\"live\" d=\"M~ ~", c->left, foot - fixed);
+    svg_emit(c->out, "<path class=\"live\" d=\"M~ ~", c->left, foot - fixed);
     for (size_t i = 0; i < n; i++) {
       double y = foot - fixed - (double)step[i].level * unit;
-      emit(c, "H~V~", step[i].x, y);
+      svg_emit(c->out, "H~V~", step[i].x, y);
     }
-    emit(c, "H~V~z\"/>\n", right, foot - fixed);
+    svg_emit(c->out, "H~V~z\"/>\n", right, foot - fixed);
     if (fixed > 0)
-      emit(c, "<path class=\"fixed\" d=\"M~ ~h~v~h-~z\"/>\n", c->left, foot - fixed,
-           right - c->left, fixed, right - c->left);
-    emit(c, "<path class=\"foot\" d=\"M~ ~H~\"/><path class=\"limit\" d=\"M~ ~H~\"/>\n", c->left,
-         foot, right, c->left, foot - (double)line * unit, right);
+      svg_emit(c->out, "<path class=\"fixed\" d=\"M~ ~h~v~h-~z\"/>\n", c->left, foot - fixed,
+               right - c->left, fixed, right - c->left);
+    svg_emit(c->out, "<path class=\"foot\" d=\"M~ ~H~\"/><path class=\"limit\" d=\"M~ ~H~\"/>\n",
+             c->left, foot, right, c->left, foot - (double)line * unit, right);
     const SvgUnit *u = svg_byte_unit((double)line);
     char num[SVG_NUMBER];
-    emit(c, "<text class=\"bound\" x=\"~\" y=\"~\">$$$</text>\n", right + 3,
-         foot - (double)line * unit + 2.8,
-         svg_digits(num, p->sized ? (double)line / u->per : (double)line, 3, true),
-         p->sized ? " " : "", p->sized ? u->name : "");
+    svg_emit(c->out, "<text class=\"bound\" x=\"~\" y=\"~\">$$$</text>\n", right + 3,
+             foot - (double)line * unit + 2.8,
+             svg_digits(num, p->sized ? (double)line / u->per : (double)line, 3, true),
+             p->sized ? " " : "", p->sized ? u->name : "");
   }
-  free(step), free(ends), free(mbs);
-  return 0;
+  arena_free(&own);
 }

@@ -20,8 +20,8 @@ typedef struct SvgCurve {
 /* Draws the curve of every rank. With sizes: bytes, from the foot what is always there, on it the
  * stashes alive. Without: the number of stashes alive. All ranks have one scale. A stash lives from
  * the start of the op that takes it to the end of the op that gives it back; where changes come
- * closer than a dot the highest is drawn, so no peak is lost. 0, or -1 without memory. */
-int svg_curves(const SvgCurve *c);
+ * closer than a dot the highest is drawn, so no peak is lost. */
+void svg_curves(const SvgCurve *c);
 
 /* Draws what the COPY stream of each rank does, as one strip per rank. */
 void svg_lanes(const SvgCurve *c);

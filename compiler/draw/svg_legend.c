@@ -46,10 +46,10 @@ static void key_box(const Page *g, Key *k, const char *style, const char *text) 
   double w = key_width(text);
   make_room(g, k, 20 + w);
   if (k->draw)
-    emit(g,
-         "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
-         "<text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
-         style, k->x, k->y - 9, k->x + 20, k->y, text);
+    svg_emit(g->out,
+             "<rect class=\"$\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>\n"
+             "<text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
+             style, k->x, k->y - 9, k->x + 20, k->y, text);
   k->x += 20 + w + 14;
 }
 
@@ -57,16 +57,17 @@ static void key_chunks(const Page *g, Key *k) {
   make_room(g, k, 18.0 * g->nchunk + 2 + 5.4 * (4.0 + 3 * g->nchunk));
   for (uint32_t c = 0; k->draw && c < g->nchunk; c++) {
     double h = 11 * svg_strip(g, c) / g->row, x = k->x + 18.0 * c;
-    emit(g, "<rect class=\"F\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>", x, k->y - 9);
+    svg_emit(g->out, "<rect class=\"F\" x=\"~\" y=\"~\" width=\"15\" height=\"11\"/>", x, k->y - 9);
     if (c)
-      emit(g, "<path class=\"chunk\" d=\"M~ ~h15v~h-15z\"/>", x, k->y + 2 - h, h);
+      svg_emit(g->out, "<path class=\"chunk\" d=\"M~ ~h15v~h-15z\"/>", x, k->y + 2 - h, h);
   }
   if (!k->draw)
     return;
-  emit(g, "\n<text class=\"key\" x=\"~\" y=\"~\">chunk 0", k->x + 18.0 * g->nchunk + 2, k->y);
+  svg_emit(g->out, "\n<text class=\"key\" x=\"~\" y=\"~\">chunk 0", k->x + 18.0 * g->nchunk + 2,
+           k->y);
   for (uint32_t c = 1; c < g->nchunk; c++)
-    emit(g, ", #", (unsigned)c);
-  emit(g, "</text>\n");
+    svg_emit(g->out, ", #", (unsigned)c);
+  svg_emit(g->out, "</text>\n");
 }
 
 int svg_legend(const Page *g, double y, bool phases, bool dense) {
@@ -82,10 +83,11 @@ int svg_legend(const Page *g, double y, bool phases, bool dense) {
   if (g->arrows) {
     make_room(g, &k, 20 + 42);
     if (k.draw)
-      emit(g,
-           "<path class=\"send\" d=\"M~ ~h12\"/><path class=\"head\" d=\"M~ ~l-3.6 -1.5v3z\"/>\n"
-           "<text class=\"key\" x=\"~\" y=\"~\">transfer</text>\n",
-           k.x, k.y - 3.5, k.x + 15, k.y - 3.5, k.x + 20, k.y);
+      svg_emit(
+          g->out,
+          "<path class=\"send\" d=\"M~ ~h12\"/><path class=\"head\" d=\"M~ ~l-3.6 -1.5v3z\"/>\n"
+          "<text class=\"key\" x=\"~\" y=\"~\">transfer</text>\n",
+          k.x, k.y - 3.5, k.x + 15, k.y - 3.5, k.x + 20, k.y);
     k.x += 20 + 42 + 14;
   }
   if (g->curve > 0) {
@@ -95,17 +97,19 @@ int svg_legend(const Page *g, double y, bool phases, bool dense) {
     key_box(g, &k, "live", g->sized ? "stashes" : "stashes alive");
     make_room(g, &k, 20 + key_width(line));
     if (k.draw)
-      emit(g, "<path class=\"limit\" d=\"M~ ~h15\"/><text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
-           k.x, k.y - 3.5, k.x + 20, k.y, line);
+      svg_emit(
+          g->out,
+          "<path class=\"limit\" d=\"M~ ~h15\"/><text class=\"key\" x=\"~\" y=\"~\">$</text>\n",
+          k.x, k.y - 3.5, k.x + 20, k.y, line);
     k.x += 20 + key_width(line) + 14;
   }
   if (phases) {
     make_room(g, &k, 9 + 32);
     if (k.draw)
-      emit(g,
-           "<path class=\"phase\" d=\"M~ ~v13\"/>\n"
-           "<text class=\"key\" x=\"~\" y=\"~\">phase</text>\n",
-           k.x + 2, k.y - 10.5, k.x + 9, k.y);
+      svg_emit(g->out,
+               "<path class=\"phase\" d=\"M~ ~v13\"/>\n"
+               "<text class=\"key\" x=\"~\" y=\"~\">phase</text>\n",
+               k.x + 2, k.y - 10.5, k.x + 9, k.y);
     k.x += 9 + 32 + 14;
   }
   if (g->nchunk >= 2 && g->nchunk <= 8 && !dense)
@@ -166,7 +170,8 @@ int svg_caption(const Page *g, const Panel *n, int npanel, double y) {
     char was = s[cut];
     s[cut] = 0;
     if (y > 0)
-      emit(g, "<text class=\"cap\" x=\"~\" y=\"~\">$</text>\n", g->left, y + lines * 14.0, s);
+      svg_emit(g->out, "<text class=\"cap\" x=\"~\" y=\"~\">$</text>\n", g->left, y + lines * 14.0,
+               s);
     s[cut] = was;
     s += cut + (was == ' ');
   }
@@ -195,7 +200,7 @@ void svg_style(const Page *g) {
         ".name{font-size:10px;font-style:italic;text-anchor:middle;fill:#444}\n"
         ".key{font-size:10.5px}\n.cap{font-size:10.5px;fill:#444}\n",
         g->out);
-  emit(g, ".mb text{font-size:~px;text-anchor:middle;fill:inherit}\n", g->label);
+  svg_emit(g->out, ".mb text{font-size:~px;text-anchor:middle;fill:inherit}\n", g->label);
   for (uint8_t op = 0; op < PIPE_NOPS; op++)
     if (g->used[op] && svg_look[op].fill)
       fprintf(g->out, ".%s{fill:%s}\n", pipe_op_info[op].text, svg_look[op].fill);

@@ -4,7 +4,6 @@
 #ifndef PIPE_SVG_PAGE_H
 #define PIPE_SVG_PAGE_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 
 #include "svg.h"
@@ -44,13 +43,6 @@ typedef struct Page {
   bool rects, arrows, sized;
   bool used[PIPE_NOPS];
 } Page;
-
-static inline void emit(const Page *g, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  svg_vemit(g->out, fmt, ap);
-  va_end(ap);
-}
 
 static inline double span_of(const Panel *n) {
   return (double)(n->end - n->begin) * n->track->scale; /* in drawn units */

@@ -90,3 +90,10 @@ void svg_vemit(FILE *out, const char *fmt, va_list ap) {
     default: putc(*fmt, out);
     }
 }
+
+void svg_emit(FILE *out, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  svg_vemit(out, fmt, ap);
+  va_end(ap);
+}

@@ -34,6 +34,7 @@ double svg_letters(const PipeProgram *p, uint32_t mb);
 
 /* Writes fmt, with ~ for a double (a coordinate, in hundredths), $ for a string, escaped, with '?'
  * for what XML 1.0 does not allow, and # for an unsigned. */
+void svg_emit(FILE *out, const char *fmt, ...);
 void svg_vemit(FILE *out, const char *fmt, va_list ap);
 
 #endif

@@ -9,7 +9,6 @@
  * stands to the op of the next rank that it needs; a thin arrow leads from that op back along its
  * row to the op at which its rank stands. The arrows close the cycle. For two transfers that meet
  * and are of different tensors, or two such sums, the arrows are between these. */
-#include <stdarg.h>
 #include <string.h>
 
 #include "report.h"
@@ -66,13 +65,6 @@ typedef struct Page {
   bool timed;       /* in ns */
   bool lists;       /* hops are positions in lists, else rows of Orders.op */
 } Page;
-
-static void emit(const Page *g, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  svg_vemit(g->out, fmt, ap);
-  va_end(ap);
-}
 
 /* The rows: all ranks, or if they are many those of the circle, in its order. */
 static void find_rows(Page *g) {
@@ -152,13 +144,13 @@ static Box *add(Page *g, Row *w, double x, double width, uint8_t op, bool ran, c
 static void arrow(const Page *g, double x0, double y0, double x1, double y1, bool thin) {
   double bend = y1 > y0 ? (y1 - y0) / 2 : (y0 - y1) / 2;
   if (thin)
-    emit(
-        g,
+    svg_emit(
+        g->out,
         "<path d=\"M~ ~C~ ~ ~ ~ ~ ~\" fill=\"none\" stroke=\"firebrick\" stroke-width=\"1\" stroke-dasharray=\"3 2\" marker-end=\"$\"/>\n",
         x0, y0, x0, y0 + 16.0, x1, y0 + 16.0, x1, y1, "url(#head)");
   else
-    emit(
-        g,
+    svg_emit(
+        g->out,
         "<path d=\"M~ ~C~ ~ ~ ~ ~ ~\" fill=\"none\" stroke=\"firebrick\" stroke-width=\"2\" marker-end=\"$\"/>\n",
         x0, y0, x0 + (y1 > y0 ? 14.0 : -14.0), y0 + (y1 > y0 ? bend : -bend),
         x1 + (y1 > y0 ? 14.0 : -14.0), y1 - (y1 > y0 ? bend : -bend), x1, y1, "url(#head)");
@@ -171,29 +163,30 @@ static void along(const Page *g, const Spot *a, const Spot *b) {
 }
 
 static void draw_row(const Page *g, const Row *w, double y) {
-  emit(g, "<text x=\"16\" y=\"~\">rank #</text>\n", y + ROW / 2.0 + 4, w->rank);
+  svg_emit(g->out, "<text x=\"16\" y=\"~\">rank #</text>\n", y + ROW / 2.0 + 4, w->rank);
   for (uint32_t i = 0; i < w->box.n; i++) {
     const Box *b = &w->box.at[i];
     const SvgLook *look = &svg_look[b->op];
     double top = y + box_top(b), high = box_height(b);
     if (b->ran)
-      emit(
-          g,
+      svg_emit(
+          g->out,
           "<rect x=\"~\" y=\"~\" width=\"~\" height=\"~\" fill=\"$\" stroke=\"$\" stroke-width=\"$\"/>\n",
           b->x, top, b->width, high, look->fill ? look->fill : "gainsboro",
           b->item == NONE ? "white" : "firebrick", b->item == NONE ? "0.5" : "2");
     else
-      emit(
-          g,
+      svg_emit(
+          g->out,
           "<rect x=\"~\" y=\"~\" width=\"~\" height=\"#\" fill=\"$\" stroke=\"$\" stroke-width=\"$\" stroke-dasharray=\"4 2\"/>\n",
           b->x, y, b->width, (unsigned)ROW, b->needed && !b->stands ? "white" : "mistyrose",
           b->needed || b->stands ? "firebrick" : "gray", b->needed || b->stands ? "2" : "1");
     double letters = (double)strlen(b->label), size = 11;
     size = b->lane ? 9 : letters * 6.6 < b->width ? 11 : 9;
     if (letters * size * 0.6 < b->width)
-      emit(g, "<text x=\"~\" y=\"~\" text-anchor=\"middle\" font-size=\"~\" fill=\"$\">$</text>\n",
-           b->x + b->width / 2, top + high / 2 + 4 * size / 11, size,
-           b->ran && look->ink ? look->ink : "black", b->label);
+      svg_emit(g->out,
+               "<text x=\"~\" y=\"~\" text-anchor=\"middle\" font-size=\"~\" fill=\"$\">$</text>\n",
+               b->x + b->width / 2, top + high / 2 + 4 * size / 11, size,
+               b->ran && look->ink ? look->ink : "black", b->label);
   }
 }
 
@@ -207,14 +200,14 @@ static void draw_axis(const Page *g) {
   double t = step * (double)(uint64_t)(g->begin / step);
   for (t = t < g->begin ? t + step : t; t <= (double)g->last; t += step) {
     double x = LEFT + (t - g->begin) * g->px;
-    emit(g, "<path d=\"M~ #v4\" stroke=\"dimgray\"/>\n", x, TOP - 9u);
-    emit(
-        g,
+    svg_emit(g->out, "<path d=\"M~ #v4\" stroke=\"dimgray\"/>\n", x, TOP - 9u);
+    svg_emit(
+        g->out,
         "<text class=\"tick\" font-size=\"10\" fill=\"dimgray\" x=\"~\" y=\"#\" text-anchor=\"middle\">$</text>\n",
         x, TOP - 12u, svg_fixed(num, t / unit->per, 3, true));
   }
-  emit(g, "<text font-size=\"10\" fill=\"dimgray\" x=\"16\" y=\"#\">$</text>\n", TOP - 12u,
-       unit->name);
+  svg_emit(g->out, "<text font-size=\"10\" fill=\"dimgray\" x=\"16\" y=\"#\">$</text>\n", TOP - 12u,
+           unit->name);
 }
 
 static void draw_picture(Page *g, const char *scale, const char *model) {
@@ -237,25 +230,25 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
     width = text > width ? text : width;
   }
   unsigned w = (unsigned)width + 30, h = TOP + (unsigned)(g->pitch * g->nrow) + 20 * shown + 30;
-  emit(
-      g,
+  svg_emit(
+      g->out,
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\" font-family=\"sans-serif\" font-size=\"12\">\n",
       w, h, w, h);
-  emit(g, "<title>$$$: $</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-       s->model->name, *s->model->params ? " " : "", s->model->params, g->what);
-  emit(
-      g,
+  svg_emit(g->out, "<title>$$$: $</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+           s->model->name, *s->model->params ? " " : "", s->model->params, g->what);
+  svg_emit(
+      g->out,
       "<defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" "
       "markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"firebrick\"/></marker></defs>\n");
-  emit(g, "<text x=\"16\" y=\"26\" font-size=\"16\">$$$: $</text>\n", s->model->name,
-       *s->model->params ? " " : "", s->model->params, g->what);
-  emit(
-      g,
+  svg_emit(g->out, "<text x=\"16\" y=\"26\" font-size=\"16\">$$$: $</text>\n", s->model->name,
+           *s->model->params ? " " : "", s->model->params, g->what);
+  svg_emit(
+      g->out,
       "<text x=\"16\" y=\"46\" fill=\"dimgray\">$</text>\n<text x=\"16\" y=\"62\" fill=\"dimgray\">$</text>\n",
       said[0], said[1]);
-  emit(g, "<path d=\"M# #V#\" stroke=\"firebrick\" stroke-dasharray=\"1 3\"/>\n",
-       LEFT + (unsigned)g->past + GAP / 2u, TOP - 12u,
-       TOP + (unsigned)g->pitch * (g->nrow - 1) + ROW + 12u);
+  svg_emit(g->out, "<path d=\"M# #V#\" stroke=\"firebrick\" stroke-dasharray=\"1 3\"/>\n",
+           LEFT + (unsigned)g->past + GAP / 2u, TOP - 12u,
+           TOP + (unsigned)g->pitch * (g->nrow - 1) + ROW + 12u);
   draw_axis(g);
   for (uint32_t i = 0; i < g->nrow; i++)
     draw_row(g, &g->row[i], TOP + g->pitch * i);
@@ -272,10 +265,10 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
       along(g, &b, &c);
   }
   for (uint32_t k = 0; k < shown; k++)
-    emit(g, "<text x=\"16\" y=\"#\">$$</text>\n",
-         TOP + (unsigned)(g->pitch * g->nrow) + 20 * k + 6u, g->hop[k].text,
-         k + 1 == shown && shown < g->nhop ? ", and so on" : "");
-  emit(g, "</svg>\n");
+    svg_emit(g->out, "<text x=\"16\" y=\"#\">$$</text>\n",
+             TOP + (unsigned)(g->pitch * g->nrow) + 20 * k + 6u, g->hop[k].text,
+             k + 1 == shown && shown < g->nhop ? ", and so on" : "");
+  svg_emit(g->out, "</svg>\n");
 }
 
 /* Where hop k stands in the text, and that line. */
@@ -291,14 +284,14 @@ static void put_place(Page *g, const StallHop *k) {
   LineCol place = diag_linecol(s->diag, at.file, at.beg);
   uint32_t beg = at.beg - (place.col - 1), end = beg + (uint32_t)strcspn(source->text + beg, "\n");
   enum { LONGEST = 200 };
-  emit(g, "<pre><b>$:#:#</b>  $</pre>\n", source->path, place.line, place.col,
-       arena_strndup(s->arena, source->text + beg, end - beg < LONGEST ? end - beg : LONGEST));
+  svg_emit(g->out, "<pre><b>$:#:#</b>  $</pre>\n", source->path, place.line, place.col,
+           arena_strndup(s->arena, source->text + beg, end - beg < LONGEST ? end - beg : LONGEST));
 }
 
 /* The picture as a page by itself, with the place of each hop. */
 static void draw_html(Page *g, const char *scale, const char *model) {
-  emit(
-      g,
+  svg_emit(
+      g->out,
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
       "<title>$: $</title>\n<style>\n"
@@ -308,13 +301,13 @@ static void draw_html(Page *g, const char *scale, const char *model) {
       "</style>\n</head>\n<body>\n<figure>\n",
       g->s->model->name, g->what);
   draw_picture(g, scale, model);
-  emit(g, "</figure>\n<ol>\n");
+  svg_emit(g->out, "</figure>\n<ol>\n");
   for (uint32_t k = 0; k < g->nhop && k < MOST_RANKS; k++) {
-    emit(g, "<li>$\n", g->hop[k].text);
+    svg_emit(g->out, "<li>$\n", g->hop[k].text);
     put_place(g, &g->hop[k]);
-    emit(g, "</li>\n");
+    svg_emit(g->out, "</li>\n");
   }
-  emit(g, "</ol>\n</body>\n</html>\n");
+  svg_emit(g->out, "</ol>\n</body>\n</html>\n");
 }
 
 /* With --emit=html, the page of a refuted program is its counter-example. */

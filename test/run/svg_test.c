@@ -232,7 +232,8 @@ int main(int argc, char **argv) {
     track[0] = (SvgTrack){"Measured", got.start, got.end, 1, 1};
     ntrack = 2;
   }
-  int bad = svg_draw(stdout, &p, track, ntrack, &(SvgOptions){0}) || fflush(stdout);
+  svg_draw(stdout, &p, track, ntrack, &(SvgOptions){0});
+  int bad = fflush(stdout);
   if (measured)
     free_times(&got, g.P);
   free_times(&want, g.P);
