@@ -4,33 +4,11 @@
  *
  * Method: on each pair the SENDs are numbered in their order, and the RECVs in theirs. The two ends
  * of every tensor have the same number, and no tensor has a third end. Cost: linear, one pass over
- * the program; only a message sorts the ends by pair. */
+ * the program. */
 #include "prove.h"
 #include "orders.h"
 #include "plant.h"
 #include "transfers.h"
-
-/* One end of a transfer: instruction `index` of the sender or the receiver. In list order. */
-typedef struct End {
-  uint32_t src, dst, index;
-} End;
-
-/* Stable counting sorts: dst, then src. t: room for as many. */
-static void by_pair(Sched *s, End *e, End *t, uint32_t n) {
-  uint32_t *count = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
-  for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t r = 0; r <= s->model->nrank; r++)
-      count[r] = 0;
-    for (uint32_t i = 0; i < n; i++)
-      count[(pass ? e[i].src : e[i].dst) + 1]++;
-    for (uint32_t r = 0; r < s->model->nrank; r++)
-      count[r + 1] += count[r];
-    for (uint32_t i = 0; i < n; i++)
-      t[count[pass ? e[i].src : e[i].dst]++] = e[i];
-    End *swap = e;
-    e = t, t = swap;
-  } /* two passes: the result is back in e's own memory */
-}
 
 static bool is_move(const PipeInstr *in) { return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B; }
 
@@ -81,59 +59,37 @@ static const PipeInstr *wrong_end(Sched *s, Match *m, uint32_t r) {
   return NULL;
 }
 
-static bool report_mismatch(Sched *s) {
-  const PipeProgram *p = s->prog;
-  uint32_t nsend = 0, nrecv = 0;
-  bool edges = p->edge != NULL;
-  End *send = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *send + 1);
-  End *recv = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *recv + 1);
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      const PipeInstr *in = &p->rank[r].instr[i];
-      if (in->op < PIPE_SEND_F || in->op > PIPE_RECV_B)
-        continue;
-      bool sends = pipe_is_send(in->op);
-      BUG_IF((sends ? nsend : nrecv) >= s->ideal->nxfer);
-      if (sends)
-        send[nsend++] = (End){r, in->peer, i};
-      else
-        recv[nrecv++] = (End){in->peer, r, i};
-    }
-  End *room = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *room + 1);
-  by_pair(s, send, room, nsend);
-  by_pair(s, recv, room, nrecv);
-  for (uint32_t i = 0; i < nsend || i < nrecv; i++) {
-    const PipeInstr *a = i < nsend ? &p->rank[send[i].src].instr[send[i].index] : NULL;
-    const PipeInstr *b = i < nrecv ? &p->rank[recv[i].dst].instr[recv[i].index] : NULL;
-    bool same_pair = a && b && send[i].src == recv[i].src && send[i].dst == recv[i].dst;
-    bool forward = a && a->op == PIPE_SEND_F;
-    if (same_pair && a->mb == b->mb && b->op == (forward ? PIPE_RECV_F : PIPE_RECV_B) &&
-        a->channel == b->channel &&
-        (edges ? a->edge == b->edge && b->stage == pipe_other_end(pipe_graph(p), a)
-               : b->stage == (forward ? p->stage[a->stage].next : p->stage[a->stage].prev)))
-      continue;
-    if (a && b && !same_pair) { /* the pair that comes first lacks its other end */
-      if (send[i].src < recv[i].src || (send[i].src == recv[i].src && send[i].dst < recv[i].dst))
-        b = NULL;
-      else
-        a = NULL;
-    }
-    char x[OP_TEXT] = "nothing", y[OP_TEXT] = "nothing";
-    if (a)
-      pipe_instr_text(x, pipe_graph(p), a);
-    if (b)
-      pipe_instr_text(y, pipe_graph(p), b);
-    diag_error(s->diag, DIAG_MATCHING, s->orders->site[a ? a->site : b->site],
-               "%s on rank %u meets %s on rank %u", x, a ? send[i].src : recv[i].src, y,
-               b ? recv[i].dst : send[i].dst);
-    if (a && b && a->channel != b->channel)
-      diag_note(s->diag, s->orders->site[b->site], "one is in channel %u, the other in channel %u",
-                a->channel, b->channel);
-    else if (a && b)
-      diag_note(s->diag, s->orders->site[b->site], "the receive is for this op");
-    return false;
+/* The instruction that transfer `c` of rank r meets by its number on the pair; NULL: none. */
+static const PipeInstr *met_by(const PipeProgram *p, uint32_t r, const PipeInstr *c) {
+  const PipeRank *own = &p->rank[r], *other = &p->rank[c->peer];
+  uint32_t left = 0;
+  for (const PipeInstr *in = own->instr; in <= c; in++)
+    left += is_move(in) && in->peer == c->peer && pipe_is_send(in->op) == pipe_is_send(c->op);
+  for (uint32_t i = 0; i < other->ninstr; i++) {
+    const PipeInstr *in = &other->instr[i];
+    left -= is_move(in) && in->peer == r && pipe_is_send(in->op) != pipe_is_send(c->op);
+    if (left == 0)
+      return in;
   }
-  BUG_IF(true); /* the caller has found one */
+  return NULL;
+}
+
+/* c, of rank r, does not meet the other end of its tensor. */
+static bool report_mismatch(Sched *s, uint32_t r, const PipeInstr *c) {
+  const PipeInstr *met = met_by(s->prog, r, c), *const end[] = {pipe_is_send(c->op) ? c : met,
+                                                                pipe_is_send(c->op) ? met : c};
+  char text[2][OP_TEXT] = {"nothing", "nothing"};
+  for (int e = 0; e < 2; e++)
+    if (end[e])
+      pipe_instr_text(text[e], pipe_graph(s->prog), end[e]);
+  diag_error(s->diag, DIAG_MATCHING, s->orders->site[(end[0] ? end[0] : c)->site],
+             "%s on rank %u meets %s on rank %u", text[0], end[0] == c ? r : c->peer, text[1],
+             end[0] == c ? c->peer : r);
+  if (met && c->channel != met->channel)
+    diag_note(s->diag, s->orders->site[end[1]->site],
+              "one is in channel %u, the other in channel %u", end[0]->channel, end[1]->channel);
+  else if (met)
+    diag_note(s->diag, s->orders->site[end[1]->site], "the receive is for this op");
   return false;
 }
 
@@ -145,10 +101,16 @@ bool check_match(Sched *s) {
              .channel = p->channel ? NEW_ARRAY(&own, uint32_t, n) : NULL,
              .count = {NEW_ARRAY(&own, uint32_t, p->nrank), NEW_ARRAY(&own, uint32_t, p->nrank)},
              .peer = NEW_ARRAY(&own, uint32_t, p->nrank)};
-  bool ok = true;
-  for (uint32_t r = 0; r < p->nrank && ok; r++)
-    ok = !wrong_end(s, &m, r);
-  ok = ok && m.left == 0;
+  const PipeInstr *wrong = NULL;
+  uint32_t of = 0; /* its rank */
+  for (uint32_t r = 0; r < p->nrank && !wrong; r++)
+    wrong = wrong_end(s, &m, of = r);
+  for (uint32_t r = 0; r < p->nrank && !wrong && m.left > 0; r++)
+    for (uint32_t i = 0; i < p->rank[r].ninstr && !wrong; i++) {
+      const PipeInstr *in = &p->rank[r].instr[i];
+      if (is_move(in) && m.number[tensor_of(s, in)] != BOTH)
+        wrong = in, of = r;
+    }
   arena_free(&own);
-  return ok || report_mismatch(s);
+  return !wrong || report_mismatch(s, of, wrong);
 }
