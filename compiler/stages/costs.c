@@ -216,6 +216,23 @@ static void note_lacks(Sched *s, Model *model, const bool *has, const bool *from
   }
 }
 
+static bool takes_time(const Sched *s, CostKey k) {
+  for (uint32_t st = 0; st < s->model->nstage; st++)
+    if (*cost_field(&s->model->stage[st], k) != 0)
+      return true;
+  return false;
+}
+
+/* A profile on the command line has these keys: they win, and B, I and W all are its own. */
+static void profile_wins(const bool wins[NENTRIES], bool has[NENTRIES], bool by_unit[NENTRIES]) {
+  static const CostKey backward[] = {KEY_B, KEY_I, KEY_W};
+  for (int k = 0; k < NENTRIES; k++)
+    has[k] |= wins[k], by_unit[k] &= !wins[k];
+  if (wins[KEY_B] || wins[KEY_I] || wins[KEY_W])
+    for (int i = 0; i < 3; i++)
+      has[backward[i]] = wins[backward[i]], by_unit[backward[i]] = false;
+}
+
 bool set_costs(Instance *x) {
   Sched *s = x->s;
   bool has[NENTRIES] = {false}, from_profile[NENTRIES] = {false};
@@ -226,6 +243,7 @@ bool set_costs(Instance *x) {
                   (8 * (((uint64_t)s->model->nstage + s->model->nedge) * s->model->nmb +
                         s->model->nstage));
   Span set_at[NENTRIES];
+  const bool with_units = s->model->timed; /* the text's own times */
   uint64_t *link[NENTRIES - NKEYS]; /* [nstage] */
   for (int k = 0; k < NENTRIES - NKEYS; k++)
     link[k] = NEW_ARRAY(s->arena, uint64_t, s->model->nstage);
@@ -293,10 +311,16 @@ bool set_costs(Instance *x) {
   bool wins[NENTRIES] = {false};
   if (s->opt->profile && !profile_apply(s, x->model, s->opt->profile, NO_SPAN, wins))
     return false;
-  for (int k = 0; k < NENTRIES; k++)
-    has[k] |= wins[k], by_unit[k] &= !wins[k];
+  profile_wins(wins, has, by_unit);
   for (int k = NTIMEKEYS; k < NKEYS; k++)
     x->model->sized |= has[k];
+  for (int k = 0; s->model->timed && !with_units && k < NTIMEKEYS; k++)
+    if (has[k] && !wins[k] && !from_profile[k] && takes_time(s, (CostKey)k)) {
+      diag_error(s->diag, DIAG_UNIT, set_at[k],
+                 "'%s' has no unit of time, but those of the profile are ns", cost_key[k]);
+      diag_help(s->diag, "write it with a unit, such as 2ms, or let the profile give it");
+      return false;
+    }
   note_lacks(s, x->model, has, from_profile);
   for (int k = 0; s->model->timed && !has[KEY_F] && k < NTIMEKEYS; k++)
     if (has[k]) {
