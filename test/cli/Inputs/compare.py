@@ -58,7 +58,7 @@ places, good = page.findall(svg + "g[@class='place']"), [r for r in rows if not 
 values = {}
 for p in (p for r in rows for p in r["params"].split()):
     values.setdefault(p.split("=")[0], set()).add(p)
-swept = {k for k, v in values.items() if len(v) > 1}
+swept = {k for k, v in values.items() if len(v) > 1} & {"P", "V", "M"}  # by -D; others follow from them
 called = {f: next((r["schedule"] for r in rows if r["file"] == f and not r["refused"]), f) for f in {r["file"]: 0 for r in rows}}
 twice = {n for n in called.values() if list(called.values()).count(n) > 1}
 shown = {f: f"{n} ({f.rsplit('/', 1)[-1]})" if n in twice else n for f, n in called.items()}
