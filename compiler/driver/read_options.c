@@ -294,7 +294,7 @@ typedef struct Given {
   const char **file;
   uint32_t nfile;
   /* --compare, --fmt, --emit, ... */
-  bool many, format, emits, arrows, equal, by, color, plan, plan_cost;
+  bool many, format, emits, arrows, equal, by, color, plan, best, plan_cost;
 } Given;
 
 static bool read_option(Sched *s, Given *g, Command *todo, int id, const char *value) {
@@ -326,6 +326,7 @@ static bool read_option(Sched *s, Given *g, Command *todo, int id, const char *v
     o->by = (RankBy)k, g->by = true;
     break;
   case O_PLAN: g->plan = true; break;
+  case O_BEST: g->best = true; break;
   case O_CLUSTER: o->cluster = value; break;
   case O_PLAN_COST:
     if (!read_choice(s, id, value, &k))
@@ -506,36 +507,53 @@ static bool check_compare(Sched *s, const Given *g) {
   return true;
 }
 
-/* --plan, which goes with few options. */
+/* --plan and --best, which go with few options. */
 static bool check_plan(Sched *s, const Given *g) {
-  const Options *o = s->opt;
-  const char *other = g->many             ? "--compare"
-                      : g->emits          ? "--emit"
-                      : o->check_only     ? "--check"
-                      : o->show           ? "--show"
-                      : o->critical_path  ? "--critical-path"
-                      : o->for_all        ? "--for-all"
-                      : o->range.n        ? "--for-all"
-                      : o->dump_after     ? "--dump-after"
-                      : o->depfile        ? "--depfile"
-                      : o->counterexample ? "--counterexample"
-                      : o->schedule       ? "--schedule"
-                      : o->symbol         ? "--symbol"
-                      : o->with           ? "--with"
-                      : g->nfile          ? g->file[0]
-                                          : NULL;
+  Options *o = s->opt;
+  if (g->best && (o->cluster || g->plan_cost))
+    return usage_error(s, "%s is for --plan", o->cluster ? "--cluster" : "--plan-cost");
+  const char *me = g->best ? "--best" : "--plan";
+  const char *other = g->many                ? "--compare"
+                      : g->best && g->plan   ? "--plan"
+                      : g->emits             ? "--emit"
+                      : o->check_only        ? "--check"
+                      : o->show              ? "--show"
+                      : o->critical_path     ? "--critical-path"
+                      : o->for_all           ? "--for-all"
+                      : o->range.n           ? "--for-all"
+                      : o->dump_after        ? "--dump-after"
+                      : o->depfile           ? "--depfile"
+                      : o->counterexample    ? "--counterexample"
+                      : o->schedule          ? "--schedule"
+                      : o->symbol            ? "--symbol"
+                      : o->with              ? "--with"
+                      : !g->best && g->nfile ? g->file[0]
+                                             : NULL;
   if (other)
     return usage_refused(
-        s, arena_printf(s->arena, "--plan and %s conflict: --plan writes a .pipe file", other),
-        "write the plan with -o plan.pipe, then give it to pipec");
-  if (!o->profile || !o->cluster)
-    return usage_error(s, "--plan needs %s",
+        s, arena_printf(s->arena, "%s and %s conflict: %s writes a .pipe file", me, other, me),
+        arena_printf(s->arena, "write it with -o %s.pipe, then give it to pipec", me + 2));
+  if (!o->profile || (g->plan && !o->cluster))
+    return usage_error(s, g->plan ? "--plan needs %s" : "--best needs %s",
                        o->profile ? "--cluster=FILE.json: what the layers are trained on"
-                                  : "--profile=FILE: the layers of the model");
-  if (o->ndefine != 1 || strcmp(o->define[0].name, "M") != 0 || o->define[0].n != 1 ||
-      o->define[0].value < 1 || o->define[0].value > 1 << 20)
-    return usage_error(s, "--plan needs %s and no other parameter",
-                       "-D M=N, the microbatches of a step,");
+                       : g->plan  ? "--profile=FILE: the layers of the model"
+                                  : "--profile=FILE: the costs of the stages or layers");
+  bool has_m = false;
+  for (uint32_t i = 0; i < o->ndefine; i++) {
+    const Define *d = &o->define[i];
+    if (d->n > 1)
+      return usage_error(s, "-D %s: several values are for --compare", d->name);
+    has_m |= strcmp(d->name, "M") == 0 && d->value >= 1 && d->value <= 1 << 20;
+  }
+  if (!has_m || (g->plan && o->ndefine != 1))
+    return usage_error(s, g->plan ? "--plan needs %s, and no other parameter" : "--best needs %s",
+                       "-D M=N, the microbatches of a step");
+  for (uint32_t i = 0; i < g->nfile; i++) {
+    o->input = g->file[i];
+    if (is_csv(o) || is_json(o))
+      return usage_error(s, "--best extends a schedule, and %s has none", o->input);
+  }
+  o->compare = g->file, o->ncompare = g->nfile;
   return true;
 }
 
@@ -619,8 +637,8 @@ bool read_options(Sched *s, int n, const char *const *word, Command *todo) {
     return true;
   for (uint32_t i = 0; i < g.nfile && !g.format && !o->text; i++) /* --fmt: of one's own */
     g.file[i] = library_find(s, strcmp(g.file[i], "/dev/stdin") ? g.file[i] : "-");
-  if (g.plan) {
-    todo->kind = COMMAND_PLAN;
+  if (g.plan || g.best) {
+    todo->kind = g.best ? COMMAND_BEST : COMMAND_PLAN;
     return check_plan(s, &g);
   }
   if (g.nfile == 0)

@@ -10,19 +10,14 @@
 
 #include "base.h"
 #include "choice.h"
-#include "critical.h"
-#include "lower.h"
-#include "timing.h"
+#include "price.h"
 
 enum { MOST_ESTIMATED = 50, MOST_TRIED = 150, SHOWN = 6 };
 
 /* A plan whose schedule was compiled. */
 typedef struct Priced {
   const Choice *choice;
-  uint64_t makespan, bound, memory;
-  double computes;  /* percent of the critical path; the rest are transfers */
-  uint32_t busiest; /* rank, */
-  double busy;      /*   and how many percent of the step it computes */
+  Price price;
   const char *text; /* the schedule */
   bool moved;       /* its moves were tried */
 } Priced;
@@ -38,7 +33,7 @@ typedef struct Pricing {
 
 /* What plans are ranked by: a forward more in flight has to save half a percent of the step. */
 static double worth(const Priced *p) {
-  return (double)p->makespan * (1 + 0.005 * p->choice->early);
+  return (double)p->price.makespan * (1 + 0.005 * p->choice->early);
 }
 
 static const char *schedule_text(const Task *t, const Choice *c) {
@@ -50,56 +45,26 @@ static const char *schedule_text(const Task *t, const Choice *c) {
   return copy;
 }
 
-static double percent(uint64_t part, uint64_t whole) {
-  return whole > 0 ? 100 * (double)part / (double)whole : 100;
-}
-
-/* What the compiled schedule says of its step. */
-static void measure(Sched *s, Priced *p) {
-  const Critical *c = critical(s);
-  p->makespan = s->times->makespan;
-  p->bound = program_bound(s).makespan;
-  uint64_t compute = 0;
-  for (uint32_t i = 0; i < c->npath; i++) {
-    const PathStep *step = &c->path[i];
-    const PipeInstr *in = &s->prog->rank[step->rank].instr[step->instr];
-    compute += pipe_op_info[in->op].stream == PIPE_COMPUTE ? step->end - step->start : 0;
-  }
-  p->computes = percent(compute, p->makespan);
-  for (uint32_t r = 0; r < s->model->nrank; r++) {
-    const uint64_t bytes = s->lowered->peak[r].bytes[PEAK_total];
-    p->memory = bytes > p->memory ? bytes : p->memory;
-    if (c->busy[r] > c->busy[p->busiest])
-      p->busiest = r;
-  }
-  p->busy = percent(c->busy[p->busiest], p->makespan);
-}
-
-static void price(Pricing *x, Choice choice) {
+static void try_plan(Pricing *x, Choice choice) {
   const Task *t = &x->task;
   Choice *c = NEW(t->s->arena, Choice);
   *c = choice;
   Priced p = {.choice = c, .text = schedule_text(t, c)};
-  Arena arena = {0};
-  Diag diag;
-  Options opt = *t->s->opt;
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt, .again = t->s->again};
-  diag_init(&diag, &arena, NULL);
-  opt.input = opt.output ? opt.output : "plan.pipe";
-  opt.text = p.text, opt.text_len = strlen(p.text);
-  opt.profile = NULL, opt.ndefine = 0, opt.emit = EMIT_NONE;
-  opt.memory_limit_bytes = t->memory;
-  if (t->s->again(&s) && diag.errors == 0) {
-    measure(&s, &p);
+  PricedCompile y = {.opt = *t->s->opt};
+  y.opt.input = y.opt.output ? y.opt.output : "plan.pipe";
+  y.opt.text = p.text, y.opt.text_len = strlen(p.text);
+  y.opt.profile = NULL, y.opt.ndefine = 0;
+  y.opt.memory_limit_bytes = t->memory;
+  if (compile_priced(t->s, &y, &p.price)) {
     *vec_push(t->s->arena, &x->priced) = p;
     for (uint32_t i = x->priced.n - 1; i > 0 && worth(&p) < worth(&x->priced.at[i - 1]); i--) {
       x->priced.at[i] = x->priced.at[i - 1];
       x->priced.at[i - 1] = p;
     }
   } else if (!x->why) {
-    x->why = arena_printf(t->s->arena, "%s: %s", choice_text(t, c), diag.first_text);
+    x->why = arena_printf(t->s->arena, "%s: %s", choice_text(t, c), y.diag.first_text);
   }
-  arena_free(&arena);
+  arena_free(&y.arena);
 }
 
 static int by_estimate(const void *a, const void *b) {
@@ -117,7 +82,7 @@ static void show_progress(const Pricing *x) {
   FILE *f = x->task.s->opt->progress;
   if (f)
     fprintf(f, "\rplan %u, best step %.6g s ", x->tried,
-            x->priced.n ? (double)x->priced.at[0].makespan / 1e9 : 0.0);
+            x->priced.n ? (double)x->priced.at[0].price.makespan / 1e9 : 0.0);
 }
 
 /* ---- moves of a plan ---- */
@@ -218,7 +183,8 @@ static void try_moves(Pricing *x, Choices *tried, const Priced p) {
   const uint32_t idle = x->task.cluster.nrank - c->nrank;
   PlanStage *stage = NEW_ARRAY(x->task.s->arena, PlanStage, (size_t)c->nstage + 1);
   uint32_t busiest = 0;
-  for (uint32_t r = 0; r + c->stage[busiest].replicas <= p.busiest && busiest + 1 < c->nstage;)
+  for (uint32_t r = 0;
+       r + c->stage[busiest].replicas <= p.price.busiest && busiest + 1 < c->nstage;)
     r += c->stage[busiest++].replicas;
   for (uint32_t far = 0; far < 2 * c->nstage; far++) {
     const uint32_t s = far % 2 ? busiest - 1 - far / 2 : busiest + far / 2; /* may wrap */
@@ -228,7 +194,7 @@ static void try_moves(Pricing *x, Choices *tried, const Priced p) {
       if (!moved(&x->task, c, s, move, stage, &other) || !add_choice(&x->task, tried, other))
         continue;
       x->tried++;
-      price(x, tried->at[tried->n - 1]);
+      try_plan(x, tried->at[tried->n - 1]);
       show_progress(x);
       if (x->tried == MOST_TRIED || worth(&x->priced.at[0]) < best)
         return;
@@ -242,7 +208,7 @@ static bool price_all(Pricing *x, Choices *found) {
     qsort(found->at, found->n, sizeof *found->at, by_estimate);
   for (uint32_t i = 0; i < found->n && i < MOST_ESTIMATED; i++) {
     x->tried++;
-    price(x, found->at[i]);
+    try_plan(x, found->at[i]);
     show_progress(x);
   }
   for (uint32_t i = 0; t->s->opt->plan_cost == COST_STEP && i < x->priced.n;) {
@@ -265,11 +231,6 @@ static bool price_all(Pricing *x, Choices *found) {
 }
 
 /* ---- the file ---- */
-
-static const char *seconds(Sched *s, uint64_t ns) {
-  Sched shown = {.arena = s->arena, .model = &(Model){.timed = true}};
-  return time_text(&shown, ns);
-}
 
 static void put_stages(Pricing *x, const Choice *c, FILE *f) {
   const Task *t = &x->task;
@@ -305,17 +266,7 @@ static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
   fprintf(f, "# %s.\n", choice_text(&x->task, p->choice));
   if (by)
     fprintf(f, "# cost    %s\n", by);
-  fprintf(f,
-          "# step    %" PRIu64 " ns (%s); no order of these stages is shorter than %s (%+.1f %%)\n",
-          p->makespan, seconds(s, p->makespan), seconds(s, p->bound),
-          percent(p->makespan, p->bound) - 100);
-  fprintf(f,
-          "# limit   rank %u computes %.1f %% of the step; the critical path computes %.1f %%, "
-          "transfers %.1f %%\n",
-          p->busiest, p->busy, p->computes, 100 - p->computes);
-  fprintf(f, "# memory  %s on the fullest rank%s\n", bytes_text(s, p->memory),
-          x->task.memory ? arena_printf(s->arena, ", limit %s", bytes_text(s, x->task.memory))
-                         : "");
+  put_price(s, &p->price, x->task.memory, f);
   if (x->task.states.chain)
     fprintf(f, "# cuts    of one order of the layers: the model has too many ways to cut it\n");
   put_stages(x, p->choice, f);
@@ -328,8 +279,8 @@ static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
       k++;
     if (k < i)
       continue;
-    fprintf(f, "#   %-10s %+8.2f %%  %s\n", seconds(s, q->makespan),
-            percent(q->makespan, p->makespan) - 100, choice_text(&x->task, q->choice));
+    fprintf(f, "#   %-10s %+8.2f %%  %s\n", seconds(s, q->price.makespan),
+            percent(q->price.makespan, p->price.makespan) - 100, choice_text(&x->task, q->choice));
     shown++;
   }
 }
