@@ -429,9 +429,19 @@ bool shim_one_op(void) {
 
 /* ---- turns ---- */
 
-/* Signals without the lock, which who is woken takes at once: all hosts are on one processor. */
+/* Has nothing gone on for so many looks that other hosts' turns change nothing either? */
+static bool is_idle(void) {
+  enum { MANY = 100 };
+  return shim.progress == shim.idle_since && shim.idle > MANY;
+}
+
+/* Where nothing goes on, a host looks several times in its turn: a turn costs far more than a look.
+ * Signals without the lock, which who is woken takes at once: all hosts are on one processor. */
 static void give_turn(void) {
+  enum { LOOKS = 16 };
   uint32_t pick = shim.turn;
+  if (is_idle() && shim_draw(LOOKS) > 0)
+    return;
   uint64_t n = 0;
   for (uint32_t i = 0; i < shim.nhost; i++)
     if (shim.host[i].in && !shim.host[i].gone && shim_draw(++n) == 0)
@@ -468,6 +478,8 @@ void shim_in_vain(void) {
   else
     me->again = me->again || me->until || me->rested;
   me->seen = shim.progress;
+  shim.idle = shim.idle_since == shim.progress ? shim.idle + 1 : 0;
+  shim.idle_since = shim.progress;
   if (!shim.killed && !shim.alone && all_in_vain() && !shim.stalled) {
     shim.stalled = true;
     shim.progress++;
@@ -579,6 +591,7 @@ void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
   shim.unwatched = shim.steady = shim.stalled = shim.killed = shim.apart = shim.deaf = shim.lazy =
       shim.late = shim.alone = shim.one_queue = shim.hasty = false;
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
+  shim.idle = shim.idle_since = 0;
   shim.version = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = shim.stuck = 0, shim.text[0] = 0;
   shim.hung = shim.aborts = shim.transfers = 0, shim.hung_text[0] = 0;

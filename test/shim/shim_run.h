@@ -135,6 +135,7 @@ extern struct Shim {
   bool on, log, unwatched, steady, stalled, killed, apart, deaf, lazy, late, alone, one_queue;
   bool hasty;
   uint64_t random, progress, ticks, most_queued;
+  uint64_t idle, idle_since; /* looks in vain since progress was idle_since */
   uint32_t nhost, turn, nclock, errors, stuck, hung, aborts, transfers;
   int version;
   uint8_t owner[MAX_CLOCKS]; /* host of a clock */
