@@ -157,6 +157,7 @@ bool sample_looped(Compiled *c, const char *stdlib, const Sample *of, PipeProgra
   prepare(c, stdlib, of);
   c->opt.ndefine = 1;
   c->opt.for_all = "M", c->opt.looped = true;
+  c->opt.found_open = true; /* compare with as much of the text as --check does */
   *p = compile_only(&c->s) ? pipe_unroll(&c->s.looped->table, of->M, why) : NULL;
   return *p != NULL;
 }
