@@ -44,6 +44,8 @@ config.available_features.update(features)
 if "sanitizer" in features:  # about texts, scripts and the package, not about code
     config.excludes += ["lint", "install", "docs", "editor", "tools"]
 
+# The program itself: what is found in PATH may be a script that looks for it, at each start.
+config.python = subprocess.run([config.python, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, check=True).stdout.strip()
 shared = os.environ.get("PIPE_SHARED_DATA", os.path.join(config.source, "..", "shared", "data"))
 shared = os.path.realpath(shared)
 if os.path.isdir(shared):
