@@ -73,7 +73,7 @@ static int train(GptModel *m, const Options *o) {
   g = gpt_cuda_open(m, o->bf16, pipe_program.nrank, o->device, &error);
   if (!g) {
     if (o->group)
-      o->group->tell(o->group->arg, error);
+      o->group->tell(o->group->arg, PR_E_MODEL, error);
     return fail("model", error);
   }
   PrModel model = gpt_cuda_model(g);

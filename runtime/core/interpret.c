@@ -182,9 +182,13 @@ static void one_less(PrRun *run, CommRun *c, CommRun **todo) {
   }
 }
 
-void pr_over(PrRun *run, CommRun *c, uint32_t i, CommRun **todo) {
+void pr_note_over(CommRun *c, uint32_t i) {
   if (pr_comm_instr(c, c->next)->group > 0)
     atomic_fetch_or_explicit(&c->group_done, UINT64_C(1) << (i - c->next), memory_order_relaxed);
+}
+
+void pr_over(PrRun *run, CommRun *c, uint32_t i, CommRun **todo) {
+  pr_note_over(c, i);
   one_less(run, c, todo);
 }
 

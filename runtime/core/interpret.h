@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The interpreter of rows, for engines whose ranks are carried out by the host: threads, the seeded
- * one and MPI. It knows the order of a rank's streams and what each instruction waits for. What
- * moves a tensor is the engine's (PrEngine.begin). Devices have queues of their own, which wait for
- * one another there: they are given all of a step at once (transport/cuda).
+ * one and processes. It knows the order of a rank's streams and what each instruction waits for.
+ * What moves a tensor is the engine's (PrEngine.begin). Devices have queues of their own, which
+ * wait for one another there: they are given all of a step at once (transport/cuda).
  *
  * Whose thread runs what:
  *   COMPUTE  the rank's own, by pr_run_step
@@ -47,6 +47,8 @@ void pr_did_copy(PrRun *run, RankRun *k);
 /* Number i of stream c, which has begun, is over. If that completes the head and c has more in this
  * step, c is put on the list `todo`; else it may not be touched again. */
 void pr_over(PrRun *run, CommRun *c, uint32_t i, CommRun **todo);
+/* It is as good as over, which blame is to know: pr_over will be called of all of its group. */
+void pr_note_over(CommRun *c, uint32_t i);
 
 /* Carries on the streams of a list, which the caller owns, and those that become free to go on. */
 void pr_advance(PrRun *run, CommRun *todo);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The processes of a run, one rank each, and what they tell one another besides what carries their
- * tensors: for engines of devices (pipe_cuda.h). pr_group_open makes one over TCP, from what a
+ * tensors: for pipe_transport.h and pipe_cuda.h. pr_group_open makes one over TCP, from what a
  * launcher has left in the environment (pipe_launch.h); a program may fill one in itself. */
 #ifndef PIPE_GROUP_H
 #define PIPE_GROUP_H
@@ -24,11 +24,13 @@ typedef struct PrGroup {
   /* `data` of rank `from` to all; all call it alike, and wait for `from`, not for ever: who gives
    * up says so by a number, too. */
   int (*share)(void *arg, uint32_t from, void *data, uint64_t bytes);
-  /* Tells the others that this rank has failed, without waiting for them. */
-  void (*tell)(void *arg, const char *text);
-  /* 1: another rank has told so, or has gone; the text for it is in text[n]. Never waits. 2, with
-   * `place`: a step takes too long, or a rank has gone, and all have been asked where they are. */
-  int (*heard)(void *arg, char *text, uint64_t n);
+  /* Tells the others that this rank has failed with a status other than PR_OK, without waiting for
+   * them. It waits for nobody any more: `share` and `gather` end. */
+  void (*tell)(void *arg, PrStatus st, const char *text);
+  /* 1: another rank has told so, or nobody can tell any more; its status is in *st, the text for it
+   * in text[n]. Never waits. 2, with `place`: a step takes too long, or a rank has gone, and all
+   * have been asked where they are. */
+  int (*heard)(void *arg, PrStatus *st, char *text, uint64_t n);
   void *arg;
   /* So that a report names what was first, and not who noticed; all three, or NULL. From now on
    * until place is NULL the group may ask, on any thread: place(of, to) writes where this rank is,
@@ -45,8 +47,8 @@ typedef struct PrGroup {
 
 /* A group over a store at at->store (NULL `at`: what pr_launch says), which rank 0 serves unless
  * pipe-run has started the processes. Waits up to timeout_s for all ranks; one that has another
- * program is refused on all of them, with both hashes. PR_E_ARG or PR_E_LOST: the reason is in
- * why[1024]. */
+ * program is refused on all of them, with both hashes, by PR_E_ARG. PR_E_ARG or PR_E_LOST: the
+ * reason is in why[1024]. */
 PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, double timeout_s,
                        char why[1024]);
 void pr_group_close(PrGroup *g); /* NULL is fine */

@@ -10,8 +10,8 @@
  * rank 0.
  *
  * MPI is initialized by pr_open unless it is already, with MPI_THREAD_SERIALIZED at least, and then
- * finalized when the program exits. Threads of the engine call it from pr_open to pr_close, one at
- * a time; meanwhile the program may not, but in on_step and between calls of pr_steps if it has
+ * finalized when the program exits. A thread of the engine calls it from pr_open to pr_close;
+ * meanwhile the program may not, but in on_step and between calls of pr_steps if it has
  * MPI_THREAD_MULTIPLE.
  *
  * A process that waits in pr_open for others longer than PIPE_START_DEADLINE seconds (600) says so

@@ -10,9 +10,8 @@
  * those of threads. A rank that fails, whose process ends, or whose step takes too long fails all,
  * with one text. Tensors are in the memory of the process.
  *
- * It refuses stashes that lie on other ranks, copies that take turns, PrOptions.checksums and
- * PrOptions.trace_steps. Ranks always meet at the end of a step. A REDUCE or TIE takes 4 MiB of
- * memory for each COMM stream, which pr_bytes does not count. */
+ * It refuses copies that take turns. The ranks of a REDUCE or TIE share the work, as those of
+ * pipe_mpi.h, and with the same memory. */
 #ifndef PIPE_TRANSPORT_H
 #define PIPE_TRANSPORT_H
 

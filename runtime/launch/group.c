@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * A group over the store (store.h). What is shared number n lies under the name "share/n"; it is
  * emptied once every other rank has been heard in a later one, so that a long run keeps little. */
-#include "pipe_group.h"
+#define _DEFAULT_SOURCE /* getifaddrs */
+#include "group.h"
 #include "store.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { PATIENCE_S = 5 }; /* for the verdict */
 
 typedef struct Owned { /* of this rank, not emptied yet */
   uint64_t *n;
@@ -21,8 +28,11 @@ typedef struct Group {
   uint64_t next;   /* share */
   uint64_t *heard; /* [size] 1 + the last share that came from a rank */
   Owned mine;
+  bool of_rank_0; /* a process of the run serves the store */
   pthread_mutex_t lock;
-  bool failed, told; /* told: by a rank that has failed, in its words */
+  time_t late_at; /* when this rank said that it is late; 0: it has not */
+  bool failed;
+  PrStatus status; /* of a rank that has failed, with its text; PR_OK: all have been asked */
   char text[STORE_TEXT];
   StorePlace *at; /* [size] then */
   uint32_t (*place)(void *of, char to[PR_GROUP_PLACE]);
@@ -110,18 +120,43 @@ static uint32_t gather(void *arg, const void *mine, uint64_t bytes, void *all) {
   return 0;
 }
 
-static void tell(void *arg, const char *text) {
-  store_failed(((Group *)arg)->store, PR_E_LOST, text);
+static void tell(void *arg, PrStatus st, const char *text) {
+  Group *g = arg;
+  if (g->store)
+    store_failed(g->store, (int32_t)st, text);
 }
 
-static int heard(void *arg, char *text, uint64_t n) {
+static time_t now_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec;
+}
+
+/* Nobody tells any more where the others are? If rank 0 serves the store, it is as the store is,
+ * and of the others nothing is known. */
+static void notice_silence(Group *g) {
+  const bool over = store_is_over(g->store);
+  if (!over && (!g->late_at || now_s() - g->late_at <= PATIENCE_S))
+    return;
+  g->failed = true;
+  g->status = over ? PR_E_LOST : PR_E_DEADLINE;
+  snprintf(g->text, sizeof g->text, "%s: the store %s", over ? "lost" : "deadline",
+           over ? "has ended" : "does not answer");
+  if (!g->of_rank_0 || g->g.rank == 0 || !(g->at = calloc(g->g.size, sizeof *g->at)))
+    return;
+  g->status = PR_OK;
+  for (uint32_t r = 0; r < g->g.size; r++)
+    g->at[r].condition = r == 0 && over ? STORE_GONE : STORE_SILENT;
+}
+
+static int heard(void *arg, PrStatus *st, char *text, uint64_t n) {
   Group *g = arg;
   pthread_mutex_lock(&g->lock);
-  if (!g->failed && g->store && store_is_over(g->store)) {
-    g->failed = g->told = true;
-    snprintf(g->text, sizeof g->text, "the process that serves the store has gone");
-  }
-  int what = !g->failed ? 0 : g->told || !g->at ? 1 : 2;
+  if (!g->failed && g->store)
+    notice_silence(g);
+  int what = !g->failed ? 0 : g->status ? 1 : 2;
+  if (what == 1)
+    *st = g->status;
   if (what)
     snprintf(text, n, "%s", g->text);
   pthread_mutex_unlock(&g->lock);
@@ -147,6 +182,10 @@ static uint32_t asked(void *arg, char to[STORE_PLACE]) {
 
 static void late(void *arg) {
   Group *g = arg;
+  pthread_mutex_lock(&g->lock);
+  if (!g->late_at)
+    g->late_at = now_s();
+  pthread_mutex_unlock(&g->lock);
   if (g->store)
     store_late(g->store);
 }
@@ -164,10 +203,11 @@ static int place(void *arg, uint32_t r, char to[PR_GROUP_PLACE]) {
 static void verdict(void *arg, const StoreVerdict *v, const StorePlace *at) {
   Group *g = arg;
   pthread_mutex_lock(&g->lock);
-  g->told = v->cause == STORE_HAS_FAILED;
-  if (v->size == g->g.size && (g->at = malloc(v->size * sizeof *at)))
+  const bool failed = v->cause == STORE_HAS_FAILED;
+  if (!failed && v->size == g->g.size && (g->at = malloc(v->size * sizeof *at)))
     memcpy(g->at, at, v->size * sizeof *at);
-  if (v->cause == STORE_HAS_FAILED)
+  g->status = failed ? (PrStatus)v->status : g->at ? PR_OK : PR_E_LOST;
+  if (failed)
     snprintf(g->text, sizeof g->text, "%s", v->text);
   else
     snprintf(g->text, sizeof g->text, "rank %u %s", v->rank,
@@ -221,31 +261,39 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
              at->family, at->size);
     return PR_E_ARG;
   }
-  char store[STORE_ADDR];
-  snprintf(store, sizeof store, "%s", at->store);
   if (at->size > 1 && !store_is_address(at->store, why))
     return PR_E_ARG;
+  const bool of_rank_0 = at->size > 1 && strcmp(at->family, "pipe-run") != 0;
+  PrLaunch own = *at;
+  StoreServer *server = NULL;
+  if (of_rank_0 && at->rank == 0 && !(server = serve(at, own.store, why)))
+    return PR_E_LOST;
+  return group_join(out, p, &own, (PrGroupServer *)server, of_rank_0, timeout_s, why);
+}
+
+PrStatus group_join(PrGroup **out, const PipeProgram *p, const PrLaunch *at, PrGroupServer *server,
+                    bool of_rank_0, double timeout_s, char why[1024]) {
+  *out = NULL;
   Group *g = calloc(1, sizeof *g);
   if (!g || !(g->heard = calloc(at->size, sizeof *g->heard))) {
     free(g);
+    pr_group_serve_end(server);
     snprintf(why, 1024, "no memory");
     return PR_E_MEMORY;
   }
   g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place, gather};
+  g->of_rank_0 = of_rank_0;
+  g->server = (StoreServer *)server;
   pthread_mutex_init(&g->lock, NULL);
-  bool serves = at->size > 1 && at->rank == 0 && strcmp(at->family, "pipe-run") != 0;
-  if (serves && !(g->server = serve(at, store, why)))
-    st = PR_E_LOST;
   StoreJoin me = {.rank = at->rank, .size = at->size, .hash = p->hash};
   snprintf(me.name, sizeof me.name, "%s %s", p->name, p->params);
   StoreHooks hooks = {.arg = g, .place = asked, .verdict = verdict};
-  if (!st && at->size > 1 && !(g->store = store_join(store, at->key, &me, &hooks, timeout_s, why)))
-    st = PR_E_LOST;
-  if (st)
-    pr_group_close(&g->g);
-  else
+  if (at->size == 1 || (g->store = store_join(at->store, at->key, &me, &hooks, timeout_s, why))) {
     *out = &g->g;
-  return st;
+    return PR_OK;
+  }
+  pr_group_close(&g->g);
+  return strncmp(why, "program: ", 9) == 0 ? PR_E_ARG : PR_E_LOST;
 }
 
 void pr_group_close(PrGroup *group) {
@@ -253,7 +301,7 @@ void pr_group_close(PrGroup *group) {
   if (!g)
     return;
   store_leave(g->store);
-  store_stop(g->server, 5);
+  store_stop(g->server, PATIENCE_S);
   pthread_mutex_destroy(&g->lock);
   free(g->mine.n);
   free(g->heard);
@@ -261,11 +309,67 @@ void pr_group_close(PrGroup *group) {
   free(g);
 }
 
-PrGroupServer *pr_group_serve(uint32_t size, PrLaunch *at, char why[1024]) {
+/* The address of a family that others may reach, or NULL. */
+static const void *reachable(const struct sockaddr *a, int family) {
+  if (!a || a->sa_family != family)
+    return NULL;
+  if (family == AF_INET) {
+    const struct in_addr *v4 = &((const struct sockaddr_in *)(const void *)a)->sin_addr;
+    return ntohl(v4->s_addr) >> 24 == 127 ? NULL : v4;
+  }
+  const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(v6) || IN6_IS_ADDR_LINKLOCAL(v6) ? NULL : v6;
+}
+
+/* Appends the addresses of a family that others may reach to all[*len], up to `room`. */
+static void add_addresses(const struct ifaddrs *list, int family, char *all, size_t *len,
+                          size_t room) {
+  for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+    const void *bytes = reachable(i->ifa_addr, family);
+    char text[INET6_ADDRSTRLEN];
+    if (!bytes || !inet_ntop(family, bytes, text, sizeof text) ||
+        *len + strlen(text) + sizeof ",[]" > room)
+      continue;
+    *len += (size_t)snprintf(all + *len, room - *len, family == AF_INET ? "%s%s" : "%s[%s]",
+                             *len ? "," : "", text);
+  }
+}
+
+/* "[::]:port" becomes "10.0.0.1,192.168.3.4,[fd00::2]:port": all addresses of this host that others
+ * may reach, for its name need not be known to them. Those of IPv4, however many, leave room for
+ * those of IPv6 if there are any. */
+static void list_own_addresses(char addr[STORE_ADDR]) {
+  enum { SPARE = 100 };
+  char port[16], all[STORE_ADDR - 16] = "";
+  size_t len = 0;
+  struct ifaddrs *list = NULL;
+  snprintf(port, sizeof port, "%s", strrchr(addr, ':'));
+  if (getifaddrs(&list))
+    list = NULL;
+  bool both = false;
+  for (const struct ifaddrs *i = list; i && !both; i = i->ifa_next)
+    both = reachable(i->ifa_addr, AF_INET6) != NULL;
+  add_addresses(list, AF_INET, all, &len, sizeof all - (both ? SPARE : 0));
+  add_addresses(list, AF_INET6, all, &len, sizeof all);
+  freeifaddrs(list);
+  snprintf(addr, STORE_ADDR, "%s%s", len ? all : "127.0.0.1", port);
+}
+
+PrGroupServer *group_serve(uint32_t size, bool one_host, PrLaunch *at, char why[1024]) {
+  /* On several hosts at addresses of both families; without IPv6, or without IPv4, those that there
+   * are. */
+  const char *place = one_host ? "127.0.0.1,[::1]:0" : "[::],0.0.0.0:0";
   *at = (PrLaunch){.family = "pipe-run", .size = size, .local_rank = PIPE_NONE};
-  return store_make_key(at->key, why)
-             ? (PrGroupServer *)store_serve("127.0.0.1:0", at->key, size, NULL, at->store, why)
-             : NULL;
+  StoreServer *s = store_make_key(at->key, why)
+                       ? store_serve(place, at->key, size, NULL, at->store, why)
+                       : NULL;
+  if (s && !one_host)
+    list_own_addresses(at->store);
+  return (PrGroupServer *)s;
+}
+
+PrGroupServer *pr_group_serve(uint32_t size, PrLaunch *at, char why[1024]) {
+  return group_serve(size, true, at, why);
 }
 
 void pr_group_serve_end(PrGroupServer *s) { store_stop((StoreServer *)s, 0); }

@@ -23,6 +23,7 @@ struct Store {
   pthread_cond_t changed;
   bool welcome, over; /* over: the connection has ended, or was refused */
   bool judged;        /* the verdict has come */
+  bool gives_up;      /* this rank has failed, and waits for no value any more */
   char why[STORE_TEXT];
   char *value; /* of a GET, once there */
   uint32_t value_bytes;
@@ -212,7 +213,7 @@ void *store_get(Store *s, const char *name, uint32_t *bytes, double timeout_s) {
     return NULL;
   pthread_mutex_lock(&s->lock);
   bool in_time = true;
-  while (!s->value && !s->over && !s->judged && in_time)
+  while (!s->value && !s->over && !s->judged && !s->gives_up && in_time)
     in_time = doze(s, end);
   value = s->value;
   *bytes = s->value_bytes;
@@ -231,6 +232,10 @@ bool store_is_over(Store *s) {
 void store_late(Store *s) { say(s, STORE_LATE, NULL, 0, NULL, 0); }
 
 void store_failed(Store *s, int32_t status, const char *text) {
+  pthread_mutex_lock(&s->lock);
+  s->gives_up = true;
+  pthread_cond_broadcast(&s->changed);
+  pthread_mutex_unlock(&s->lock);
   say(s, STORE_FAILED, &status, sizeof status, text, (uint32_t)strlen(text));
 }
 

@@ -112,7 +112,7 @@ Store *store_join(const char *addr, const char *key, const StoreJoin *me, const 
 bool store_put(Store *s, const char *name, const void *data, uint32_t bytes);
 void store_drop(Store *s, const char *name); /* nobody asks for it any more */
 /* Waits until it is there. The caller frees it; NULL: time is over, the store is, or a fault has
- * been told of. */
+ * been told of, by this rank (store_failed) or to it. */
 void *store_get(Store *s, const char *name, uint32_t *bytes, double timeout_s);
 bool store_is_over(Store *s); /* nothing comes from it any more */
 void store_late(Store *s);

@@ -58,6 +58,7 @@ static pthread_barrier_t all_shared;
 static void ask(Rank *r, PrGroup *g) {
   char text[1024], want[PR_GROUP_PLACE], to[PR_GROUP_PLACE];
   int heard = 0;
+  PrStatus st;
   if (r->id != 3) /* which does not say */
     g->watch(g->arg, place, r);
   char byte = 0;
@@ -68,7 +69,7 @@ static void ask(Rank *r, PrGroup *g) {
   if (r->id == 2)
     g->late(g->arg);
   while (!heard) {
-    heard = g->heard(g->arg, text, sizeof text);
+    heard = g->heard(g->arg, &st, text, sizeof text);
     nanosleep(&(struct timespec){0, 5000000}, NULL);
   }
   r->wrong += heard != 2;
@@ -94,7 +95,7 @@ static void *rank(void *arg) {
   rounds(r, g);
   if (r->what == ONE_FAILS && r->id == 1) {
     nanosleep(&(struct timespec){0, 200000000}, NULL); /* the others wait by then */
-    g->tell(g->arg, "rank 1 has run out of luck");
+    g->tell(g->arg, PR_E_MODEL, "rank 1 has run out of luck");
   }
   if (r->what == ONE_FAILS &&
       r->id != 1) { /* for what never comes: it hears of the failure meanwhile */
@@ -105,10 +106,10 @@ static void *rank(void *arg) {
     ask(r, g);
   bool heard = false;
   while (r->what == ONE_FAILS && !heard) {
-    heard = g->heard(g->arg, r->text, sizeof r->text);
+    heard = g->heard(g->arg, &st, r->text, sizeof r->text);
     nanosleep(&(struct timespec){0, 5000000}, NULL);
   }
-  r->wrong += heard != (r->what == ONE_FAILS);
+  r->wrong += heard != (r->what == ONE_FAILS) || (heard && st != PR_E_MODEL);
   pr_group_close(g);
   return NULL;
 }

@@ -234,7 +234,9 @@ static PrModel model_of(Rank *r) {
 static void train(Rank *r, PrGroup *group) {
   PrModel m = model_of(r);
   PrTransport t = {.group = group, .arg = r, .carry = carry, .why = why};
-  PrOptions o = {.deadline_s = r->what == MODEL_HANGS ? 0.5 : 0};
+  PrOptions o = {.deadline_s = r->what == MODEL_HANGS ? 0.5 : 0,
+                 .checksums = r->what == ALL_WELL,
+                 .trace_steps = r->what == ALL_WELL};
   char weight[8 * WORDS];
   PrRun *run;
   if (group)
@@ -250,6 +252,12 @@ static void train(Rank *r, PrGroup *group) {
     r->hash = read_all(r->hash, weight, words(r->p));
   }
   snprintf(r->text, sizeof r->text, "%s", pr_error(run));
+  for (uint32_t i = 0; !r->st && i < r->p->nrank; i++) { /* every process has all of the trace */
+    const PrSpan *span = pr_trace(run, 0, i);
+    for (uint32_t j = 0; j < r->p->rank[i].ninstr; j++)
+      if (span[j].end_ns < span[j].start_ns || span[j].end_ns > UINT64_C(1) << 50)
+        r->st = PR_E_MISMATCH;
+  }
   if (r->what != STUCK && r->st)
     stop(true); /* as a transport should when the run has failed */
   pr_close(run);

@@ -23,6 +23,7 @@ typedef struct Board {
   bool failed[MOST_RANKS],
       absent[MOST_RANKS]; /* absent: the others have waited long enough for it */
   char text[MOST_RANKS][512];
+  PrStatus status[MOST_RANKS];
   pthread_mutex_t lock; /* of what follows */
   uint32_t (*place[MOST_RANKS])(void *of, char to[PR_GROUP_PLACE]);
   void *of[MOST_RANKS];
@@ -94,11 +95,12 @@ static uint32_t gather(void *arg, const void *mine, uint64_t bytes, void *all) {
   return 0;
 }
 
-static void tell(void *arg, const char *text) {
+static void tell(void *arg, PrStatus st, const char *text) {
   Seat *s = arg;
   if (shim_was_killed())
     return;
   snprintf(s->board->text[s->rank], sizeof *s->board->text, "%s", text);
+  s->board->status[s->rank] = st;
   s->board->failed[s->rank] = true;
 }
 
@@ -130,7 +132,7 @@ static int place(void *arg, uint32_t r, char to[PR_GROUP_PLACE]) {
   return b->there[r];
 }
 
-static int heard(void *arg, char *text, uint64_t n) {
+static int heard(void *arg, PrStatus *st, char *text, uint64_t n) {
   Seat *s = arg;
   pthread_mutex_lock(&s->board->lock);
   bool asked = s->board->late;
@@ -139,6 +141,7 @@ static int heard(void *arg, char *text, uint64_t n) {
   for (uint32_t r = 0; r < MOST_RANKS; r++)
     if (r != s->rank && s->board->failed[r] && (!s->board->far || s->looks++ > FAR)) {
       snprintf(text, n, "%s", s->board->text[r]);
+      *st = s->board->status[r];
       return 1;
     }
   if (asked)

@@ -430,7 +430,8 @@ PrStatus cuda_heard(PrRun *run) {
   PrCuda *c = cuda_of(run);
   const PrGroup *g = c->o.group;
   char text[PR_TEXT];
-  const int heard = g ? g->heard(g->arg, text, sizeof text) : 0;
+  PrStatus st; /* not passed on: pipe-run tells by it who was first */
+  const int heard = g ? g->heard(g->arg, &st, text, sizeof text) : 0;
   if (!heard)
     return PR_OK;
   atomic_store(&c->told, true); /* everybody knows */

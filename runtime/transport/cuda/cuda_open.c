@@ -187,6 +187,7 @@ static PrStatus find_host(PrRun *run) {
   PrCuda *c = cuda_of(run);
   const PrGroup *g = c->o.group;
   char text[PR_TEXT];
+  PrStatus st;
   Card mine = card_of(run);
   mine.hash = c->o.transport == PR_CUDA_NCCL ? ~(uint64_t)g->rank : cuda_where().host;
   const uint32_t missing = g->gather(g->arg, &mine, sizeof mine, c->card);
@@ -196,7 +197,7 @@ static PrStatus find_host(PrRun *run) {
     mine = *judge(c->card, g->size);
   if ((g->rank == 0 || !missing) && g->share(g->arg, 0, &mine, sizeof mine) && !missing)
     mine = (Card){.status = PR_E_LOST};
-  if (mine.status == PR_E_LOST && g->heard(g->arg, text, sizeof text) == 1)
+  if (mine.status == PR_E_LOST && g->heard(g->arg, &st, text, sizeof text) == 1)
     return pr_fail(run, PR_E_LOST, "%s", text);
   c->missing = mine.status == PR_E_LOST ? mine.rank + 1 : 0;
   c->one_host = g->size > 1 && !mine.status;
@@ -250,7 +251,7 @@ PrStatus cuda_join(PrRun *run) {
   PrStatus st = g && !c->card ? pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", g->size)
                               : join(run);
   if (st && g && !atomic_exchange(&c->told, true)) /* they wait for it */
-    g->tell(g->arg, run->text);
+    g->tell(g->arg, st, run->text);
   return st;
 }
 

@@ -80,7 +80,7 @@ void cuda_abort(PrRun *run) {
   cuda_edges_fail(run);       /* before anything that a stream waits for comes without its reason */
   cudaSetDevice(c->o.device); /* the thread may be one that watches */
   if (c->o.group && !atomic_exchange(&c->told, true))
-    c->o.group->tell(c->o.group->arg, run->text);
+    c->o.group->tell(c->o.group->arg, (PrStatus)atomic_load(&run->status), run->text);
   if (c->o.group && c->rank)
     cuda_abort_nccl(run, cuda_run_out);
   else

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * Copies of the engine of processes whose stash is on another rank. The rank whose stash it is has
+ * them in its COPY stream; the rank that has it in a GUEST slot knows from the table in which order
+ * they come, and has a job for each such rank. */
+#include "processes.h"
+
+#include <stdlib.h>
+
+/* The COPY stream, on the thread of the copier */
+
+/* A message to or from rank `peer`, until it is over. False: the run has failed. */
+static bool carry_one(Proc *e, ProcRest what, uint32_t peer, bool sends, void *data,
+                      uint64_t bytes) {
+  if (pr_failed(e->run))
+    return false;
+  proc_put(e->copier, PROC_OF_REST, what, peer, sends, data, bytes);
+  return proc_carry(e->copier);
+}
+
+/* The copies of ranks that have one link take turns, in the order of the table: who has had its
+ * turn sends an empty message to who is next. No turn is handed on where all ranks meet anyway, at
+ * the end of a step. */
+static bool take_turn(Proc *e, const PipeInstr *c, uint64_t step) {
+  const Turns *t = e->k->turns;
+  uint32_t before = c->turn > 0 ? c->turn - 1 : t->n - 1, rank = t->rank[before];
+  bool handed = c->turn > 0 || (e->run->free_running && step > e->first);
+  return !handed || rank == e->run->here || carry_one(e, PROC_TURN, rank, false, NULL, 0);
+}
+
+static bool hand_on_turn(Proc *e, const PipeInstr *c, uint64_t step) {
+  const Turns *t = e->k->turns;
+  uint32_t after = c->turn + 1 < t->n ? c->turn + 1 : 0, rank = t->rank[after];
+  bool handed = after > 0 || (e->run->free_running && step + 1 < atomic_load(&e->run->target));
+  return !handed || rank == e->run->here || carry_one(e, PROC_TURN, rank, true, NULL, 0);
+}
+
+PrStatus proc_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
+  Proc *e = run->of_engine;
+  const PipeInstr *c = &k->t->instr[at->index];
+  if (k->turns && !take_turn(e, c, step))
+    return (PrStatus)atomic_load(&run->status);
+  if (c->peer == PIPE_NONE) {
+    if (pr_copy(run, k, at, step))
+      return (PrStatus)atomic_load(&run->status);
+  } else {
+    uint64_t began = k->span ? pr_now() - run->epoch_ns : 0;
+    const bool off = c->op == PIPE_OFF;
+    if (!carry_one(e, off ? PROC_OFF : PROC_LOAD, c->peer, off, k->slot[c->act],
+                   run->stage[c->stage].size.act))
+      return (PrStatus)atomic_load(&run->status);
+    if (k->span)
+      *pr_span(run, k, step, at->index) = (PrSpan){began, pr_now() - run->epoch_ns};
+  }
+  return k->turns && !hand_on_turn(e, c, step) ? (PrStatus)atomic_load(&run->status) : PR_OK;
+}
+
+/* Guest slots */
+
+/* The copies of one rank, of all steps of a call of pr_steps. */
+static bool next_of_guest(ProcJob *j) {
+  const Proc *e = j->e;
+  j->n = 0;
+  if (j->round == (atomic_load(&e->run->target) - e->first) * j->ncopy)
+    return proc_over(j);
+  const PipeInstr *c = &j->copy[j->round % j->ncopy];
+  const bool off = c->op == PIPE_OFF;
+  proc_put(j, PROC_OF_REST, off ? PROC_OFF : PROC_LOAD, j->rank, !off, e->k->slot[c->away],
+           e->run->stage[c->stage].size.act);
+  return true;
+}
+
+/* The copies of rank r to and from slots of this one, if there are any. */
+static PrStatus take_guest(Proc *e, uint32_t r) {
+  PrRun *run = e->run;
+  PipeRank list;
+  PrStatus st = pr_borrow_list(run, r, &list);
+  if (st)
+    return st;
+  uint32_t n = 0;
+  PipeInstr *copy = malloc(list.ninstr * sizeof *copy);
+  for (uint32_t i = 0; copy && i < list.ninstr; i++)
+    if (pipe_op_info[list.instr[i].op].stream == PIPE_COPY && list.instr[i].peer == run->here)
+      copy[n++] = list.instr[i];
+  pr_return_list(run, r, &list);
+  ProcJob *j = copy && n > 0 ? proc_add_job(e, next_of_guest, 1, 0) : NULL;
+  if (j) {
+    j->copy = copy, j->ncopy = n, j->rank = r;
+    e->nguest++;
+    return PR_OK;
+  }
+  free(copy);
+  return copy && n == 0 ? PR_OK
+                        : pr_fail(run, PR_E_MEMORY, "no memory for the copies of rank %u", r);
+}
+
+PrStatus proc_open_copies(Proc *e) {
+  PrRun *run = e->run;
+  PrStatus st = PR_OK;
+  bool lends = false;
+  if (e->k->turns && !e->buffers)
+    return pr_fail(run, PR_E_ARG,
+                   "program: copies that take turns: the engine of outside transports lacks that");
+  if (!(e->copier = proc_add_job(e, proc_carries, 1, 0)))
+    return PR_E_MEMORY;
+  e->guest = e->job + e->njob;
+  for (uint32_t i = 0; i < e->k->t->npool; i++)
+    lends = lends || e->k->t->pool[i].cls == PIPE_GUEST;
+  for (uint32_t r = 0; lends && r < run->p->nrank && !st; r++)
+    if (r != run->here)
+      st = take_guest(e, r);
+  return st;
+}

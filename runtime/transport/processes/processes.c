@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT
+ * The engine of processes: opening and closing a run, jobs, steps and their ends. See
+ * processes.h.
+ *
+ * At the end of a step all ranks put their losses together, by bits, for each has zeros where
+ * another one has the loss. Free-running ranks meet only at the end of pr_steps.
+ *
+ * After a failure nothing is waited for, and memory in which a message could arrive is kept. */
+#include "processes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Jobs */
+
+ProcJob *proc_add_job(Proc *e, bool (*next)(ProcJob *j), size_t most, uint64_t room) {
+  ProcJob *j = &e->job[e->njob];
+  j->e = e, j->next = next, j->most = (uint32_t)most;
+  j->message = malloc((most + 1) * sizeof *j->message);
+  j->room = room ? aligned_alloc(PR_LINE, pr_round(room)) : NULL;
+  j->has_done = !sem_init(&j->done, 0, 0);
+  e->njob++;
+  if (j->message && (j->room || !room) && j->has_done)
+    return j;
+  pr_fail(e->run, PR_E_MEMORY, "no memory for %zu messages at once", most);
+  return NULL;
+}
+
+bool proc_next(ProcJob *j, uint64_t round) {
+  j->round = round;
+  return !pr_failed(j->e->run) && j->next(j);
+}
+
+void proc_come(ProcJob *j, uint32_t i) {
+  if (j->c)
+    proc_of_stream_come(j, i);
+}
+
+void proc_put(ProcJob *j, ProcKind kind, uint64_t number, uint32_t peer, bool sends, void *data,
+              uint64_t bytes) {
+  j->message[j->n++] = (PrMessage){peer, (uint32_t)(number * PROC_KINDS + kind), sends, data,
+                                   bytes};
+}
+
+void proc_start(ProcJob *j) {
+  atomic_store(&j->over, false);
+  j->e->wire->begin(j);
+}
+
+bool proc_over(ProcJob *j) {
+  atomic_store(&j->over, true);
+  sem_post(&j->done);
+  return false;
+}
+
+bool proc_wait(ProcJob *j) {
+  while (!atomic_load(&j->over) && !pr_failed(j->e->run))
+    while (sem_wait(&j->done) && errno == EINTR)
+      ;
+  return !pr_failed(j->e->run);
+}
+
+bool proc_carries(ProcJob *j) {
+  if (j->round == 0 && j->n > 0)
+    return true;
+  j->n = 0;
+  return proc_over(j);
+}
+
+bool proc_carry(ProcJob *j) {
+  j->next = proc_carries;
+  proc_start(j);
+  return proc_wait(j);
+}
+
+/* The end of a step */
+
+/* In round i each rank has what 2^i ranks know, and sends it 2^i ranks further. */
+static bool next_of_meeting(ProcJob *j) {
+  PrRun *run = j->e->run;
+  const uint32_t n = run->nprocess, here = run->here;
+  const uint64_t count = (uint64_t)run->nsink * run->p->nmb, far = UINT64_C(1) << j->round;
+  uint64_t *loss = (uint64_t *)(void *)run->loss[atomic_load(&j->e->k->step) & 1];
+  for (uint64_t i = 0; j->round > 0 && i < count; i++)
+    loss[i] |= ((const uint64_t *)(void *)j->room)[i];
+  j->n = 0;
+  if (far >= n)
+    return proc_over(j);
+  proc_put(j, PROC_OF_REST, PROC_ALL, (uint32_t)((here + far) % n), true, loss, count * 8);
+  proc_put(j, PROC_OF_REST, PROC_ALL, (uint32_t)((here + n - far) % n), false, j->room, count * 8);
+  return true;
+}
+
+static void meet(Proc *e) {
+  e->caller->next = next_of_meeting;
+  proc_start(e->caller);
+  proc_wait(e->caller);
+}
+
+void proc_end_step(PrRun *run, RankRun *k, uint64_t step) {
+  Proc *e = run->of_engine;
+  if (!run->free_running)
+    meet(e);
+  atomic_store(&k->step_start, UINT64_MAX); /* not of on_step */
+  if (pr_failed(run))
+    return;
+  if (run->free_running && step + 1 == atomic_load(&run->target)) { /* others may be far behind */
+    if (k->id == run->loss_rank)
+      pr_step_done(run, step);
+    meet(e);
+  } else if (!run->free_running || k->id == run->loss_rank) {
+    pr_step_done(run, step);
+  }
+  for (uint32_t r = 0; r < run->p->nrank; r++)
+    atomic_store(&run->rank[r].step, step + 1);
+}
+
+/* From one rank to all, piece by piece, along a tree: a rank sends on what it has got while the
+ * next piece comes. */
+PrStatus proc_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
+  enum { MOST = 2 << 20 };
+  Proc *e = run->of_engine;
+  ProcJob *j = e->caller;
+  const uint32_t n = run->nprocess, v = (run->here + n - rank) % n, low = v ? v & -v : n;
+  const uint64_t each = bytes < MOST ? bytes : MOST;
+  if (pr_failed(run))
+    return (PrStatus)atomic_load(&run->status);
+  char *room = malloc(2 * each + 1); /* what is the caller's may go when the run fails */
+  if (!room)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %llu bytes that others have",
+                   (unsigned long long)bytes);
+  bool more = n > 1 && bytes > 0;
+  uint64_t last = 0; /* bytes of the piece before */
+  for (uint64_t at = 0, i = 0; more; i++) {
+    char *in = room + (i & 1) * each, *out = room + (~i & 1) * each;
+    const uint64_t now = bytes - at < each ? bytes - at : each;
+    if (v == 0)
+      memcpy(in, (char *)data + at, now);
+    else if (now > 0)
+      proc_put(j, PROC_OF_REST, PROC_ALL, (v - low + rank) % n, false, in, now);
+    for (uint32_t d = 1; last > 0 && d < low && d < n - v; d *= 2)
+      proc_put(j, PROC_OF_REST, PROC_ALL, (run->here + d) % n, true, out, last);
+    if (!proc_carry(j))
+      return (PrStatus)atomic_load(&run->status);
+    if (v > 0)
+      memcpy((char *)data + at, in, now);
+    at += now;
+    last = now;
+    more = now > 0;
+  }
+  free(room);
+  return PR_OK;
+}
+
+/* Steps, on the caller's thread */
+
+/* The times of all ranks to all of them. */
+static PrStatus share_trace(PrRun *run) {
+  PrStatus st = PR_OK;
+  for (uint32_t r = 0; run->o.trace_steps && r < run->p->nrank && !st; r++)
+    st = proc_share(run, r, run->rank[r].span,
+                    run->trace_slots * run->p->rank[r].ninstr * sizeof(PrSpan));
+  return st;
+}
+
+PrStatus proc_steps(PrRun *run, uint64_t n) {
+  Proc *e = run->of_engine;
+  RankRun *k = e->k;
+  uint64_t step = e->first = atomic_load(&k->step);
+  atomic_store(&run->target, step + n);
+  if (k->has_copier)
+    pr_start_copier(k);
+  for (uint32_t i = 0; i < e->nguest; i++)
+    proc_start(&e->guest[i]);
+  for (; step < run->target && !pr_failed(run); step++) {
+    memset(run->loss[step & 1], 0, (size_t)run->nsink * run->p->nmb * sizeof(double));
+    pr_run_step(run, k);
+  }
+  for (uint32_t i = 0; i < e->nguest; i++)
+    proc_wait(&e->guest[i]);
+  atomic_store(&k->step_start, UINT64_MAX);
+  if (pr_failed(run))
+    return (PrStatus)atomic_load(&run->status);
+  run->loss_steps = step;
+  return share_trace(run);
+}
+
+/* Opening and closing */
+
+static PrStatus check_tags(const Proc *e) {
+  const PrRun *run = e->run;
+  uint64_t most = run->p->nstage;
+  for (uint32_t i = 0; i < e->k->ncomm; i++) {
+    const PipeInstr *c = &e->k->t->instr[e->k->comm[i].index];
+    uint64_t number = c->op == PIPE_SIDE_COMM || pipe_is_sum(c->op)
+                          ? 0
+                          : pipe_transfer_number(run->p, c);
+    most = number > most ? number : most;
+  }
+  most = (most + 1) * PROC_KINDS - 1;
+  return most <= e->most_tag ? PR_OK
+                             : pr_fail(e->run, PR_E_ARG, "program: %llu tags, and here are %u",
+                                       (unsigned long long)most, e->most_tag);
+}
+
+static PrStatus open_here(Proc *e) {
+  PrRun *run = e->run;
+  RankRun *k = e->k;
+  enum { CHILDREN = 33 }; /* of proc_share, and what comes */
+  PrStatus st;
+  if ((st = pr_init_rank(run, k)) || (st = check_tags(e)) || (st = proc_take_sums(e)))
+    return st;
+  e->job = calloc(k->nstream + 2 + (size_t)run->p->nrank, sizeof *e->job);
+  if (!e->job)
+    return pr_fail(run, PR_E_MEMORY, "no memory for %u streams", k->nstream);
+  for (uint32_t x = 0; x < k->nstream; x++)
+    if ((st = proc_open_stream(e, &k->stream[x])))
+      return st;
+  e->caller = proc_add_job(e, proc_carries, CHILDREN,
+                           (uint64_t)run->nsink * run->p->nmb * sizeof(double));
+  return e->caller ? proc_open_copies(e) : PR_E_MEMORY;
+}
+
+/* Counts spans from the same moment on all ranks: each asks rank 0 for its clock, and takes the
+ * answer that came back soonest. */
+static PrStatus align_clocks(Proc *e) {
+  enum { ASKED = 16 };
+  PrRun *run = e->run;
+  ProcJob *j = e->caller;
+  uint64_t best = UINT64_MAX, epoch = run->epoch_ns;
+  PrStatus st = proc_share(run, 0, &epoch, sizeof epoch);
+  if (st)
+    return st;
+  if (e->one_clock)
+    run->epoch_ns = epoch;
+  /* What a message touches may outlive this call. */
+  char *ask = j->room;
+  uint64_t *there = (uint64_t *)(void *)j->room;
+  for (uint32_t i = 0; !e->one_clock && i < ASKED * (run->nprocess - 1); i++) {
+    const uint32_t r = 1 + i / ASKED;
+    if (run->here > 0 && run->here != r)
+      continue;
+    const uint64_t asked = pr_now();
+    proc_put(j, PROC_OF_REST, PROC_ALL, run->here ? 0 : r, run->here, ask, 1);
+    bool fine = proc_carry(j);
+    *there = pr_now();
+    proc_put(j, PROC_OF_REST, PROC_ALL, run->here ? 0 : r, !run->here, there, sizeof *there);
+    if (!fine || !proc_carry(j))
+      return (PrStatus)atomic_load(&run->status);
+    const uint64_t took = pr_now() - asked;
+    if (run->here > 0 && took < best) { /* clocks may be far apart, either way: wraps */
+      best = took;
+      run->epoch_ns = epoch + (asked + took / 2 - *there);
+    }
+  }
+  return PR_OK;
+}
+
+PrStatus proc_open(PrRun *run) {
+  Proc *e = run->of_engine;
+  e->k = &run->rank[run->here];
+  PrStatus st = proc_agree(run, open_here(e));
+  if (st)
+    return st;
+  e->agreed = true;
+  run->nthread = 2 + (e->k->ncopy > 0); /* those of the wire never lie down */
+  atomic_store(&run->live, run->nthread);
+  if ((st = pr_open_threads(run, e->k, e->spin, NULL)) || (st = e->wire->open(e)))
+    return st;
+  if (e->g->watch)
+    e->g->watch(e->g->arg, proc_tell_place, e);
+  int err = pthread_create(&e->watcher, NULL, proc_watch, e);
+  e->has_watcher = !err;
+  if (err)
+    return pr_fail(run, PR_E_MEMORY, "no thread for rank %u: %s", run->here, strerror(err));
+  return run->o.trace_steps ? align_clocks(e) : PR_OK;
+}
+
+bool proc_close(Proc *e) {
+  PrRun *run = e->run;
+  atomic_store(&e->closing, true);
+  run->quit = true;
+  if (e->has_watcher)
+    pthread_join(e->watcher, NULL);
+  if (e->k)
+    pr_close_threads(e->k);
+  if (e->has_watcher && e->g->watch)
+    e->g->watch(e->g->arg, NULL, NULL);
+  if (!e->wire->close(e)) { /* messages may arrive for ever */
+    e->k->block = e->k->host = NULL;
+    run->loss[0] = run->loss[1] = NULL;
+    for (uint32_t r = 0; r < run->p->nrank; r++)
+      run->rank[r].span = NULL;
+    return false;
+  }
+  for (uint32_t i = 0; i < e->njob; i++) {
+    ProcJob *j = &e->job[i];
+    if (j->has_done)
+      sem_destroy(&j->done);
+    free(j->message);
+    free(j->room);
+    free(j->part);
+    free(j->sum);
+    free(j->piece);
+    free(j->copy);
+  }
+  free(e->job);
+  free(e->sum);
+  free(e->owner);
+  return true;
+}
