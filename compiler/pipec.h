@@ -410,6 +410,21 @@ static inline uint64_t send_time(const PipeStage *st, uint8_t kind) {
 static inline uint32_t op_release(const Sched *s, uint32_t op) {
   return s->orders->send == SEND_EAGER ? op : op + s->orders->op[op].group;
 }
+/* The first op of the action of an op. */
+static inline uint32_t op_action(const Sched *s, uint32_t op) {
+  while (op > 0 && s->orders->op[op - 1].group > 0)
+    op--;
+  return op;
+}
+/* The number of updates of a row of stages. */
+static inline uint32_t updates_of(const Sched *s, uint32_t row) {
+  return s->orders->round0[row + 1] - s->orders->round0[row];
+}
+static inline bool adds_gradient(uint32_t kind) { return kind == PIPE_B || kind == PIPE_W; }
+/* Are the gradients of a row summed with those of other rows, its replicas or of tied stages? */
+static inline bool is_summed(const Sched *s, uint32_t row) {
+  return s->model->stage[row].replica != row || s->model->stage[row].tied != NONE;
+}
 static inline PipeTimes sched_times(const Sched *s) {
   return (PipeTimes){s->model->stage, s->sides->row, s->model->unit_time, s->model->nunit_time};
 }

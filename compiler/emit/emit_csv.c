@@ -85,7 +85,7 @@ static void warn_lost(Sched *s, bool comms) {
   Diag *d = s->diag;
   const char *what = NULL;
   for (uint32_t st = 0; st < s->model->nstage && !what; st++)
-    what = s->orders->round0[st + 1] - s->orders->round0[st] > 1 ? "updates within a step" : NULL;
+    what = updates_of(s, st) > 1 ? "updates within a step" : NULL;
   for (uint32_t i = 0; i < s->orders->nop && !what; i++)
     what = s->orders->op[i].kind == PIPE_R ? "recomputation" : NULL;
   what = what                   ? what

@@ -204,9 +204,9 @@ static void first_time(Sched *s, Lowered *lowered) {
     if (s->sides->use[i].kind == PIPE_SIDE_COMM)
       lowered->stream[s->model->stage[s->sides->use[i].stage].rank].ncomm++;
   for (uint32_t st = 0; st < s->model->nstage; st++)
-    lowered->stream[s->model->stage[st].rank].ncomm +=
-        ((s->model->stage[st].replica != st) + (s->model->stage[st].tied == st)) *
-        (s->orders->round0[st + 1] - s->orders->round0[st]);
+    lowered->stream[s->model->stage[st].rank].ncomm += ((s->model->stage[st].replica != st) +
+                                                        (s->model->stage[st].tied == st)) *
+                                                       updates_of(s, st);
   room_for_streams(s);
 }
 

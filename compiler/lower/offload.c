@@ -32,17 +32,11 @@
 #include "orders.h"
 #include "plant.h"
 
-/* The first row of the action of an op, and one past its last: copies stand between actions. */
-static uint32_t action_of(const Sched *s, uint32_t op) {
-  while (op > 0 && s->orders->op[op - 1].group > 0)
-    op--;
-  return op;
-}
-
+/* One past the last op of the action of an op: copies stand between actions. */
 static uint32_t after(const Sched *s, uint32_t op) { return op + s->orders->op[op].group + 1; }
 
 static uint64_t starts(const Sched *s, uint32_t op) {
-  uint32_t first = action_of(s, op);
+  uint32_t first = op_action(s, op);
   return s->ideal->end[after(s, op) - 1] - action_time(s, s->model->stage, false, first);
 }
 
@@ -163,8 +157,8 @@ static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *
     return false;
   Wish w = {.stage = st, .mb = mb, .f = last_forward(s, st, mb), .clause = c};
   w.b = next_reader(s, st, mb, w.f);
-  uint32_t from = after(s, w.f), user = action_of(s, w.b);
-  w.load_at = k < 0 ? NONE : user - from < k ? from : action_of(s, user - (uint32_t)k);
+  uint32_t from = after(s, w.f), user = op_action(s, w.b);
+  w.load_at = k < 0 ? NONE : user - from < k ? from : op_action(s, user - (uint32_t)k);
   w.to = to;
   if (user > from)
     *vec_push(s->arena, list) = w;
@@ -228,7 +222,7 @@ static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
     }
     x->load = x->load > x->off_end ? x->load : x->off_end;
     next = x->load;
-    x->load_at = action_of(s, not_ended(s, after(s, x->f), action_of(s, x->b), x->load));
+    x->load_at = op_action(s, not_ended(s, after(s, x->f), op_action(s, x->b), x->load));
   }
   return n;
 }

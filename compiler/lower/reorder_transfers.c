@@ -86,13 +86,6 @@ typedef struct Net {
 
 /* ---- the net ---- */
 
-/* The node of an op: the first of its action. */
-static uint32_t lead(const Sched *s, uint32_t op) {
-  while (op > 0 && s->orders->op[op - 1].group > 0)
-    op--;
-  return op;
-}
-
 static void add_arc(Net *net, uint32_t from, uint32_t to) {
   *vec_push(net->a, &net->arcs) = (NetArc){from, to};
 }
@@ -103,11 +96,11 @@ static void take(Net *net, uint32_t what) { *vec_push(net->a, &net->took) = what
 static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const Channel *ch) {
   const Sched *s = net->s;
   const Xfer *x = &s->lowered->xfer[i];
-  uint32_t node = s->orders->nop + i, from = lead(s, x->from),
+  uint32_t node = s->orders->nop + i, from = op_action(s, x->from),
            next = from + s->orders->op[from].group + 1;
   uint32_t a = op_rank(s, x->from), b = op_rank(s, x->to);
   add_arc(net, from, node);
-  add_arc(net, node, lead(s, x->to));
+  add_arc(net, node, op_action(s, x->to));
   if (s->orders->send == SEND_NEXT && next < s->orders->rank_op0[a + 1])
     add_arc(net, node, next);
   if (n > 0)
@@ -115,7 +108,7 @@ static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const
   if (n >= ch->out_slots)
     add_arc(net, s->orders->nop + at[n - ch->out_slots], from);
   if (n >= ch->in_slots)
-    add_arc(net, lead(s, s->lowered->xfer[at[n - ch->in_slots]].to), node);
+    add_arc(net, op_action(s, s->lowered->xfer[at[n - ch->in_slots]].to), node);
   take(net, a), take(net, b);
   const PipeShare *share = s->model->nshare ? pipe_shares(s->model->share, s->model->nshare, a, b)
                                             : NULL;
@@ -145,8 +138,8 @@ static void add_sum(Net *net, uint32_t i, uint32_t *sums, uint32_t *reduced) {
       sums[tie ? s->model->nmodel + s->model->tie_of[first] : s->model->stage[first].model]++;
   for (uint32_t j = 0, row = 0; next_row(s, tie, first, &j, &row);) {
     const Round *round = &s->orders->round[s->orders->round0[row] + k];
-    add_arc(net, lead(s, round->grad), node);
-    add_arc(net, node, lead(s, round->u));
+    add_arc(net, op_action(s, round->grad), node);
+    add_arc(net, node, op_action(s, round->u));
     if (tie && reduced[s->model->stage[row].model])
       add_arc(net, reduced[s->model->stage[row].model], node);
     take(net, s->model->stage[row].rank);

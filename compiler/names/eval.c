@@ -156,13 +156,17 @@ bool eval_lets(Sched *s, Ast *ast) {
 
 /* ---- text for messages ---- */
 
-void help_params(Sched *s, const Schedule *sc) {
+const char *params_text(Sched *s, const Schedule *sc) {
   const char *list = "";
   uint32_t n = 0;
   for (const Param *p = sc->params; p && n < 16; p = p->next, n++)
     list = arena_printf(s->arena, "%s%s%s", list, n ? ", " : "", p->name);
-  diag_help(s->diag, n ? "its parameters are %s%s" : "it has no parameters%s%s", list,
-            n == 16 ? ", ..." : "");
+  return n == 16 ? arena_printf(s->arena, "%s, ...", list) : list;
+}
+
+void help_params(Sched *s, const Schedule *sc) {
+  diag_help(s->diag, sc->params ? "its parameters are %s" : "it has no parameters%s",
+            params_text(s, sc));
 }
 
 const char *span_text(Sched *s, Span at) {

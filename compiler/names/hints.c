@@ -205,13 +205,9 @@ bool hint_library(Sched *s, Name schedule, Span at) {
 }
 
 bool hint_params(Sched *s, const Schedule *sc) {
-  const char *list = "";
-  uint32_t n = 0;
-  for (const Param *p = sc->params; p && n < 16; p = p->next, n++)
-    list = arena_printf(s->arena, "%s%s%s", list, n ? ", " : "", p->name);
-  if (n > 0)
-    diag_help(s->diag, "the parameters of '%s' are %s%s", sc->name, list, n == 16 ? ", ..." : "");
-  return n > 0;
+  if (sc->params)
+    diag_help(s->diag, "the parameters of '%s' are %s", sc->name, params_text(s, sc));
+  return sc->params != NULL;
 }
 
 /* ---- ops ---- */

@@ -31,6 +31,7 @@ bool eval_range(Sched *s, const Range *r, int64_t *lo, int64_t *hi, int64_t *ste
 /* "P = 4, r = 0, inflight(r) = 5": the values of what e mentions, for messages; about 200 bytes at
  * most. */
 const char *eval_explain(Sched *s, const Expr *e);
+const char *params_text(Sched *s, const Schedule *sc); /* "P, M" */
 /* Prints the help "its parameters are P, M". */
 void help_params(Sched *s, const Schedule *sc);
 const char *span_text(Sched *s, Span at); /* the text at `at`, blanks squeezed, cut at 80 bytes */

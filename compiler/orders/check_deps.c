@@ -184,8 +184,6 @@ static bool check_stage(Sched *s, uint32_t stage) {
          check_slices(s, stage, b, false) && check_slices_again(s, stage, f, again, b);
 }
 
-static bool adds_gradient(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_W; }
-
 /* The updates of each stage. Their gradients are complete once check_stage has found all ops. */
 static void find_rounds(Sched *s, Orders *orders) {
   uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
@@ -201,7 +199,7 @@ static void find_rounds(Sched *s, Orders *orders) {
   orders->round = NEW_ARRAY(s->arena, Round, s->orders->round0[s->model->nstage]);
   for (uint32_t i = 0; i < s->orders->nop; i++) {
     uint32_t st = s->orders->op[i].stage;
-    if (adds_gradient(&s->orders->op[i]))
+    if (adds_gradient(s->orders->op[i].kind))
       grad[st] = i;
     else if (s->orders->op[i].kind == PIPE_U)
       s->orders->round[next[st]++] = (Round){grad[st], i};
@@ -223,8 +221,7 @@ uint32_t round_of(const Sched *s, uint32_t u) {
 static bool check_replicas(Sched *s) {
   for (uint32_t m = 0; m < s->model->nmodel; m++)
     for (uint32_t q = s->model->stage[m].replica; q != m; q = s->model->stage[q].replica) {
-      uint32_t n = s->orders->round0[m + 1] - s->orders->round0[m],
-               k = s->orders->round0[q + 1] - s->orders->round0[q];
+      uint32_t n = updates_of(s, m), k = updates_of(s, q);
       if (n == k)
         continue;
       uint32_t u =
@@ -237,10 +234,6 @@ static bool check_replicas(Sched *s) {
       return false;
     }
   return true;
-}
-
-static uint32_t updates_of(const Sched *s, uint32_t st) {
-  return s->orders->round0[st + 1] - s->orders->round0[st];
 }
 
 /* Rows of a tie update together, too. */
@@ -299,7 +292,7 @@ static bool check_labels(Sched *s) {
         right = check_label(s, i, q, *k, version);
       ok &= right;
       ++*k;
-    } else if (adds_gradient(o)) {
+    } else if (adds_gradient(o->kind)) {
       version[(size_t)o->stage * s->model->nmb + o->mb] = *k;
     }
   }

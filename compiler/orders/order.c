@@ -62,7 +62,7 @@ uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
 /* The next row of those whose gradients an update of `row` needs: its replicas, or all rows of the
  * stages that share its weights. */
 bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
-  if (s->model->tie_of && s->model->tie_of[row] != NONE) {
+  if (s->model->stage[row].tied != NONE) {
     uint32_t k = s->model->tie_of[row];
     if (s->model->tie_row0[k] + *at >= s->model->tie_row0[k + 1])
       return false;
@@ -74,9 +74,7 @@ bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) 
 }
 
 static bool waits_for_others(const Sched *s, uint32_t row) {
-  if (s->model->forward)
-    return false;
-  return s->model->stage[row].replica != row || (s->model->tie_of && s->model->tie_of[row] != NONE);
+  return !s->model->forward && is_summed(s, row);
 }
 
 uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
@@ -108,9 +106,10 @@ static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i
 
 /* The same of all rows of a tie. */
 static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i, uint32_t turn) {
-  uint32_t k = s->model->tie_of ? s->model->tie_of[s->orders->op[i].stage] : NONE, last = i;
-  if (k == NONE)
+  uint32_t st = s->orders->op[i].stage, last = i;
+  if (s->model->stage[st].tied == NONE)
     return NONE;
+  uint32_t k = s->model->tie_of[st];
   for (uint32_t j = s->model->tie_row0[k]; j < s->model->tie_row0[k + 1]; j++) {
     uint32_t g = s->orders->round[s->orders->round0[s->model->tie_row[j]] + turn].grad;
     if (g != i && g >= run->head[s->model->stage[s->model->tie_row[j]].rank])
@@ -125,7 +124,7 @@ static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i, uin
 static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint32_t k) {
   const PipeStage *cost = run->stage;
   uint64_t end = 0;
-  bool tied = s->model->tie_of && s->model->tie_of[row] != NONE;
+  bool tied = s->model->stage[row].tied != NONE;
   for (uint32_t at = 0, q = 0; order_member(s, row, &at, &q);) {
     uint64_t there = run->end[s->orders->round[s->orders->round0[q] + k].grad];
     if (s->model->stage[q].replica != q)

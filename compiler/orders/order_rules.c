@@ -545,7 +545,7 @@ static bool find_rounds(Rules *q) {
     bool behind = false; /* an op that comes after it, in rules or not */
     for (uint32_t i = s->orders->rank_op0[r + 1]; i-- > s->orders->rank_op0[r];) {
       bool update = s->orders->op[i].kind == PIPE_U;
-      any |= update && (of_rules(q, i) || (behind && rules_summed(s, s->orders->op[i].stage)));
+      any |= update && (of_rules(q, i) || (behind && is_summed(s, s->orders->op[i].stage)));
       behind |= !update;
       nu += update;
     }

@@ -100,8 +100,6 @@ bool rules_holds(Rules *q, uint32_t cand, bool *yes);
 /* Does the candidate make a gradient of a stage that must update first? */
 bool rules_frozen(const Rules *q, uint32_t cand);
 bool rules_copies(const RuleClass *c);
-/* Is the gradient of the row summed with gradients of other rows? */
-bool rules_summed(const Sched *s, uint32_t row);
 /* The region that rank r is in, or NULL. */
 const Region *rules_region(const Rules *q, uint32_t r);
 

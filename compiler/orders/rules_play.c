@@ -222,12 +222,6 @@ bool rules_pick(Rules *q, const Region *g, uint32_t cand, uint32_t *pick, const 
 
 /* ---- updates, note [rounds] ---- */
 
-static bool adds_gradient(uint32_t kind) { return kind == PIPE_B || kind == PIPE_W; }
-
-bool rules_summed(const Sched *s, uint32_t row) {
-  return s->model->stage[row].replica != row || (s->model->tie_of && s->model->tie_of[row] != NONE);
-}
-
 static bool frozen_stage(const Rules *q, uint32_t kind, uint32_t stage) {
   return q->rounds && adds_gradient(kind) && stage != NONE &&
          q->rounds->closed[stage] > q->rounds->updates[stage];
@@ -251,7 +245,7 @@ static void close_round(Rules *q, uint32_t u, uint64_t now) {
   uint32_t row = s->orders->op[u].stage, k = t->closed[row]++, member;
   t->u[t->first[row] + k] = u;
   t->at[t->first[row] + k] = t->last[u];
-  if (!rules_summed(s, row)) {
+  if (!is_summed(s, row)) {
     feed(q, u, t->last[u], now);
     return;
   }
@@ -265,7 +259,7 @@ static void close_round(Rules *q, uint32_t u, uint64_t now) {
     end = later(end, there);
   }
   for (uint32_t at = 0; order_member(s, row, &at, &member);) {
-    bool tied = s->model->tie_of && s->model->tie_of[member] != NONE;
+    bool tied = s->model->stage[member].tied != NONE;
     feed(q, t->u[t->first[member] + k], end + (tied ? s->model->stage[member].time[PIPE_TIE] : 0),
          now);
   }

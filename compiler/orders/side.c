@@ -122,12 +122,6 @@ bool find_sides(Ex *x) {
 
 /* ---- who is attached to what ---- */
 
-static uint32_t action_of(const Sched *s, uint32_t op) {
-  while (op > s->orders->rank_op0[op_rank(s, op)] && s->orders->op[op - 1].group > 0)
-    op--;
-  return op;
-}
-
 /* The backward B is B, or I at its beginning and W at its end. */
 static bool matches(const Anchor *a, bool after, uint32_t kind) {
   return a->op == (int)kind || (a->op == PIPE_B && kind == (after ? PIPE_W : PIPE_I));
@@ -171,8 +165,8 @@ static bool find_user(Sched *s, const SideUse *u, uint32_t anchor, uint32_t lo, 
           break;
       }
   }
-  if (found != NONE && action_of(s, found) >= lo) {
-    *user = action_of(s, found);
+  if (found != NONE && op_action(s, found) >= lo) {
+    *user = op_action(s, found);
     return true;
   }
   const char *after = op_text(s, anchor);
@@ -226,7 +220,7 @@ static bool attach(Sched *s, uint32_t k, uint32_t r, uint32_t *last, Uses *all) 
     u.kind = side->op;
     u.phase = o->phase;
     u.lo = after ? i + o->group + 1 : s->orders->rank_op0[r];
-    u.user = after ? NONE : action_of(s, i);
+    u.user = after ? NONE : op_action(s, i);
     u.in = u.out = NONE;
     memset(u.dep, 0xff, sizeof u.dep);
     if (after && side->before.name && !find_user(s, &u, i, u.lo, &u.user))
@@ -357,7 +351,7 @@ uint32_t side_latest(const Sched *s, const SideUse *u) {
     else
       hi = mid;
   }
-  uint32_t at = action_of(s, lo < u->user ? lo : u->user);
+  uint32_t at = op_action(s, lo < u->user ? lo : u->user);
   return at > u->lo ? at : u->lo;
 }
 

@@ -258,12 +258,6 @@ static void add_edge(Sched *s, Edges *e, uint32_t at, uint32_t on) {
     *vec_push(s->arena, e) = (Edge){at - 1, on - 1};
 }
 
-static uint32_t action_at(const Sched *s, const Stands *p, uint32_t op) {
-  while (op > 0 && s->orders->op[op - 1].group > 0)
-    op--;
-  return p->op[op];
-}
-
 static int by_waiter(const void *a, const void *b) {
   const Edge *x = a, *y = b;
   return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
@@ -281,16 +275,16 @@ static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
         if (u->dep[k][x] != NONE && s->sides->use[u->dep[k][x]].kind != u->kind)
           add_edge(s, &e, p->side[i], p->side[u->dep[k][x]]);
     if (u->user != NONE && u->kind != PIPE_SIDE)
-      add_edge(s, &e, action_at(s, p, u->user), p->side[i]);
+      add_edge(s, &e, p->op[op_action(s, u->user)], p->side[i]);
   }
   for (uint32_t i = s->model->ngroup ? s->orders->rank_copy0[r] : 0;
        s->model->ngroup && i < s->orders->rank_copy0[r + 1]; i++) {
     const Copy *c = &s->orders->copy[i];
     if (c->kind == PIPE_LOAD)
-      add_edge(s, &e, action_at(s, p, load_reader(s, c)), p->copy[i]);
+      add_edge(s, &e, p->op[op_action(s, load_reader(s, c))], p->copy[i]);
     for (uint32_t op = c->free_at; c->kind == PIPE_OFF && op < s->orders->rank_op0[r + 1]; op++)
       if (s->orders->op[op].kind == PIPE_F) { /* and so does each behind it */
-        add_edge(s, &e, action_at(s, p, op), p->copy[i]);
+        add_edge(s, &e, p->op[op_action(s, op)], p->copy[i]);
         break;
       }
   }

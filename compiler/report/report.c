@@ -120,9 +120,7 @@ static void report_lowering(Sched *s, FILE *f) {
 static void report_updates(Sched *s, FILE *f) {
   uint32_t most = 1, stale = 0, apart = 0;
   for (uint32_t st = 0; st < s->model->nstage; st++)
-    most = s->orders->round0[st + 1] - s->orders->round0[st] > most
-               ? s->orders->round0[st + 1] - s->orders->round0[st]
-               : most;
+    most = updates_of(s, st) > most ? updates_of(s, st) : most;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     stale = s->versions->staleness[r] > stale ? s->versions->staleness[r] : stale;
     apart = s->versions->discrepancy[r] > apart ? s->versions->discrepancy[r] : apart;

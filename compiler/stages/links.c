@@ -118,7 +118,7 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
     uint32_t n = 1, tied = 0;
     for (uint32_t q = st->replica; q != i; q = s->model->stage[q].replica)
       n++;
-    if (s->model->tie_of && s->model->tie_of[i] != NONE)
+    if (st->tied != NONE)
       tied = s->model->tie_row0[s->model->tie_of[i] + 1] - s->model->tie_row0[s->model->tie_of[i]];
     st->time[PIPE_REDUCE] = ring_sum(s, latency[i], bandwidth[i], n, st->grad_bytes);
     st->time[PIPE_TIE] = ring_sum(s, latency[i], bandwidth[i], tied, st->tied_bytes);

@@ -109,7 +109,7 @@ static void fill_costs(Sched *s, Bounds *x) {
     c->b = least(c->sum_b, joined);
     if (!s->model->forward)
       c->after = p->time[PIPE_U] + (p->replica != i / n ? p->time[PIPE_REDUCE] : 0) +
-                 (s->model->tie_of && s->model->tie_of[i / n] != NONE ? p->time[PIPE_TIE] : 0);
+                 (p->tied != NONE ? p->time[PIPE_TIE] : 0);
   }
 }
 

@@ -421,7 +421,7 @@ static uint32_t *count_gradients(const Sched *s) {
   }
   all = NEW_ARRAY(s->arena, uint32_t, s->orders->round0[s->model->nstage] + 1);
   for (uint32_t st = 0; st < s->model->nstage; st++)
-    for (uint32_t k = 0; k < s->orders->round0[st + 1] - s->orders->round0[st]; k++) {
+    for (uint32_t k = 0; k < updates_of(s, st); k++) {
       uint32_t row = st;
       do {
         all[s->orders->round0[st] + k] += own[s->orders->round0[row] + k];

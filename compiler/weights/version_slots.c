@@ -48,10 +48,6 @@ static size_t at0(const Sched *s, uint32_t stage) {
   return (size_t)s->orders->round0[stage] + stage;
 }
 
-static uint32_t updates_of(const Sched *s, uint32_t stage) {
-  return s->orders->round0[stage + 1] - s->orders->round0[stage];
-}
-
 /* Does op, no U, read its version, and not an estimate that another op has made of it? */
 static bool reads_version(const Sched *s, uint32_t op) {
   uint32_t maker = estimate_maker(s, op);

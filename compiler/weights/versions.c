@@ -35,10 +35,6 @@ typedef struct Reads {
   uint32_t nshared, cap;
 } Reads;
 
-static uint32_t updates_of(const Sched *s, uint32_t stage) {
-  return s->orders->round0[stage + 1] - s->orders->round0[stage];
-}
-
 /* The version is made by an update that stands below, or by none. */
 static bool unborn(Reads *v, uint32_t op, const WeightLine *line, int64_t version) {
   Sched *s = v->s;
