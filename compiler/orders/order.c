@@ -21,42 +21,28 @@
 #include "orders.h"
 #include "plant.h"
 
-/* In a chain of rows: the only row whose tensor o reads; the only row that reads the tensor of o.
- * NONE. */
-static inline uint32_t chain_from(const Sched *s, const Op *o) {
-  const PipeStage *st = &s->model->stage[o->stage];
-  return o->kind == PIPE_F ? st->prev : o->kind == PIPE_B || o->kind == PIPE_I ? st->next : NONE;
+/* The row that makes input k of o; the row that reads its output k. */
+static inline uint32_t maker(const Sched *s, const Op *o, uint32_t k) {
+  Link l = link_at(s, input_link(s, o, k));
+  return o->kind == PIPE_F ? l.from : l.to;
 }
-static inline uint32_t chain_to(const Sched *s, const Op *o) {
-  const PipeStage *st = &s->model->stage[o->stage];
-  return o->kind == PIPE_F ? st->next : o->kind == PIPE_B || o->kind == PIPE_I ? st->prev : NONE;
+static inline uint32_t reader(const Sched *s, const Op *o, uint32_t k) {
+  Link l = link_at(s, output_link(s, o, k));
+  return o->kind == PIPE_F ? l.to : l.from;
 }
-/* The op of that row; NONE: row is NONE. */
-static inline uint32_t chain_op(const Sched *s, const Op *o, uint32_t row) {
-  return row == NONE ? NONE : *op_at(s, o->kind == PIPE_F, row, o->mb) - 1;
+/* The op of that row. */
+static inline uint32_t op_of(const Sched *s, const Op *o, uint32_t row) {
+  return *op_at(s, o->kind == PIPE_F, row, o->mb) - 1;
 }
 
-/* Input k of op, from the row that makes it: an F, or a B or I. */
 uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k) {
   const Op *o = &s->orders->op[op];
-  if (!s->model->graph)
-    return k ? NONE : chain_op(s, o, chain_from(s, o));
-  if (k >= op_inputs(s, o))
-    return NONE;
-  Link l = link_at(s, input_link(s, o, k));
-  bool forward = o->kind == PIPE_F;
-  return *op_at(s, forward, forward ? l.from : l.to, o->mb) - 1;
+  return k < op_inputs(s, o) ? op_of(s, o, maker(s, o, k)) : NONE;
 }
 
 uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
   const Op *o = &s->orders->op[op];
-  if (!s->model->graph)
-    return k ? NONE : chain_op(s, o, chain_to(s, o));
-  if (k >= op_outputs(s, o))
-    return NONE;
-  Link l = link_at(s, output_link(s, o, k));
-  bool forward = o->kind == PIPE_F;
-  return *op_at(s, forward, forward ? l.to : l.from, o->mb) - 1;
+  return k < op_outputs(s, o) ? op_of(s, o, reader(s, o, k)) : NONE;
 }
 
 /* The next row of those whose gradients an update of `row` needs: its replicas, or all rows of the
@@ -139,11 +125,8 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
 static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, uint32_t i,
                     uint32_t turn, uint64_t *start) {
   const Op *o = &s->orders->op[i];
-  bool graph = s->model->graph != NULL;
-  uint32_t k = 0, chain = graph ? NONE : chain_from(s, o),
-           dep = graph ? order_dep(s, i, 0) : chain_op(s, o, chain);
-  while (dep != NONE) {
-    uint32_t from = graph ? s->orders->op[dep].stage : chain, q = s->model->stage[from].rank;
+  for (uint32_t k = 0, n = op_inputs(s, o); k < n; k++) {
+    uint32_t row = maker(s, o, k), dep = op_of(s, o, row), q = s->model->stage[row].rank;
     if (dep >= (q == r ? i : run->head[q]) && !PLANTED(ORDER_DATA))
       return false;
     uint64_t send = q == r         ? 0
@@ -151,7 +134,6 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, u
                                    : input_time(s, o, k);
     if (run->end[dep] + send > *start)
       *start = run->end[dep] + send;
-    dep = graph ? order_dep(s, i, ++k) : NONE;
   }
   if (o->kind == PIPE_U && waits_for_others(s, o->stage)) {
     run->head[r] = first; /* rows of a tie may be on this rank, too */
@@ -228,13 +210,10 @@ static inline void fetch_ahead(const Sched *s, const OrderRun *run, uint32_t i) 
   __builtin_prefetch(&s->orders->op[i + OPS_AHEAD]);
   __builtin_prefetch(&run->end[i + AHEAD], 1);
   const Op *o = &s->orders->op[i + AHEAD];
-  if (s->model->graph || o->kind > PIPE_I)
-    return;
-  uint32_t from = chain_from(s, o), to = chain_to(s, o);
-  if (from != NONE)
-    __builtin_prefetch(op_at(s, o->kind == PIPE_F, from, o->mb));
-  if (to != NONE)
-    __builtin_prefetch(op_at(s, o->kind == PIPE_F, to, o->mb));
+  if (op_inputs(s, o) > 0)
+    __builtin_prefetch(op_at(s, o->kind == PIPE_F, maker(s, o, 0), o->mb));
+  if (op_outputs(s, o) > 0)
+    __builtin_prefetch(op_at(s, o->kind == PIPE_F, reader(s, o, 0), o->mb));
 }
 
 bool order_run(Sched *s, OrderRun *run) {
@@ -245,7 +224,6 @@ bool order_run(Sched *s, OrderRun *run) {
            *first = NEW_ARRAY(s->arena, uint64_t, s->model->nrank),
            *stop = NEW_ARRAY(s->arena, uint64_t, s->model->nrank); /* end of its last action */
   uint32_t nwork = 0, left = s->orders->nop;
-  bool graph = s->model->graph != NULL;
   run->nxfer = 0;
   run->t = (Timing){0, 0, 0};
   for (uint32_t r = s->model->nrank; r-- > 0;) {
@@ -291,10 +269,8 @@ bool order_run(Sched *s, OrderRun *run) {
             }
           }
         }
-        uint32_t k = 0, chain = graph ? NONE : chain_to(s, o),
-                 user = graph ? order_user(s, m, 0) : chain_op(s, o, chain);
-        for (; user != NONE; user = graph ? order_user(s, m, ++k) : NONE) {
-          uint32_t q = s->model->stage[graph ? s->orders->op[user].stage : chain].rank;
+        for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
+          uint32_t row = reader(s, o, k), user = op_of(s, o, row), q = s->model->stage[row].rank;
           if (q == r)
             continue;
           uint64_t send = run->uniform ? send_time(&run->stage[0], o->kind) : output_time(s, o, k);
