@@ -98,7 +98,7 @@ static bool add_layer(Layers *l, const Card *c, const char *name, const double c
 bool layers_of_model(Layers *l, json_t *card) {
   static const CostKey given[] = {KEY_F,    KEY_I,        KEY_W,      KEY_ACT,
                                   KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_OPT};
-  Card c;
+  Card c = {.speed = 0};
   if (!read_card(l, card, &c))
     return false;
   const double h = c.number[HIDDEN], s = c.number[SEQUENCE], V = c.number[VOCABULARY],
