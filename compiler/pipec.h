@@ -339,7 +339,9 @@ typedef enum RankBy {
   BY_WORK, BY_MAKESPAN, BY_SPAN, BY_BUBBLE, BY_MEMORY, BY_VOLUME, BY_VERSIONS, BY_STALENESS
 } RankBy;
 /* In the order of the words of --plan-cost in driver/options.def. */
-typedef enum PlanCost { COST_STEP, COST_STAGE, COST_STRAIGHT, COST_COMPUTE, COST_ALPA } PlanCost;
+typedef enum PlanCost {
+  COST_STEP, COST_STAGE, COST_STRAIGHT, COST_COMPUTE, COST_ALPA, COST_LATENCY
+} PlanCost;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 /* One order that a `tune` clause may take: of value number `at`, as written or moved by tries. */
 typedef struct TuneChoice { uint32_t at; bool moved; } TuneChoice;

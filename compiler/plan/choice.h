@@ -43,6 +43,8 @@ bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds);
 
 /* ---- alpa.c: the plan of Alpa's search between operators, and its measure ---- */
 bool alpa_choice(const Task *t, Choice *c, double *ns);
+/* ---- dapple.c: the plan of DAPPLE's search, and its latency of a step ---- */
+void dapple_choice(const Task *t, Choice *c, double *ns);
 /* ---- search.c: adds plans that may have the shortest step, in no order ---- */
 void find_choices(const Task *t, Choices *found);
 /* With a copy of its stages. False: it is there. */

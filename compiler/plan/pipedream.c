@@ -162,13 +162,5 @@ bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds) {
   *c = (Choice){.nrank = t->cluster.nrank};
   c->stage = NEW_ARRAY(a, PlanStage, t->cluster.nrank);
   add_stages(&x, times, nlevel - 1, START, n - 1, 1, c);
-  for (uint32_t s = 0; s < c->nstage; s++)
-    if (c->stage[s].replicas > t->nmb) {
-      diag_error(t->s->diag, DIAG_PLAN, NO_SPAN,
-                 "stage %u has %u replicas, which take turns in %u microbatches", s,
-                 c->stage[s].replicas, t->nmb);
-      diag_help(t->s->diag, "-D M=%u gives each of them one", c->stage[s].replicas);
-      return false;
-    }
   return true;
 }

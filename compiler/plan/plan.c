@@ -314,21 +314,38 @@ static bool read_task(Sched *s, Task *t) {
   return true;
 }
 
-/* The plan of a published measure, and what it is worth by that; NULL: reported. */
+/* The plan of a published measure; returns what it is worth by that, or NULL: reported. */
 static const char *published_choice(const Task *t, Choice *c) {
   const PlanCost cost = t->s->opt->plan_cost;
+  Arena *a = t->s->arena;
   double value;
+  if (cost == COST_LATENCY) {
+    dapple_choice(t, c, &value);
+    return arena_printf(a, "of DAPPLE's planner: latency %.9f s", value / 1e9);
+  }
   if (cost == COST_ALPA)
     return alpa_choice(t, c, &value)
-               ? arena_printf(t->s->arena, "of Alpa's search: sum of stages and M-1 slowest %.9f s",
+               ? arena_printf(a, "of Alpa's search: sum of stages and M-1 slowest %.9f s",
                               value / 1e9)
                : NULL;
   const PipeDream by = {.straight = cost == COST_STRAIGHT, .transfers = cost != COST_COMPUTE};
   return pipedream_choice(t, by, c, &value)
-             ? arena_printf(t->s->arena,
-                            "of PipeDream's optimizer: slowest stage %.9f s; %u states", value,
+             ? arena_printf(a, "of PipeDream's optimizer: slowest stage %.9f s; %u states", value,
                             t->states.n)
              : NULL;
+}
+
+/* False: a replica has no microbatch, reported. Only published measures choose such a plan. */
+static bool has_turns(const Task *t, const Choice *c) {
+  for (uint32_t s = 0; s < c->nstage; s++)
+    if (c->stage[s].replicas > t->nmb) {
+      diag_error(t->s->diag, DIAG_PLAN, NO_SPAN,
+                 "stage %u has %u replicas, which take turns in %u microbatches", s,
+                 c->stage[s].replicas, t->nmb);
+      diag_help(t->s->diag, "-D M=%u gives each of them one", c->stage[s].replicas);
+      return false;
+    }
+  return true;
 }
 
 bool plan(Sched *s) {
@@ -340,7 +357,7 @@ bool plan(Sched *s) {
     return false;
   if (s->opt->plan_cost == COST_STEP)
     find_choices(&x.task, &found);
-  else if ((by = published_choice(&x.task, &c)))
+  else if ((by = published_choice(&x.task, &c)) && has_turns(&x.task, &c))
     add_choice(&x.task, &found, c);
   else
     return false;
