@@ -48,20 +48,25 @@ static bool resolve_call(Resolver *r, Expr *e) {
       want++;
   } else {
     e->builtin = (uint8_t)y->builtin;
-    bool now = r->in_when && is_now(y->builtin);
+    const bool limit = r->clause && r->clause->kind == CL_LIMIT,
+               now = r->in_when && (is_now(y->builtin) || (limit && y->builtin == BI_MEMORY));
     r->nquantity += now;
-    if (y->builtin >= BI_INFLIGHT && r->clause && r->clause->kind == CL_LIMIT && !now) {
+    if (y->builtin >= BI_INFLIGHT && limit && !now) {
       diag_error(d, DIAG_CLAUSE, e->at,
                  "'%s' is not counted at each moment, so no limit can have it", e->name);
-      diag_help(d, "a limit knows inflight(r) held(r) kept(r) host(r); '%s' can stand in a check",
-                e->name);
+      diag_help(
+          d,
+          "a limit knows memory(r) inflight(r) held(r) kept(r) host(r); '%s' can stand in a check",
+          e->name);
     } else if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
       diag_error(d, DIAG_CLAUSE, e->at,
                  "'%s' is known only once the schedule is; it can stand only in a check", e->name);
     if (y->builtin == BI_MIN || y->builtin == BI_MAX)
       want = given ? given : 1;
     else
-      costs = y->builtin >= BI_MAKESPAN, want = costs ? given : now && given == 2 ? 2 : 1;
+      costs = y->builtin >= BI_MAKESPAN, want = costs                                     ? given
+                                                : is_now(y->builtin) && now && given == 2 ? 2
+                                                                                          : 1;
     if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES || y->builtin == BI_VERSIONS ||
          y->builtin == BI_STASHED) &&
         given == 0)

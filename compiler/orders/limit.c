@@ -5,6 +5,7 @@
  * a rank times its rows times its stages. */
 #include "limit.h"
 #include "base.h"
+#include "graph.h"
 #include "stages.h"
 #include "orders.h"
 
@@ -46,6 +47,21 @@ void limit_change(const Sched *s, const Limit *l, const Op *o, int64_t *start, i
     *start += weight * c.take[k];
     *end -= weight * c.give[k];
   }
+}
+
+void stash_change(const Sched *s, const Op *o, bool bytes, int64_t *start, int64_t *end) {
+  const PipeStage *st = &s->model->stage[o->stage];
+  OpCounts c = op_counts(s, o);
+  int64_t weight[NCOUNTS] = {[LIVE] = 1};
+  if (bytes) {
+    weight[LIVE] = (int64_t)round64(st->act_bytes);
+    weight[HELD] = (int64_t)round64(st->gout_bytes);
+    weight[KEPT] = c.take[KEPT] + c.give[KEPT] ? (int64_t)round64(row_inputs_bytes(s, o->stage))
+                                               : 0;
+  }
+  *start = *end = 0;
+  for (int q = 0; q < NCOUNTS; q++)
+    *start += weight[q] * c.take[q], *end -= weight[q] * c.give[q];
 }
 
 uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first) {
@@ -111,16 +127,23 @@ typedef struct Finder {
   int64_t plain; /* the part of the sum without counts */
 } Finder;
 
-bool counts_now(const Expr *e) {
+static bool is_memory(const Expr *e) { return e->kind == EX_CALL && e->builtin == BI_MEMORY; }
+static bool is_count(const Expr *e) { return e->kind == EX_CALL && is_now(e->builtin); }
+
+static bool mentions(const Expr *e, bool (*what)(const Expr *)) {
   if (!e)
     return false;
-  if (e->kind == EX_CALL && is_now(e->builtin))
+  if (what(e))
     return true;
   for (const Arg *a = e->args; a; a = a->next)
-    if (counts_now(a->value))
+    if (mentions(a->value, what))
       return true;
-  return counts_now(e->a) || counts_now(e->b) || counts_now(e->c);
+  return mentions(e->a, what) || mentions(e->b, what) || mentions(e->c, what);
 }
+
+bool counts_now(const Expr *e) { return mentions(e, is_count); }
+
+bool is_byte_limit(const Clause *c) { return mentions(c->value, is_memory); }
 
 /* So much may stand before a count: all ops together do not overflow. Requires the ops. */
 static bool weight_fits(const Sched *s, int64_t weight) {
@@ -224,7 +247,7 @@ static bool find_row(Sched *s, const Clause *c, const Expr *e, Limit *row) {
   bool less = e->kind == EX_LT || e->kind == EX_LE, more = e->kind == EX_GT || e->kind == EX_GE;
   if (!counts_now(e)) {
     diag_error(s->diag, DIAG_CLAUSE, e->at,
-               "this limit counts nothing; it knows inflight(r) held(r) kept(r) host(r)");
+               "this limit counts nothing; it knows memory(r) inflight(r) held(r) kept(r) host(r)");
     diag_help(s->diag, "what parameters must be is a 'check', or stands behind 'requires'");
     return false;
   }
@@ -248,9 +271,53 @@ static bool find_row(Sched *s, const Clause *c, const Expr *e, Limit *row) {
   return not_linear(&x, e); /* all counts are in branches that are not taken */
 }
 
+/* Takes a bound of memory(r) into Claims.bytes. False: reported. */
+static bool find_bytes(Sched *s, Claims *claims, const Expr *e) {
+  const bool less = e->kind == EX_LT || e->kind == EX_LE,
+             more = e->kind == EX_GT || e->kind == EX_GE;
+  const Expr *sum = less ? e->a : e->b, *bound = less ? e->b : e->a;
+  int64_t r, most;
+  if (!(less || more) || !is_memory(sum) || mentions(bound, is_memory) || counts_now(bound)) {
+    diag_error(s->diag, DIAG_CLAUSE, e->at, "a limit of bytes has memory(r) alone on one side");
+    diag_help(s->diag, "such as memory(r) <= 40GiB");
+    return false;
+  }
+  if (!s->model->sized) {
+    diag_error(s->diag, DIAG_NO_SIZES, sum->at, "a limit of bytes needs 'bytes' or a profile");
+    return false;
+  }
+  if (!rank_argument(s, sum, &r) || !eval(s, bound, &most))
+    return false;
+  if (!claims->bytes) {
+    claims->bytes = NEW_ARRAY(s->arena, int64_t, s->model->nrank);
+    for (uint32_t i = 0; i < s->model->nrank; i++)
+      claims->bytes[i] = INT64_MAX;
+  }
+  if (most < claims->bytes[r])
+    claims->bytes[r] = most;
+  return true;
+}
+
+int64_t stash_bytes_room(const Sched *s, uint32_t r) {
+  if (!s->claims->bytes || s->claims->bytes[r] == INT64_MAX)
+    return INT64_MAX;
+  uint64_t fixed = 0, work = 0;
+  for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
+    const uint32_t row = s->model->rank_stage[i];
+    const PipeStage *st = &s->model->stage[row];
+    fixed += round64(st->weight_bytes) + round64(st->grad_bytes) + round64(st->opt_bytes);
+    work = st->work_bytes > work ? st->work_bytes : work;
+    if (st->prev < PIPE_MANY && s->model->stage[st->prev].rank != r) /* F comes, B goes */
+      fixed += 4 * round64(row_inputs_bytes(s, row));
+    if (st->next < PIPE_MANY && s->model->stage[st->next].rank != r)
+      fixed += 4 * round64(st->boundary_bytes);
+  }
+  return s->claims->bytes[r] - (int64_t)(fixed + round64(work));
+}
+
 typedef VEC(Limit) Rows;
 
-static bool find_rows(Sched *s, Arena *a, const Clause *c, Rows *rows) {
+static bool find_rows(Sched *s, Claims *claims, Arena *a, const Clause *c, Rows *rows) {
   int64_t lo = 0, hi = 1, step = 1;
   if (c->var && !eval_range(s, &c->range, &lo, &hi, &step))
     return false;
@@ -266,7 +333,8 @@ static bool find_rows(Sched *s, Arena *a, const Clause *c, Rows *rows) {
                  (unsigned long long)most);
       return false;
     }
-    if (!find_row(s, c, c->value, vec_push(a, rows)))
+    if (is_byte_limit(c) ? !find_bytes(s, claims, c->value)
+                         : !find_row(s, c, c->value, vec_push(a, rows)))
       return false;
     if (__builtin_add_overflow(x, step, &x))
       break;
@@ -274,7 +342,7 @@ static bool find_rows(Sched *s, Arena *a, const Clause *c, Rows *rows) {
   return true;
 }
 
-/* Claims.row and limit0 from n rows in any order. */
+/* Claims.row and row0 from n rows in any order. */
 static void set_limits(Sched *s, Claims *claims, const Limit *row, uint32_t n) {
   uint32_t *at = claims->row0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + (size_t)2);
   claims->row = arena_alloc(s->arena, n * sizeof *s->claims->row + 1);
@@ -292,7 +360,7 @@ bool find_limits(Sched *s, Claims *claims) {
   Rows rows = {0};
   bool ok = true;
   for (uint32_t i = 0; ok && i < s->claims->nlimit; i++)
-    ok = find_rows(s, &a, s->claims->limit[i], &rows);
+    ok = find_rows(s, claims, &a, s->claims->limit[i], &rows);
   if (ok && rows.n > 0)
     set_limits(s, claims, rows.at, rows.n);
   arena_free(&a);
@@ -449,11 +517,28 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
   arena_free(&own);
 }
 
+/* Do the stashes of rank r take no more bytes than they may? */
+static bool bytes_kept(const Sched *s, uint32_t r) {
+  const int64_t room = stash_bytes_room(s, r);
+  int64_t live = 0, start, end;
+  for (uint32_t i = s->orders->rank_op0[r]; room < INT64_MAX && i < s->orders->rank_op0[r + 1];
+       i++) {
+    stash_change(s, &s->orders->op[i], true, &start, &end);
+    if (live + start > room || live + start + end > room)
+      return false;
+    live += start + end;
+  }
+  return true;
+}
+
 bool limits_kept(Sched *s) {
   Walk w = {.s = s};
-  for (uint32_t r = 0; r < s->model->nrank && !w.broken; r++)
+  bool kept = true;
+  for (uint32_t r = 0; r < s->model->nrank && kept; r++) {
     walk_rank(&w, r, false);
-  return !w.broken;
+    kept = !w.broken && bytes_kept(s, r);
+  }
+  return kept;
 }
 
 bool limit_quantity(Sched *s, const Expr *call, int64_t *value) {

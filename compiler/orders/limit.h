@@ -32,13 +32,19 @@ typedef struct Claims {
   /* To prove at the end; Eval.env still has the values of their names. */
   const Clause **check; uint32_t ncheck;
   const Clause **limit; uint32_t nlimit; /* tune keeps them; they are proved at the end */
-  Limit *row; uint32_t nrow, *row0; /* comparisons of limits, by rank; row0[nrank + 2] */
+  Limit *row; uint32_t nrow, *row0; /* comparisons of counts, by rank; row0[nrank + 2] */
+  int64_t *bytes; /* [nrank] the least bound of memory(r); INT64_MAX: none. NULL: of no rank */
 } Claims;
 extern const char *const count_name[NCOUNTS]; /* "inflight" */
 
 /* Does e mention a count of a moment, such as inflight(r)? */
 bool counts_now(const Expr *e);
-/* Part of expand. Ensures Claims.row, nrow and row0. False: reported. */
+/* Is it a limit of memory(r)? It is one of the whole program, which check_user proves. */
+bool is_byte_limit(const Clause *c);
+/* The bytes that stashes may take on rank r by its limit of memory(r), if transfers have two slots
+ * each; INT64_MAX: it has none. */
+int64_t stash_bytes_room(const Sched *s, uint32_t r);
+/* Part of expand. Ensures Claims.row, nrow, row0 and bytes. False: reported. */
 bool find_limits(Sched *s, Claims *claims);
 /* "2*inflight(0) - held(0, 1) <= 16": the comparison in the language, with numbers put in. */
 const char *limit_text(Sched *s, const Limit *l);
@@ -46,6 +52,8 @@ const char *limit_text(Sched *s, const Limit *l);
 uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first);
 /* What op o adds to the sum at its start, and at its end. */
 void limit_change(const Sched *s, const Limit *l, const Op *o, int64_t *start, int64_t *end);
+/* The same for the stashes of its rank: their number, or their bytes. */
+void stash_change(const Sched *s, const Op *o, bool bytes, int64_t *start, int64_t *end);
 /* Does Orders.op, as it is and without copies, keep all limits? */
 bool limits_kept(Sched *s);
 /* The most stashes that can be alive on rank r by its limits alone; INT64_MAX: no limit says. */

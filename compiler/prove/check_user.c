@@ -188,7 +188,7 @@ static const Expr *claim(Sched *s, const Expr *e) {
   }
 }
 
-static void report(Sched *s, const Expr *whole) {
+static void report(Sched *s, const Expr *whole, DiagName name) {
   const char *values = eval_explain(s, whole);
   const Expr *e = claim(s, whole);
   int64_t a = 0, b = 0;
@@ -198,7 +198,8 @@ static void report(Sched *s, const Expr *whole) {
                            arena_printf(s->arena, "%lld", (long long)b)};
     if ((is_bytes(e->a) || is_bytes(e->b)) && a >= 0 && b >= 0)
       bytes_texts(s, (uint64_t)a, (uint64_t)b, text);
-    diag_error(s->diag, DIAG_CHECK, e->at, "check failed: %s %s %s is false", text[0],
+    diag_error(s->diag, name, e->at, "%s: %s %s %s is false",
+               name == DIAG_CHECK ? "check failed" : "limit not kept", text[0],
                sign[e->kind - EX_LT], text[1]);
     const Expr *sum = e->a->kind == EX_CALL && e->a->builtin == BI_MEMORY   ? e->a
                       : e->b->kind == EX_CALL && e->b->builtin == BI_MEMORY ? e->b
@@ -218,35 +219,41 @@ static void report(Sched *s, const Expr *whole) {
   help_unchecked(s, e->at);
 }
 
+/* A check, or a limit of bytes, for all values of its variable. False: reported. */
+static bool check_clause(Sched *s, const Clause *c, DiagName name) {
+  int64_t lo = 0, hi = 1, step = 1, v;
+  if (c->var && !eval_range(s, &c->range, &lo, &hi, &step))
+    return false;
+  if (name == DIAG_CHECK && (step > 0 ? lo >= hi : lo <= hi))
+    diag_warn(s->diag, DIAG_CHECK, c->at, "the range of this check is empty: it proves nothing");
+  uint64_t turns = 0, most = 4 * ((uint64_t)s->orders->nop + s->model->nrank) + 100000;
+  for (int64_t x = lo; step > 0 ? x < hi : x > hi;) {
+    if (c->var)
+      s->eval.env[c->slot] = x;
+    if (++turns > most) {
+      diag_error(s->diag, DIAG_LOOP, c->at,
+                 "a check over more than %llu values; a bound of its range is wrong",
+                 (unsigned long long)most);
+      return false;
+    }
+    if (!eval(s, c->value, &v))
+      return false;
+    if (!v && !PLANTED(USER_CHECK)) {
+      report(s, c->value, name); /* the first value that fails is enough */
+      return false;
+    }
+    if (__builtin_add_overflow(x, step, &x))
+      break;
+  }
+  return true;
+}
+
 bool check_user(Sched *s, Verdict *verdict) {
   bool ok = check_limits(s, verdict);
-  for (uint32_t i = 0; i < s->claims->ncheck; i++) {
-    const Clause *c = s->claims->check[i];
-    int64_t lo = 0, hi = 1, step = 1, v;
-    if (c->var && !eval_range(s, &c->range, &lo, &hi, &step))
-      return false;
-    if (step > 0 ? lo >= hi : lo <= hi)
-      diag_warn(s->diag, DIAG_CHECK, c->at, "the range of this check is empty: it proves nothing");
-    uint64_t turns = 0, most = 4 * ((uint64_t)s->orders->nop + s->model->nrank) + 100000;
-    for (int64_t x = lo; step > 0 ? x < hi : x > hi;) {
-      if (c->var)
-        s->eval.env[c->slot] = x;
-      if (++turns > most) {
-        diag_error(s->diag, DIAG_LOOP, c->at,
-                   "a check over more than %llu values; a bound of its range is wrong",
-                   (unsigned long long)most);
-        return false;
-      }
-      if (!eval(s, c->value, &v))
-        return false;
-      if (!v && !PLANTED(USER_CHECK)) {
-        report(s, c->value);
-        ok = false;
-        break; /* the first value that fails is enough */
-      }
-      if (__builtin_add_overflow(x, step, &x))
-        break;
-    }
-  }
+  for (uint32_t i = 0; i < s->claims->nlimit; i++)
+    if (is_byte_limit(s->claims->limit[i]))
+      ok &= check_clause(s, s->claims->limit[i], DIAG_OVER_LIMIT);
+  for (uint32_t i = 0; i < s->claims->ncheck; i++)
+    ok &= check_clause(s, s->claims->check[i], DIAG_CHECK);
   return ok;
 }

@@ -84,52 +84,49 @@ static void bound_op(Just *j, uint32_t k, uint32_t op, int64_t start, int64_t en
   j->sum.over[k][op] = later_of(later_of(start, start + end), 0) - later_of(start + end, 0);
 }
 
-/* What op o adds to the stashes of its rank, in number or bytes, at its start and at its end. */
-static void stash_change(const Sched *s, const Op *o, bool bytes, int64_t *start, int64_t *end) {
-  const PipeStage *st = &s->model->stage[o->stage];
-  OpCounts c = op_counts(s, o);
-  int64_t weight[NCOUNTS] = {[LIVE] = 1};
-  if (bytes) {
-    weight[LIVE] = (int64_t)round64(st->act_bytes);
-    weight[HELD] = (int64_t)round64(st->gout_bytes);
-    weight[KEPT] = c.take[KEPT] + c.give[KEPT] ? (int64_t)round64(row_inputs_bytes(s, o->stage))
-                                               : 0;
-  }
-  *start = *end = 0;
-  for (int q = 0; q < NCOUNTS; q++)
-    *start += weight[q] * c.take[q], *end -= weight[q] * c.give[q];
+/* The sums that are bounded on rank r: its limits of counts, or else stashes, and then bytes. */
+static uint32_t rank_sums(const Sched *s, uint32_t r, uint32_t *nlimit) {
+  uint32_t first;
+  *nlimit = limits_of(s, r, &first);
+  const bool bytes = stash_bytes_room(s, r) < INT64_MAX || (*nlimit == 0 && s->model->sized);
+  return (*nlimit > 0 ? *nlimit : 1) + bytes;
 }
 
-/* What each op adds to the sums that are bounded on its rank: the limits', or if there are none
- * stashes and bytes, which have no more than the most that live there now. */
+/* What each op adds to the sums. Where the text has no limit of stashes and bytes, there are no
+ * more than the most that live there now. */
 static void find_bounds(Just *j) {
   Sched *s = j->s;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    uint32_t first, nlimit = limits_of(s, r, &first);
+    uint32_t first, nlimit, n = rank_sums(s, r, &nlimit);
+    limits_of(s, r, &first);
+    const int64_t room = stash_bytes_room(s, r);
     for (uint32_t k = 0; k < j->sum.n; k++) {
-      int64_t live = 0, *most = &j->sum.most[k][r];
-      bool open = k >= (nlimit ? nlimit : s->model->sized ? 2 : 1);
-      *most = nlimit && !open ? s->claims->row[first + k].most : 0;
-      for (uint32_t i = s->orders->rank_op0[r]; !open && i < s->orders->rank_op0[r + 1]; i++) {
+      int64_t live = 0, top = 0;
+      const bool bytes = k == (nlimit > 0 ? nlimit : 1);
+      for (uint32_t i = s->orders->rank_op0[r]; k < n && i < s->orders->rank_op0[r + 1]; i++) {
         int64_t start, end;
-        if (nlimit)
+        if (k < nlimit)
           limit_change(s, &s->claims->row[first + k], &s->orders->op[i], &start, &end);
         else
-          stash_change(s, &s->orders->op[i], k == 1, &start, &end);
+          stash_change(s, &s->orders->op[i], bytes, &start, &end);
         bound_op(j, k, i, start, end);
-        int64_t top = later_of(live, live + j->sum.delta[k][i]) + j->sum.over[k][i];
+        top = later_of(top, later_of(live, live + j->sum.delta[k][i]) + j->sum.over[k][i]);
         live += j->sum.delta[k][i];
-        *most = nlimit ? *most : later_of(*most, top);
       }
+      j->sum.most[k][r] = k >= n              ? 0
+                          : k < nlimit        ? s->claims->row[first + k].most
+                          : room == INT64_MAX ? top
+                          : bytes             ? later_of(top, room)
+                                              : s->orders->nop; /* bytes bound them */
     }
   }
 }
 
 /* How many sums are bounded at most on a rank. */
 static uint32_t count_bounds(const Sched *s) {
-  uint32_t n = 1, first;
+  uint32_t n = 1, nlimit;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    uint32_t nlimit = limits_of(s, r, &first), want = nlimit ? nlimit : s->model->sized ? 2 : 1;
+    const uint32_t want = rank_sums(s, r, &nlimit);
     n = want > n ? want : n;
   }
   return n;
