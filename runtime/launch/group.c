@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * A group over the store (store.h). What is shared number n lies under the name "share/n"; it is
- * emptied once every other rank has been heard in a later one, so that a long run keeps little. */
+ * A group over the store (store.h): a rank's side of it. A thread of its own reads what the server
+ * sends: it answers where the rank is and takes the verdict even while the rank is busy or stuck.
+ * Values wait, in the order in which each rank has sent them, until they are asked for. */
 #define _DEFAULT_SOURCE /* getifaddrs */
+#include "escape.h"
 #include "group.h"
 #include "store.h"
 
@@ -9,150 +11,142 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { PATIENCE_S = 5 }; /* for the verdict */
+enum { PATIENCE_S = 5 }; /* for the verdict; for others, to say good-bye to who serves */
 
-typedef struct Owned { /* of this rank, not emptied yet */
-  uint64_t *n;
-  uint32_t first, count, cap;
-} Owned;
+typedef struct Value {
+  struct Value *next;
+  char *payload; /* StoreValue, and the value */
+  uint32_t bytes;
+} Value;
 
 typedef struct Group {
   PrGroup g;
-  Store *store;
-  StoreServer *server;
-  uint64_t next;   /* share */
-  uint64_t *heard; /* [size] 1 + the last share that came from a rank */
-  Owned mine;
-  bool of_rank_0; /* a process of the run serves the store */
-  pthread_mutex_t lock;
-  time_t late_at; /* when this rank said that it is late; 0: it has not */
+  int fd; /* -1: alone */
+  pthread_t reader;
+  StoreServer *server;     /* of this process, or NULL */
+  bool of_rank_0;          /* a process of the run serves the store */
+  pthread_mutex_t sending; /* of what is written to fd */
+  pthread_mutex_t lock;    /* of the rest */
+  pthread_cond_t changed;
+  Value **from;       /* [size] of each rank, oldest first */
+  bool welcome, over; /* over: the connection has ended, or was refused */
+  bool gives_up;      /* this rank has failed, and waits for no value any more */
   bool failed;
   PrStatus status; /* of a rank that has failed, with its text; PR_OK: all have been asked */
   char text[STORE_TEXT];
   StorePlace *at; /* [size] then */
+  double late_at; /* when this rank said that it is late; 0: it has not */
   uint32_t (*place)(void *of, char to[PR_GROUP_PLACE]);
   void *of;
 } Group;
 _Static_assert((int)PR_GROUP_PLACE <= (int)STORE_PLACE, "a place fits");
 
-static void name_of(char name[STORE_NAME], uint64_t n) {
-  snprintf(name, STORE_NAME, "share/%llu", (unsigned long long)n);
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool own(Owned *o, uint64_t n) {
-  if (o->first + o->count == o->cap) {
-    if (o->first > 0)
-      memmove(o->n, o->n + o->first, o->count * sizeof *o->n);
-    o->first = 0;
-    uint64_t *more = o->count == o->cap ? realloc(o->n, (2 * o->cap + 16) * sizeof *more) : o->n;
-    if (!more)
-      return false;
-    o->cap = o->count == o->cap ? 2 * o->cap + 16 : o->cap;
-    o->n = more;
-  }
-  o->n[o->first + o->count++] = n;
-  return true;
+static bool say(Group *g, StoreType type, const void *a, uint32_t na, const void *b, uint32_t nb) {
+  pthread_mutex_lock(&g->sending);
+  bool ok = g->fd >= 0 && store_send(g->fd, type, a, na, b, nb);
+  pthread_mutex_unlock(&g->sending);
+  return ok;
 }
 
-/* Empties what all others have passed. */
-static void empty_old(Group *g) {
-  uint64_t passed = UINT64_MAX;
-  char name[STORE_NAME];
-  for (uint32_t r = 0; r < g->g.size; r++)
-    if (r != g->g.rank && g->heard[r] < passed)
-      passed = g->heard[r];
-  for (; g->mine.count > 0 && g->mine.n[g->mine.first] + 1 < passed;
-       g->mine.first++, g->mine.count--) {
-    name_of(name, g->mine.n[g->mine.first]);
-    store_drop(g->store, name);
-  }
+/* The caller holds `lock`. False: time is over. */
+static bool doze(Group *g, double end) {
+  struct timespec t = {(time_t)end, (long)((end - (double)(time_t)end) * 1e9)};
+  pthread_cond_timedwait(&g->changed, &g->lock, &t);
+  return now() < end;
+}
+
+/* Values */
+
+static int put(Group *g, uint32_t to, const void *data, uint64_t bytes) {
+  const StoreValue v = {.rank = to};
+  return bytes > STORE_MOST - sizeof v || !say(g, STORE_VALUE, &v, sizeof v, data, (uint32_t)bytes);
+}
+
+/* The next value of rank r, which is to have so many bytes. Returns 0, or 1: time is over, the
+ * store is, or a fault has been told of, by this rank or to it. */
+static int take(Group *g, uint32_t r, void *data, uint64_t bytes) {
+  const double end = now() + PR_GROUP_PATIENCE_S;
+  bool in_time = true;
+  pthread_mutex_lock(&g->lock);
+  while (!g->from[r] && !g->over && !g->failed && !g->gives_up && in_time)
+    in_time = doze(g, end);
+  Value *v = g->from[r];
+  if (v)
+    g->from[r] = v->next;
+  pthread_mutex_unlock(&g->lock);
+  const bool ok = v && v->bytes == bytes;
+  if (ok)
+    memcpy(data, v->payload + sizeof(StoreValue), bytes);
+  if (v)
+    free(v->payload);
+  free(v);
+  return !ok;
 }
 
 static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
   Group *g = arg;
-  char name[STORE_NAME];
-  uint32_t n = 0;
-  name_of(name, g->next);
-  if (g->g.size == 1 || bytes == 0)
-    return 0;
-  if (bytes > STORE_MOST - STORE_NAME)
-    return 1;
-  if (from == g->g.rank) {
-    empty_old(g);
-    return !own(&g->mine, g->next++) || !store_put(g->store, name, data, (uint32_t)bytes);
-  }
-  void *value = store_get(g->store, name, &n, PR_GROUP_PATIENCE_S);
-  bool ok = value && n == bytes;
-  if (ok)
-    memcpy(data, value, bytes);
-  free(value);
-  g->heard[from] = ++g->next;
-  return !ok;
+  return g->g.size == 1 || bytes == 0 ? 0
+         : from == g->g.rank          ? put(g, STORE_ALL, data, bytes)
+                                      : take(g, from, data, bytes);
 }
 
 static uint32_t gather(void *arg, const void *mine, uint64_t bytes, void *all) {
   Group *g = arg;
-  char name[STORE_NAME], *to = all;
-  const uint64_t n = g->next++;
-  if (g->g.rank > 0) {
-    snprintf(name, sizeof name, "gather/%llu/%u", (unsigned long long)n, g->g.rank);
-    return store_put(g->store, name, mine, (uint32_t)bytes) ? 0 : 1 + g->g.rank;
-  }
-  memcpy(to, mine, bytes);
-  for (uint32_t r = 1; r < g->g.size; r++) {
-    uint32_t got = 0;
-    snprintf(name, sizeof name, "gather/%llu/%u", (unsigned long long)n, r);
-    void *value = store_get(g->store, name, &got, PR_GROUP_PATIENCE_S);
-    const bool ok = value && got == bytes;
-    if (ok)
-      memcpy(to + r * bytes, value, bytes);
-    free(value);
-    if (!ok)
+  if (g->g.rank > 0)
+    return put(g, 0, mine, bytes) ? 1 + g->g.rank : 0;
+  memcpy(all, mine, bytes);
+  for (uint32_t r = 1; r < g->g.size; r++)
+    if (take(g, r, (char *)all + r * bytes, bytes))
       return 1 + r;
-    store_drop(g->store, name);
-    g->heard[r] = n + 1;
-  }
   return 0;
 }
 
+/* Faults */
+
 static void tell(void *arg, PrStatus st, const char *text) {
   Group *g = arg;
-  if (g->store)
-    store_failed(g->store, (int32_t)st, text);
-}
-
-static time_t now_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec;
+  const int32_t status = (int32_t)st;
+  pthread_mutex_lock(&g->lock);
+  g->gives_up = true;
+  pthread_cond_broadcast(&g->changed);
+  pthread_mutex_unlock(&g->lock);
+  say(g, STORE_FAILED, &status, sizeof status, text, (uint32_t)strlen(text));
 }
 
 /* Nobody tells any more where the others are? If rank 0 serves the store, it is as the store is,
  * and of the others nothing is known. */
 static void notice_silence(Group *g) {
-  const bool over = store_is_over(g->store);
-  if (!over && (!g->late_at || now_s() - g->late_at <= PATIENCE_S))
+  if (!g->over && (g->late_at == 0 || now() - g->late_at <= PATIENCE_S))
     return;
   g->failed = true;
-  g->status = over ? PR_E_LOST : PR_E_DEADLINE;
-  snprintf(g->text, sizeof g->text, "%s: the store %s", over ? "lost" : "deadline",
-           over ? "has ended" : "does not answer");
+  g->status = g->over ? PR_E_LOST : PR_E_DEADLINE;
+  snprintf(g->text, sizeof g->text, "%s: the store %s", g->over ? "lost" : "deadline",
+           g->over ? "has ended" : "does not answer");
   if (!g->of_rank_0 || g->g.rank == 0 || !(g->at = calloc(g->g.size, sizeof *g->at)))
     return;
   g->status = PR_OK;
   for (uint32_t r = 0; r < g->g.size; r++)
-    g->at[r].condition = r == 0 && over ? STORE_GONE : STORE_SILENT;
+    g->at[r].condition = r == 0 && g->over ? STORE_GONE : STORE_SILENT;
 }
 
 static int heard(void *arg, PrStatus *st, char *text, uint64_t n) {
   Group *g = arg;
   pthread_mutex_lock(&g->lock);
-  if (!g->failed && g->store)
+  if (!g->failed)
     notice_silence(g);
   int what = !g->failed ? 0 : g->status ? 1 : 2;
   if (what == 1)
@@ -171,23 +165,17 @@ static void watch(void *arg, uint32_t (*place)(void *of, char to[PR_GROUP_PLACE]
   pthread_mutex_unlock(&g->lock);
 }
 
-/* On a thread of the store. */
-static uint32_t asked(void *arg, char to[STORE_PLACE]) {
-  Group *g = arg;
-  pthread_mutex_lock(&g->lock);
-  uint32_t n = g->place ? g->place(g->of, to) : 0;
-  pthread_mutex_unlock(&g->lock);
-  return n;
-}
-
 static void late(void *arg) {
   Group *g = arg;
   pthread_mutex_lock(&g->lock);
-  if (!g->late_at)
-    g->late_at = now_s();
+  if (g->late_at == 0)
+    g->late_at = now();
+  if (g->fd < 0 && !g->failed && (g->at = calloc(1, sizeof *g->at))) { /* alone: asks itself */
+    g->at->bytes = g->place ? g->place(g->of, g->at->place) : 0;
+    g->failed = true;
+  }
   pthread_mutex_unlock(&g->lock);
-  if (g->store)
-    store_late(g->store);
+  say(g, STORE_LATE, NULL, 0, NULL, 0);
 }
 
 static int place(void *arg, uint32_t r, char to[PR_GROUP_PLACE]) {
@@ -199,21 +187,142 @@ static int place(void *arg, uint32_t r, char to[PR_GROUP_PLACE]) {
   return 1;
 }
 
-/* On a thread of the store. */
-static void verdict(void *arg, const StoreVerdict *v, const StorePlace *at) {
-  Group *g = arg;
+/* What the server sends */
+
+static void answer(Group *g) {
+  char to[STORE_PLACE];
   pthread_mutex_lock(&g->lock);
+  uint32_t n = g->place ? g->place(g->of, to) : 0;
+  pthread_mutex_unlock(&g->lock);
+  say(g, STORE_HERE, to, n, NULL, 0);
+}
+
+/* The places behind a verdict. */
+static StorePlace *places_of(const Group *g, const StoreVerdict *v, uint32_t bytes) {
+  const uint64_t row = offsetof(StorePlace, place) + v->each;
+  StorePlace *place = v->size == g->g.size && v->each <= STORE_PLACE &&
+                              bytes == sizeof *v + v->size * row
+                          ? calloc(v->size, sizeof *place)
+                          : NULL;
+  for (uint32_t r = 0; place && r < v->size; r++) {
+    memcpy(&place[r], (const char *)(v + 1) + r * row, row);
+    place[r].bytes = place[r].bytes < v->each ? place[r].bytes : v->each;
+  }
+  return place;
+}
+
+/* The first counts. The caller holds `lock`, here and below. */
+static void judge(Group *g, const StoreVerdict *v, uint32_t bytes) {
+  if (g->failed || bytes < sizeof *v)
+    return;
   const bool failed = v->cause == STORE_HAS_FAILED;
-  if (!failed && v->size == g->g.size && (g->at = malloc(v->size * sizeof *at)))
-    memcpy(g->at, at, v->size * sizeof *at);
+  g->at = failed ? NULL : places_of(g, v, bytes);
   g->status = failed ? (PrStatus)v->status : g->at ? PR_OK : PR_E_LOST;
   if (failed)
-    snprintf(g->text, sizeof g->text, "%s", v->text);
+    snprintf(g->text, sizeof g->text, "%.*s", STORE_TEXT - 1, v->text);
   else
     snprintf(g->text, sizeof g->text, "rank %u %s", v->rank,
              v->cause == STORE_IS_GONE ? "has gone: its process has ended" : "takes too long");
   g->failed = true;
+}
+
+/* Keeps a value, and its payload. False: it is none. */
+static bool keep(Group *g, char *payload, uint32_t bytes) {
+  StoreValue from;
+  Value *v = bytes < sizeof from ? NULL : malloc(sizeof *v);
+  if (v)
+    memcpy(&from, payload, sizeof from);
+  if (!v || from.rank >= g->g.size) {
+    free(v);
+    return false;
+  }
+  Value **at = &g->from[from.rank];
+  while (*at)
+    at = &(*at)->next;
+  *at = v;
+  *v = (Value){NULL, payload, bytes - (uint32_t)sizeof from};
+  return true;
+}
+
+static void *read_on(void *arg) {
+  Group *g = arg;
+  StoreType type;
+  char *payload;
+  uint32_t bytes;
+  while (!g->over && store_receive(g->fd, &type, &payload, &bytes)) {
+    if (type == STORE_ASK)
+      answer(g);
+    pthread_mutex_lock(&g->lock);
+    g->welcome = g->welcome || type == STORE_WELCOME;
+    g->over = type == STORE_REFUSED || type == STORE_BYE;
+    if (type == STORE_REFUSED)
+      escape_text(g->text, sizeof g->text, ESCAPE_TERMINAL, payload);
+    if (type == STORE_VERDICT)
+      judge(g, (const StoreVerdict *)(void *)payload, bytes);
+    if (type == STORE_VALUE && keep(g, payload, bytes))
+      payload = NULL;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    free(payload);
+  }
+  pthread_mutex_lock(&g->lock);
+  g->over = true;
+  pthread_cond_broadcast(&g->changed);
   pthread_mutex_unlock(&g->lock);
+  return NULL;
+}
+
+/* Joining and leaving */
+
+/* Tries again with longer and longer pauses: the server may not be up yet. Says after some seconds
+ * what it waits for. */
+static int connect_until(const char *addr, const char *key, double end, char *why) {
+  enum { SILENT_S = 10 };
+  double tell = now() + SILENT_S;
+  for (long ms = 1;; ms = ms < 500 ? 2 * ms : 500) {
+    int fd = store_connect(addr, key, why);
+    if (fd != -1 || now() >= end)
+      return fd;
+    if (now() >= tell) {
+      fprintf(stderr, "store: %s; trying again for %.0f s\n", why, end - now());
+      tell = end;
+    }
+    nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
+  }
+}
+
+/* Until all ranks are there. False: with the reason in why. */
+static bool join(Group *g, const PipeProgram *p, const PrLaunch *at, double timeout_s, char *why) {
+  enum { ANSWER_S = 1 };
+  const double end = now() + timeout_s;
+  StoreJoin me = {.rank = at->rank, .size = at->size, .hash = p->hash};
+  snprintf(me.name, sizeof me.name, "%s %s", p->name, p->params);
+  int fd = connect_until(at->store, at->key, end, why);
+  if (fd < 0)
+    return false;
+  g->fd = fd;
+  say(g, STORE_JOIN, &me, sizeof me, NULL, 0);
+  if (pthread_create(&g->reader, NULL, read_on, g)) {
+    snprintf(why, STORE_TEXT, "no thread for the store");
+    close(fd);
+    g->fd = -1;
+    return false;
+  }
+  pthread_mutex_lock(&g->lock);
+  bool in_time = true;
+  while (!g->welcome && !g->over && in_time)
+    in_time = doze(g, end);
+  if (!in_time)
+    say(g, STORE_LATE, NULL, 0, NULL, 0); /* the answer says who has not come */
+  while (!g->welcome && !g->over && now() < end + ANSWER_S)
+    doze(g, end + ANSWER_S);
+  const bool welcome = g->welcome;
+  if (!welcome && !g->over)
+    snprintf(why, STORE_TEXT, "not all of the ranks came in time to the store %s", at->store);
+  else if (!welcome)
+    snprintf(why, STORE_TEXT, "%s", g->text[0] ? g->text : "the connection to the store has ended");
+  pthread_mutex_unlock(&g->lock);
+  return welcome;
 }
 
 /* Does the address say itself that it is of one host alone? */
@@ -273,22 +382,26 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
 
 PrStatus group_join(PrGroup **out, const PipeProgram *p, const PrLaunch *at, PrGroupServer *server,
                     bool of_rank_0, double timeout_s, char why[1024]) {
+  pthread_condattr_t attr;
   *out = NULL;
   Group *g = calloc(1, sizeof *g);
-  if (!g || !(g->heard = calloc(at->size, sizeof *g->heard))) {
+  if (!g || !(g->from = calloc(at->size, sizeof(Value *)))) {
     free(g);
     pr_group_serve_end(server);
     snprintf(why, 1024, "no memory");
     return PR_E_MEMORY;
   }
   g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place, gather};
+  g->fd = -1;
   g->of_rank_0 = of_rank_0;
   g->server = (StoreServer *)server;
   pthread_mutex_init(&g->lock, NULL);
-  StoreJoin me = {.rank = at->rank, .size = at->size, .hash = p->hash};
-  snprintf(me.name, sizeof me.name, "%s %s", p->name, p->params);
-  StoreHooks hooks = {.arg = g, .place = asked, .verdict = verdict};
-  if (at->size == 1 || (g->store = store_join(at->store, at->key, &me, &hooks, timeout_s, why))) {
+  pthread_mutex_init(&g->sending, NULL);
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&g->changed, &attr);
+  pthread_condattr_destroy(&attr);
+  if (at->size == 1 || join(g, p, at, timeout_s, why)) {
     *out = &g->g;
     return PR_OK;
   }
@@ -296,15 +409,36 @@ PrStatus group_join(PrGroup **out, const PipeProgram *p, const PrLaunch *at, PrG
   return strncmp(why, "program: ", 9) == 0 ? PR_E_ARG : PR_E_LOST;
 }
 
+/* Says good-bye, and waits for the answer up to a second. */
+static void leave(Group *g) {
+  const double end = now() + 1;
+  if (g->welcome)
+    say(g, STORE_BYE, NULL, 0, NULL, 0);
+  pthread_mutex_lock(&g->lock);
+  while (g->welcome && !g->over && doze(g, end))
+    ;
+  pthread_mutex_unlock(&g->lock);
+  shutdown(g->fd, SHUT_RDWR);
+  pthread_join(g->reader, NULL);
+  close(g->fd);
+}
+
 void pr_group_close(PrGroup *group) {
   Group *g = group ? group->arg : NULL;
   if (!g)
     return;
-  store_leave(g->store);
+  if (g->fd >= 0)
+    leave(g);
   store_stop(g->server, PATIENCE_S);
+  pthread_cond_destroy(&g->changed);
+  pthread_mutex_destroy(&g->sending);
   pthread_mutex_destroy(&g->lock);
-  free(g->mine.n);
-  free(g->heard);
+  for (uint32_t r = 0; r < g->g.size; r++)
+    for (Value *v; (v = g->from[r]); free(v)) {
+      g->from[r] = v->next;
+      free(v->payload);
+    }
+  free(g->from);
   free(g->at);
   free(g);
 }

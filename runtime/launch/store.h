@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The store: where the processes of a run meet over TCP, apart from whatever carries their tensors.
- * One process serves it, pipe-run or rank 0; every rank has one connection to it. Not installed.
+ * One process serves it, pipe-run or rank 0; every rank has one connection to it (group.c). Not
+ * installed.
  *
  *   - Each connection first shows the key of the run, which its processes have in their environment
  *     (PIPE_STORE_KEY) or from MPI. Until then it is a stranger: the server reads one small message
@@ -9,7 +10,7 @@
  *     answers at the server's address.
  *   - Then each rank shows the hash of its program. When all have come and agree, all are welcome;
  *     if two differ, all are refused with both.
- *   - Then it keeps named values, for what one rank has and others need (an NCCL id, a trace).
+ *   - Then it passes on values, from a rank to all others or to one (an NCCL id, a trace).
  *   - It tells all ranks, once, of the first fault: a rank that says it has failed, a rank whose
  *     connection ends without a good-bye (its process is gone), or a rank that says its step takes
  *     too long. For the last two it asks every rank first where it is, and gives those three
@@ -24,9 +25,8 @@
 #include <stdint.h>
 
 enum {
-  STORE_VERSION = 4,
+  STORE_VERSION = 5,
   STORE_KEY = 64,
-  STORE_NAME = 128,
   STORE_TEXT = 1024,
   STORE_PLACE = 2048,
   STORE_ADDR = 280
@@ -38,9 +38,7 @@ typedef enum StoreType {
   STORE_HELLO,   /* StoreHello: the first message of a connection; and the answer, if all is well */
   STORE_WELCOME, /* all are here */
   STORE_REFUSED, /* text; these first three are the same in all versions */
-  STORE_PUT,     /* name[STORE_NAME], value */
-  STORE_GET,     /* name[STORE_NAME] */
-  STORE_VALUE,   /* value: answer to the last GET, when it is there */
+  STORE_VALUE,   /* StoreValue, then the value */
   STORE_LATE,    /* a step takes too long; before all are welcome, to come does */
   STORE_FAILED,  /* status as int32_t, text */
   STORE_ASK,     /* where are you? */
@@ -48,7 +46,6 @@ typedef enum StoreType {
   STORE_VERDICT, /* StoreVerdict, then of each rank a StorePlace with `each` bytes of its place */
   STORE_BYE,     /* either way: no fault if the connection ends now */
   STORE_EXIT,    /* StoreExit; from whoever waited for a process */
-  STORE_DROP,    /* name[STORE_NAME]: its value is asked for no more */
   STORE_JOIN,    /* StoreJoin; from a rank */
   STORE_NTYPES
 } StoreType;
@@ -67,6 +64,12 @@ typedef struct StoreJoin {
   uint64_t hash;
   char name[128]; /* of the program, with its parameters */
 } StoreJoin;
+
+/* To the server: whom it is for; from it: whose it is. */
+typedef struct StoreValue {
+  uint32_t rank, zero; /* STORE_ALL: for all others */
+} StoreValue;
+#define STORE_ALL UINT32_MAX
 
 typedef struct StoreExit {
   uint32_t rank;
@@ -92,32 +95,6 @@ typedef struct StorePlace {
   uint32_t condition, bytes;
   char place[STORE_PLACE];
 } StorePlace;
-
-/* ---- a rank's side: store.c ---- */
-
-typedef struct Store Store;
-
-/* Called on a thread of the store. */
-typedef struct StoreHooks {
-  void *arg;
-  uint32_t (*place)(void *arg, char to[STORE_PLACE]); /* where this rank is; returns bytes */
-  void (*verdict)(void *arg, const StoreVerdict *v, const StorePlace *place); /* [v->size]; once */
-} StoreHooks;
-
-/* Connects to "host:port" (or several hosts: store_socket), trying again for timeout_s seconds, and
- * waits so long until all ranks are there. NULL with the reason in why[STORE_TEXT]. hooks is
- * copied. */
-Store *store_join(const char *addr, const char *key, const StoreJoin *me, const StoreHooks *hooks,
-                  double timeout_s, char *why);
-bool store_put(Store *s, const char *name, const void *data, uint32_t bytes);
-void store_drop(Store *s, const char *name); /* nobody asks for it any more */
-/* Waits until it is there. The caller frees it; NULL: time is over, the store is, or a fault has
- * been told of, by this rank (store_failed) or to it. */
-void *store_get(Store *s, const char *name, uint32_t *bytes, double timeout_s);
-bool store_is_over(Store *s); /* nothing comes from it any more */
-void store_late(Store *s);
-void store_failed(Store *s, int32_t status, const char *text);
-void store_leave(Store *s); /* says good-bye, waits for the answer up to a second; NULL is fine */
 
 /* ---- who serves: store_server.c ---- */
 

@@ -29,21 +29,13 @@ enum { STRANGERS = 64, STRANGER_S = 5, STRANGER_BYTES = 256 };
 
 typedef struct Peer {
   int fd;
-  uint32_t rank;         /* or STRANGER, KNOWN */
-  double came;           /* when it connected */
-  char want[STORE_NAME]; /* of a GET that has no answer yet; "" */
-  StoreHead head;        /* of the message that is coming */
-  char *payload;         /* of it, once the head is there; owned */
-  size_t got;            /* bytes of both */
+  uint32_t rank;  /* or STRANGER, KNOWN */
+  double came;    /* when it connected */
+  StoreHead head; /* of the message that is coming */
+  char *payload;  /* of it, once the head is there; owned */
+  size_t got;     /* bytes of both */
   bool deaf; /* has not taken a message in time, of which half may be out: no other can follow */
 } Peer;
-
-typedef struct Value {
-  struct Value *next;
-  char name[STORE_NAME];
-  char *data;
-  uint32_t bytes;
-} Value;
 
 /* A rank, from its hello on. */
 typedef struct Member {
@@ -60,8 +52,7 @@ struct StoreServer {
   pthread_t thread;
   Peer *peer; /* [npeer], room for `room` */
   uint32_t room;
-  Member *member; /* [size] */
-  Value *value;
+  Member *member;           /* [size] */
   char refusal[STORE_TEXT]; /* not "": everybody is refused */
   StoreVerdict verdict;     /* cause: being looked for, or told */
   bool asked, told, stopping;
@@ -221,44 +212,19 @@ static bool greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) 
   return true;
 }
 
-static const Value *find(const StoreServer *s, const char *name) {
-  const Value *v = s->value;
-  while (v && strcmp(v->name, name))
-    v = v->next;
-  return v;
-}
-
-/* Takes the value of a name away. */
-static void empty(StoreServer *s, const char *name) {
-  for (Value **at = &s->value; *at; at = &(*at)->next)
-    if (!strcmp((*at)->name, name)) {
-      Value *v = *at;
-      *at = v->next;
-      free(v->data);
-      free(v);
-      return;
-    }
-}
-
-/* Keeps a value under its name, in place of one that is there. */
-static void keep(StoreServer *s, const char *payload, uint32_t bytes) {
-  Value *v = calloc(1, sizeof *v);
-  if (!v || bytes < STORE_NAME || !(v->data = malloc(bytes - STORE_NAME + (size_t)1))) {
-    free(v);
+/* Passes on a value of a rank. */
+static void relay(StoreServer *s, uint32_t from, const char *payload, uint32_t bytes) {
+  StoreValue v;
+  if (bytes < sizeof v)
     return;
+  memcpy(&v, payload, sizeof v);
+  const uint32_t to = v.rank;
+  v.rank = from;
+  for (uint32_t i = 0; i < s->npeer; i++) {
+    Peer *p = &s->peer[i];
+    if (p->rank < s->size && (to == STORE_ALL ? p->rank != from : p->rank == to))
+      tell(p, STORE_VALUE, &v, sizeof v, payload + sizeof v, bytes - (uint32_t)sizeof v);
   }
-  memcpy(v->name, payload, STORE_NAME);
-  v->name[STORE_NAME - 1] = 0;
-  v->bytes = bytes - STORE_NAME;
-  memcpy(v->data, payload + STORE_NAME, v->bytes);
-  empty(s, v->name);
-  v->next = s->value;
-  s->value = v;
-  for (uint32_t i = 0; i < s->npeer; i++)
-    if (!strcmp(s->peer[i].want, v->name)) {
-      s->peer[i].want[0] = 0;
-      tell(&s->peer[i], STORE_VALUE, v->data, v->bytes, NULL, 0);
-    }
 }
 
 /* False: the connection is to be closed. */
@@ -276,20 +242,7 @@ static bool hear(StoreServer *s, Peer *p, StoreType type, const char *payload, u
     return false;
   Member *m = &s->member[p->rank];
   switch (type) {
-  case STORE_PUT: keep(s, payload, bytes); break;
-  case STORE_DROP:
-    if (bytes == STORE_NAME && payload[STORE_NAME - 1] == 0)
-      empty(s, payload);
-    break;
-  case STORE_GET:
-    if (bytes == STORE_NAME && payload[STORE_NAME - 1] == 0) {
-      const Value *v = find(s, payload);
-      if (v)
-        tell(p, STORE_VALUE, v->data, v->bytes, NULL, 0);
-      else
-        memcpy(p->want, payload, STORE_NAME);
-    }
-    break;
+  case STORE_VALUE: relay(s, p->rank, payload, bytes); break;
   case STORE_LATE:
     if (s->ncame < s->size)
       give_up(s);
@@ -473,12 +426,6 @@ static void release(StoreServer *s) {
   for (uint32_t i = 0; i < s->npeer; i++) {
     close(s->peer[i].fd);
     free(s->peer[i].payload);
-  }
-  while (s->value) {
-    Value *v = s->value;
-    s->value = v->next;
-    free(v->data);
-    free(v);
   }
   close(s->listener);
   close(s->wake[0]);

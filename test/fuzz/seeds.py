@@ -90,11 +90,10 @@ for data, text in (
 for text in (b'{"metadata":{"total_size":1.5e3,"x":[null,true,{"a":[]}]},"weight_map":{"a":"x.safetensors","b":"y.safetensors"}}',
              b'{"weight_map":{"a":"../x"}}', b'{"metadata":' + b"[" * 40 + b"]" * 40 + b"}"):
     write("safetensors", bytes([1, 0, 0]) + text)
-name = b"name".ljust(128, b"\0")
 for flags in range(8):
     write("store", bytes([flags]) + b"".join(bytes([kind, len(rest)]) + rest for kind, rest in (
-        (3, name + b"value"), (4, name), (13, name), (9, b"here"), (12, bytes(8)), (7, bytes(4) + b"failed"), (6, b""), (11, b""))))
-    write("store", bytes([flags]) + bytes([14, 144]) + bytes([0, 0, 0, 0, 1, 0, 0, 0]) + bytes(136))
+        (3, bytes(8) + b"value"), (3, b"\xff" * 4 + bytes(4)), (7, b"here"), (10, bytes(8)), (5, bytes(4) + b"failed"), (4, b""), (9, b""))))
+    write("store", bytes([flags]) + bytes([11, 144]) + bytes([0, 0, 0, 0, 1, 0, 0, 0]) + bytes(136))
 rng = random.Random(1)
 for _ in range(DRAWN):
     write("resume", bytes([rng.randrange(2)]) + rng.randbytes(4 * rng.randint(1, 6)))

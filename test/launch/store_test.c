@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * store_test WHAT: one rank of a test of the store; pipe-run starts as many as are wanted.
  *
- *   values       each puts its rank under a name, and large and empty values; all get all of them,
- *                also those that are not there yet
+ *   values       each shares its rank, a large value and an empty one; all get all of them, also
+ *                those that are not there yet; rank 0 gathers some
  *   hash         rank 2 shows another hash; steers: names would change a terminal's colours, too;
  *                twice: two processes say that they are rank 1
  *   size         rank 1 says that there are more ranks
@@ -23,71 +23,67 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pipe_launch.h"
+#include "group.h"
 #include "store.h"
 
 static PrLaunch me;
-static _Atomic int heard; /* a verdict */
 
-static uint32_t place(void *arg, char to[STORE_PLACE]) {
-  (void)arg;
-  return (uint32_t)snprintf(to, STORE_PLACE, "place %u", me.rank);
-}
-
-static void verdict(void *arg, const StoreVerdict *v, const StorePlace *at) {
-  static const char *const cause[] = {"nothing", "late", "gone", "failed"}, *const condition[] = {
-                                                                                "answers",
-                                                                                "is silent",
-                                                                                "is gone"};
-  char text[2048];
-  int n = snprintf(text, sizeof text, "rank %u hears: %s, rank %u", me.rank, cause[v->cause],
-                   v->rank);
-  (void)arg;
-  if (v->cause == STORE_HAS_FAILED)
-    n += snprintf(text + n, sizeof text - (size_t)n, ", status %d, %s", v->status, v->text);
-  for (uint32_t r = 0; v->cause != STORE_HAS_FAILED && r < v->size; r++)
-    n += snprintf(text + n, sizeof text - (size_t)n, "; %u %s%s%.*s", r, condition[at[r].condition],
-                  at[r].bytes ? " at " : "", (int)at[r].bytes, at[r].place);
-  puts(text);
-  fflush(stdout);
-  heard = 1;
+static uint32_t place(void *of, char to[PR_GROUP_PLACE]) {
+  (void)of;
+  return (uint32_t)snprintf(to, PR_GROUP_PLACE, "place %u", me.rank);
 }
 
 static void nap(void) { nanosleep(&(struct timespec){0, 5000000}, NULL); }
 
-static int values(Store *s) {
+/* Until it hears something, which it prints. */
+static void hear(const PrGroup *g) {
+  char why[STORE_TEXT], at[PR_GROUP_PLACE], text[2048];
+  PrStatus st = PR_OK;
+  int what;
+  while (!(what = g->heard(g->arg, &st, why, sizeof why)))
+    nap();
+  int n = snprintf(text, sizeof text, "rank %u hears: %s", me.rank, why);
+  if (what == 1)
+    snprintf(text + n, sizeof text - (size_t)n, ", status %d", st);
+  for (uint32_t r = 0; what == 2 && r < me.size; r++) {
+    const int there = g->place(g->arg, r, at);
+    n += snprintf(text + n, sizeof text - (size_t)n, "; %u %s%s", r,
+                  there < 0    ? "is gone"
+                  : there == 0 ? "is silent"
+                               : "answers at ",
+                  there > 0 ? at : "");
+  }
+  puts(text);
+  fflush(stdout);
+}
+
+static int values(const PrGroup *g) {
   enum { LARGE = 3000000 };
-  char name[STORE_NAME], *large = malloc(LARGE), text[32];
-  uint32_t n, right = 0;
-  for (int i = 0; large && i < LARGE; i++)
-    large[i] = (char)(i * 7 + (int)me.rank);
+  char *large = malloc(LARGE), text[32], want[32];
+  uint32_t right = 0;
   if (me.rank == 0) /* the others wait */
     for (int i = 0; i < 20; i++)
       nap();
-  snprintf(name, sizeof name, "rank %u", me.rank);
-  int len = snprintf(text, sizeof text, "it is %u", me.rank);
-  bool ok = store_put(s, name, text, (uint32_t)len);
-  snprintf(name, sizeof name, "large %u", me.rank);
-  ok = ok && store_put(s, name, large, LARGE) && store_put(s, "empty", NULL, 0);
-  for (uint32_t r = 0; r < me.size && ok; r++) {
-    snprintf(name, sizeof name, "rank %u", r);
-    char *got = store_get(s, name, &n, 600);
-    len = snprintf(text, sizeof text, "it is %u", r);
-    right += got && n == (uint32_t)len && !memcmp(got, text, n);
-    free(got);
-    snprintf(name, sizeof name, "large %u", r);
-    got = store_get(s, name, &n, 600);
-    bool same = got && n == LARGE;
+  for (uint32_t r = 0; r < me.size && large; r++) {
+    memset(text, 0, sizeof text);
+    memset(want, 0, sizeof want);
+    snprintf(want, sizeof want, "it is %u", r);
+    snprintf(text, sizeof text, "it is %u", me.rank);
+    right += !g->share(g->arg, r, text, sizeof text) && !memcmp(text, want, sizeof want);
+    for (int i = 0; i < LARGE; i++)
+      large[i] = (char)(i * 7 + (int)me.rank);
+    bool same = !g->share(g->arg, r, large, LARGE);
     for (int i = 0; same && i < LARGE; i++)
-      same = got[i] == (char)(i * 7 + (int)r);
+      same = large[i] == (char)(i * 7 + (int)r);
     right += same;
-    free(got);
   }
-  char *empty = store_get(s, "empty", &n, 600);
-  right += empty && n == 0;
-  free(empty);
-  right += store_get(s, "never", &n, 0.05) == NULL;
   free(large);
+  uint32_t all[16] = {0};
+  bool same = me.size <= 16 && !g->gather(g->arg, &me.rank, sizeof me.rank, all);
+  for (uint32_t r = 0; me.rank == 0 && r < me.size; r++)
+    same = same && all[r] == r;
+  right += same;
+  right += !g->share(g->arg, 0, NULL, 0);
   printf("rank %u: %u of %u values are right\n", me.rank, right, 2 * me.size + 2);
   return 0;
 }
@@ -99,7 +95,7 @@ static int noise(const char *addr) {
     int fd = store_socket(addr, false, why);
     if (fd < 0)
       continue;
-    StoreHead h = {STORE_MAGIC, (uint32_t)(i % 2 ? STORE_PUT : 77), i % 3 ? 8u : 4000000000u, 0};
+    StoreHead h = {STORE_MAGIC, (uint32_t)(i % 2 ? STORE_VALUE : 77), i % 3 ? 8u : 4000000000u, 0};
     if (i % 4 && write(fd, &h, i % 5 ? sizeof h : 3) < 0)
       continue;
     if (write(fd, text, i % 7 ? sizeof text : 1) < 0)
@@ -112,10 +108,11 @@ static int noise(const char *addr) {
 
 /* Processes that have the key and come when all ranks are here, and such as have another version,
  * or no key. */
-static void strangers(const StoreJoin *me_too) {
+static void strangers(const PipeProgram *p) {
   for (int i = 0; i < 5; i++) {
     char why[STORE_TEXT] = "", *text = NULL;
-    StoreJoin j = *me_too;
+    StoreJoin j = {.size = me.size, .hash = p->hash};
+    snprintf(j.name, sizeof j.name, "%s %s", p->name, p->params);
     StoreHello h = store_hello(i == 4 ? "guessed" : me.key);
     StoreType type = STORE_NTYPES;
     uint32_t n;
@@ -134,13 +131,10 @@ static void strangers(const StoreJoin *me_too) {
   }
 }
 
-/* Rank 1, which has said what process it is. */
-static void wait_until_stopped(Store *s) {
-  uint32_t n;
+/* Rank 1. */
+static void wait_until_stopped(pid_t pid) {
   char path[64], state = 0;
-  pid_t *pid = store_get(s, "pid", &n, 600);
-  snprintf(path, sizeof path, "/proc/%d/stat", pid ? (int)*pid : 0);
-  free(pid);
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
   while (state != 'T') {
     FILE *in = fopen(path, "r");
     if (!in || fscanf(in, "%*d (%*[^)]) %c", &state) != 1)
@@ -162,44 +156,46 @@ int main(int argc, char **argv) {
     return 0;
   if (!strcmp(what, "noise") && me.rank == 0)
     noise(me.store);
-  StoreJoin join = {.rank = me.rank, .size = me.size, .hash = 0xabc};
-  if ((!strcmp(what, "hash") || !strcmp(what, "steers")) && me.rank == 2)
-    join.hash = 0xdef;
+  const bool other = (!strcmp(what, "hash") || !strcmp(what, "steers")) && me.rank == 2;
+  char params[32];
+  PrLaunch at = me;
   if (!strcmp(what, "twice") && me.rank == 0)
-    join.rank = 1;
+    at.rank = 1;
   if (!strcmp(what, "size") && me.rank == 1)
-    join.size++;
-  snprintf(join.name, sizeof join.name, "schedule %u%s", me.rank,
-           strcmp(what, "steers") ? "" : "\033[31m");
-  const StoreHooks hooks = {NULL, place, verdict};
-  Store *s = store_join(me.store, me.key, &join, &hooks, !strcmp(what, "early") ? 1 : 600, why);
-  if (!s) {
+    at.size++;
+  snprintf(params, sizeof params, "%u%s", me.rank, strcmp(what, "steers") ? "" : "\033[31m");
+  const PipeProgram p = {.hash = other ? 0xdef : 0xabc, .name = "schedule", .params = params};
+  PrGroup *g;
+  if (group_join(&g, &p, &at, NULL, false, !strcmp(what, "early") ? 1 : 600, why)) {
     printf("rank %u: %s\n", me.rank, why);
     return 1;
   }
+  g->watch(g->arg, place, NULL);
   if (!strcmp(what, "strangers") && me.rank == 0)
-    strangers(&join);
+    strangers(&p);
   if (!strcmp(what, "values") || !strcmp(what, "noise") || !strcmp(what, "strangers")) {
-    values(s);
+    values(g);
   } else {
+    pid_t pid = getpid(); /* what rank 1 shares; by then all have said where they are found */
+    for (uint32_t r = me.size; r-- > 0;) {
+      pid_t its = pid;
+      g->share(g->arg, r, &its, sizeof its);
+      pid = r == 1 && me.rank != 1 ? its : pid;
+    }
     if (!strcmp(what, "failed") && me.rank == 1)
-      store_failed(s, 4, "the callback returned 9");
+      g->tell(g->arg, PR_E_MODEL, "the callback returned 9");
     if (!strcmp(what, "orphan") && me.rank == 1 && system("sleep 60 >/dev/null 2>&1 &") != 0)
       return 1;
     if ((!strcmp(what, "gone") || !strcmp(what, "orphan")) && me.rank == 1)
       raise(SIGKILL);
-    if (!strcmp(what, "silent") && me.rank == 1) {
-      pid_t pid = getpid();
-      store_put(s, "pid", &pid, sizeof pid);
+    if (!strcmp(what, "silent") && me.rank == 1)
       raise(SIGSTOP);
-    }
     if (!strcmp(what, "silent") && me.rank == 0)
-      wait_until_stopped(s);
+      wait_until_stopped(pid);
     if ((!strcmp(what, "late") || !strcmp(what, "silent")) && me.rank == 0)
-      store_late(s);
-    while (!heard)
-      nap();
+      g->late(g->arg);
+    hear(g);
   }
-  store_leave(s);
+  pr_group_close(g);
   return 0;
 }

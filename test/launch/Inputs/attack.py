@@ -16,14 +16,14 @@ import sys
 import time
 
 what, (host, port), sign = sys.argv[1], sys.argv[2].rsplit(":", 1), sys.argv[3]
-HELLO, PUT, EXIT, JOIN = 0, 3, 12, 14
+HELLO, VALUE, EXIT, JOIN = 0, 3, 10, 11
 
 
 def message(kind, payload):
     return struct.pack("IIII", 0x53504950, kind, len(payload), 0) + payload
 
 
-hello = message(HELLO, struct.pack("II64s", 4, 0, b"0123456789abcdef"))
+hello = message(HELLO, struct.pack("II64s", 5, 0, b"0123456789abcdef"))
 gone = message(EXIT, struct.pack("Ii", 1, 9))
 join = struct.pack("IIQ128s", 1, 4, 0xDEF, b"evil")
 texts = {
@@ -31,7 +31,7 @@ texts = {
     "badhello": [message(HELLO, struct.pack("IIIIQ128s", 3, 0, 99, 0, 0xDEF, b"evil"))],
     "seat": [hello + message(JOIN, join), message(JOIN, join)],
     "slow": [hello],
-    "slowlate": [message(PUT, bytes(1 << 20))],
+    "slowlate": [message(VALUE, bytes(1 << 20))],
     "flood": [os.urandom(400), hello[:20]],
     "silent": [b""],
 }[what]
