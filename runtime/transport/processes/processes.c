@@ -204,6 +204,12 @@ static PrStatus check_tags(const Proc *e) {
                                        (unsigned long long)most, e->most_tag);
 }
 
+/* In the room of the caller's job. */
+typedef struct Clock {
+  uint64_t there, epoch, took; /* of rank 0: now, of spans; the shortest way there and back */
+  char ask;
+} Clock;
+
 static PrStatus open_here(Proc *e) {
   PrRun *run = e->run;
   RankRun *k = e->k;
@@ -218,43 +224,50 @@ static PrStatus open_here(Proc *e) {
     if ((st = proc_open_stream(e, &k->stream[x])))
       return st;
   e->caller = proc_add_job(e, proc_carries, CHILDREN,
-                           (uint64_t)run->nsink * run->p->nmb * sizeof(double));
+                           sizeof(Clock) + (uint64_t)run->nsink * run->p->nmb * sizeof(double));
   return e->caller ? proc_open_copies(e) : PR_E_MEMORY;
 }
 
-/* Counts spans from the same moment on all ranks: each asks rank 0 for its clock, and takes the
- * answer that came back soonest. */
-static PrStatus align_clocks(Proc *e) {
+/* Each rank asks rank 0 for its clock, and takes the answer that came back soonest. */
+static bool next_of_clock(ProcJob *j) {
   enum { ASKED = 16 };
-  PrRun *run = e->run;
-  ProcJob *j = e->caller;
-  uint64_t best = UINT64_MAX, epoch = run->epoch_ns;
-  PrStatus st = proc_share(run, 0, &epoch, sizeof epoch);
-  if (st)
-    return st;
-  if (e->one_clock)
-    run->epoch_ns = epoch;
-  /* What a message touches may outlive this call. */
-  char *ask = j->room;
-  uint64_t *there = (uint64_t *)(void *)j->room;
-  for (uint32_t i = 0; !e->one_clock && i < ASKED * (run->nprocess - 1); i++) {
-    const uint32_t r = 1 + i / ASKED;
-    if (run->here > 0 && run->here != r)
-      continue;
-    const uint64_t asked = pr_now();
-    proc_put(j, PROC_OF_REST, PROC_ALL, run->here ? 0 : r, run->here, ask, 1);
-    bool fine = proc_carry(j);
-    *there = pr_now();
-    proc_put(j, PROC_OF_REST, PROC_ALL, run->here ? 0 : r, !run->here, there, sizeof *there);
-    if (!fine || !proc_carry(j))
-      return (PrStatus)atomic_load(&run->status);
-    const uint64_t took = pr_now() - asked;
-    if (run->here > 0 && took < best) { /* clocks may be far apart, either way: wraps */
-      best = took;
-      run->epoch_ns = epoch + (asked + took / 2 - *there);
-    }
+  PrRun *run = j->e->run;
+  Clock *k = (Clock *)(void *)j->room;
+  const bool asks = run->here > 0;
+  const uint64_t now = pr_now(), last = asks ? ASKED : 2 * ASKED * (run->nprocess - 1);
+  if (asks && j->round > 0 && now - j->start < k->took) {
+    k->took = now - j->start; /* clocks may be far apart, either way: wraps */
+    run->epoch_ns = k->epoch + (j->start + k->took / 2 - k->there);
   }
-  return PR_OK;
+  j->start = now;
+  j->n = 0;
+  if (j->round == last)
+    return proc_over(j);
+  const uint32_t peer = asks ? 0 : 1 + (uint32_t)(j->round / 2 / ASKED);
+  const bool answers = !asks && j->round % 2 == 1;
+  if (answers)
+    k->there = now;
+  else
+    proc_put(j, PROC_OF_REST, PROC_ALL, peer, asks, &k->ask, 1);
+  if (asks || answers)
+    proc_put(j, PROC_OF_REST, PROC_ALL, peer, answers, &k->there, sizeof k->there);
+  return true;
+}
+
+/* Counts spans from the same moment on all ranks. */
+static PrStatus align_clocks(Proc *e) {
+  PrRun *run = e->run;
+  Clock *k = (Clock *)(void *)e->caller->room;
+  uint64_t epoch = run->epoch_ns;
+  PrStatus st = proc_share(run, 0, &epoch, sizeof epoch);
+  if (st || e->one_clock) {
+    run->epoch_ns = epoch;
+    return st;
+  }
+  *k = (Clock){.epoch = epoch, .took = UINT64_MAX};
+  e->caller->next = next_of_clock;
+  proc_start(e->caller);
+  return proc_wait(e->caller) ? PR_OK : (PrStatus)atomic_load(&run->status);
 }
 
 PrStatus proc_open(PrRun *run) {
