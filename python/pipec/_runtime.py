@@ -94,6 +94,7 @@ TIE = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(c_uint32), POINTER(c_void_p), c_
 LR = ctypes.CFUNCTYPE(c_double, c_void_p, c_uint32, c_uint64)
 MOMENT = ctypes.CFUNCTYPE(ctypes.c_int64, c_void_p, c_uint32, c_int)
 TENSOR = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint32, POINTER(TensorAt))
+THREAD = ctypes.CFUNCTYPE(None, c_void_p, c_int)
 WHY = ctypes.CFUNCTYPE(c_void_p, c_void_p)
 CARRY = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Message), c_uint32)
 
@@ -117,6 +118,7 @@ class Model(Structure):
         ("moment", MOMENT),
         ("holds_stash", c_int),
         ("why", WHY),
+        ("thread", THREAD),
     ]
 
 

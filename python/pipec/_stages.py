@@ -162,10 +162,10 @@ class Stage(Known):
                         if name in state:  # by load_state_dict
                             view.copy_(state[name])
                         state[name] = view
-                if self.count is not None:
+                if self.count is not None and "step" not in state:
                     tensor = isinstance(self.count, Tensor)
                     now = torch.full_like(self.count, call.updates) if tensor else call.updates
-                    state.setdefault("step", now)
+                    state["step"] = now
 
     def leave(self) -> None:
         """Takes what the optimizer has out of the memory of the engine."""

@@ -56,6 +56,15 @@ def _close(run: c_void_p, processes: Processes | None, used: list[Any]) -> None:
         processes.close()
 
 
+def _keep_thread(_: int, begins: int) -> None:
+    """Keeps what Python knows of a thread from its first callback to its last one; it would make it
+    anew for each, in 40 us, and lose what a module keeps in threading.local."""
+    if begins:
+        ctypes.pythonapi.PyGILState_Ensure()
+    else:
+        ctypes.pythonapi.PyGILState_Release(0)  # PyGILState_LOCKED, which Ensure has returned
+
+
 class Run:
     """Modules that are trained in the order of a schedule.
 
@@ -166,6 +175,7 @@ class Run:
             moment=rt.MOMENT(self._moment),
             tensor=rt.TENSOR(self._named),
             why=rt.WHY(self._why),
+            thread=rt.THREAD(_keep_thread),
         )
         options = rt.Options(deadline_s=deadline)
         if self._processes:

@@ -207,6 +207,9 @@ typedef struct PrModel {
   /* What the callback that has just returned another number than 0, on this thread, has to say: it
    * is added to the text of the run. NULL, here or returned: nothing. */
   const char *(*why)(void *self);
+  /* pr_threads: on the thread of each rank, begins = 1 before all other callbacks there and 0 after
+   * them, for languages that know the threads which call them. NULL: nothing. */
+  void (*thread)(void *self, int begins);
 } PrModel;
 
 /* What carries a program out. An engine of processes runs one rank in each; every process then

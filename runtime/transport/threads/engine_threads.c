@@ -48,16 +48,18 @@ static void end_step(PrRun *run, RankRun *k, uint64_t step) {
 static void *rank_thread(void *arg) {
   RankRun *k = arg;
   PrRun *run = k->run;
+  if (run->m.thread)
+    run->m.thread(run->m.self, 1);
   pr_init_rank(run, k);
-  for (;;) {
-    pr_rest(run, &k->sem);
-    if (atomic_load(&run->quit))
-      return NULL;
+  for (pr_rest(run, &k->sem); !atomic_load(&run->quit); pr_rest(run, &k->sem)) {
     while (!pr_failed(run) &&
            atomic_load_explicit(&k->step, memory_order_relaxed) < atomic_load(&run->target))
       pr_run_step(run, k);
     atomic_store_explicit(&k->step_start, UINT64_MAX, memory_order_relaxed);
   }
+  if (run->m.thread)
+    run->m.thread(run->m.self, 0);
+  return NULL;
 }
 
 /* The caller's side */
