@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""CPU time of a token: a GPT by Schedule1F1B of PyTorch on gloo processes, and by pipec.engine.Run on threads and on
-gloo processes; the same modules, batches and optimizer, turn by turn. torch_run.py [ROUNDS]; needs PyTorch. Prints the least of all rounds."""
+"""CPU time of a token: a GPT by Schedule1F1B of PyTorch on gloo processes, by a loop over microbatches without a pipeline,
+and by pipec.engine.Run on threads and on gloo processes; the same modules, batches and optimizer, one step of each in turn.
+torch_run.py [STEPS]; needs PyTorch. Prints the median step, and its median ratio to the step of Schedule1F1B beside it."""
 import os
 import resource
+import statistics
 import sys
 import tempfile
 
@@ -15,7 +17,8 @@ from torch.nn import functional
 import pipec
 from pipec.engine import Run
 
-LAYERS, WIDTH, HEADS, SEQUENCE, BATCH, MICROBATCHES, VOCABULARY, STEPS = 8, 128, 4, 64, 2, 8, 128, 8
+LAYERS, WIDTH, HEADS, SEQUENCE, BATCH, MICROBATCHES, VOCABULARY, WARM = 8, 128, 4, 64, 2, 8, 128, 2
+KINDS = "Schedule1F1B", "loop", "threads", "dist"
 
 
 class Block(torch.nn.Module):
@@ -57,9 +60,9 @@ def adam(m):
     return torch.optim.AdamW(m.parameters(), lr=1e-3, fused=True)
 
 
-def batches():
+def batches(steps):
     draw = torch.Generator().manual_seed(1)
-    for _ in range(STEPS + 2):
+    for _ in range(steps):
         yield torch.randint(VOCABULARY, (2, MICROBATCHES * BATCH, SEQUENCE), generator=draw)
 
 
@@ -84,51 +87,76 @@ def schedule_1f1b(rank, ranks):
     return step
 
 
+def loop(ranks):
+    module = torch.nn.Sequential(*stages(ranks))
+    optimizer = adam(module)
+
+    def step(x, target):
+        losses = []
+        for part, aim in zip(x.chunk(MICROBATCHES), target.chunk(MICROBATCHES)):
+            losses.append(loss_fn(module(part), aim))
+            (losses[-1] / MICROBATCHES).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return float(torch.stack(losses).detach().mean())
+
+    return step
+
+
 def run_of(ranks, engine):
     example = torch.zeros(BATCH, SEQUENCE, dtype=torch.int64)
     return Run(pipec.compile("1f1b", P=ranks, M=MICROBATCHES), stages(ranks), loss_fn, example, adam, engine=engine)
 
 
-def peer(rank, ranks, meet, out, kind):
+def peer(kind, rank, ranks, steps, meet, turn):
+    """A process of a kind: carries out a step whenever it is its turn; sends CPU seconds and loss."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meet}/store", rank=rank, world_size=ranks)
-    step = schedule_1f1b(rank, ranks) if kind == "Schedule1F1B" else run_of(ranks, "dist").step
-    for number, (x, target) in enumerate(batches()):
-        if number == 2:
-            dist.barrier()
-            start = seconds()
+    if kind in ("Schedule1F1B", "dist"):
+        dist.init_process_group("gloo", init_method=f"file://{meet}/{kind}", rank=rank, world_size=ranks)
+    step = {"Schedule1F1B": lambda: schedule_1f1b(rank, ranks), "loop": lambda: loop(ranks),
+            "threads": lambda: run_of(ranks, "threads").step, "dist": lambda: run_of(ranks, "dist").step}[kind]()
+    for x, target in batches(steps):
+        turn.recv()
+        start = seconds()
         loss = step(x, target)
-    used = torch.tensor([seconds() - start, loss if rank == ranks - 1 else 0], dtype=torch.float64)
-    dist.all_reduce(used)
-    if rank == 0:
-        torch.save(used, out)
-    dist.destroy_process_group()
+        turn.send((seconds() - start, loss))
+    turn.recv()
 
 
-def processes(ranks, kind):
+def measure(ranks, steps):
+    """For each kind the CPU seconds of each step, of all its processes, and the last loss."""
+    context = mp.get_context("spawn")
+    taken, last, turns = {kind: [] for kind in KINDS}, {}, {kind: [] for kind in KINDS}
     with tempfile.TemporaryDirectory() as meet:
-        mp.spawn(peer, (ranks, meet, meet + "/out", kind), nprocs=ranks)
-        return torch.load(meet + "/out").tolist()
-
-
-def threads(ranks):
-    with run_of(ranks, "threads") as run:
-        for step, (x, target) in enumerate(batches()):
-            if step == 2:
-                start = seconds()
-            loss = run.step(x, target)
-        return [seconds() - start, loss]
+        peers = []
+        for kind in KINDS:
+            for rank in range(ranks if kind in ("Schedule1F1B", "dist") else 1):
+                mine, other = context.Pipe()
+                peers.append(context.Process(target=peer, args=(kind, rank, ranks, steps, meet, other), daemon=True))
+                peers[-1].start()
+                turns[kind].append(mine)
+        for number in range(steps):
+            for kind in KINDS if number % 2 else KINDS[::-1]:
+                for turn in turns[kind]:
+                    turn.send(None)
+                used, losses = zip(*(turn.recv() for turn in turns[kind]))
+                taken[kind].append(sum(used))
+                last[kind] = losses[-1]
+        for turn in sum(turns.values(), []):
+            turn.send(None)
+        for one in peers:
+            one.join()
+    return {kind: times[WARM:] for kind, times in taken.items()}, last
 
 
 if __name__ == "__main__":
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
-    tokens = STEPS * MICROBATCHES * BATCH * SEQUENCE
+    tokens = MICROBATCHES * BATCH * SEQUENCE
     for ranks in 2, 4:
-        count = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-        rounds = [(processes(ranks, "Schedule1F1B"), threads(ranks), processes(ranks, "dist")) for _ in range(count)]
-        (their, their_loss), (our, our_loss), (apart, apart_loss) = (min(r) for r in zip(*rounds))
-        verdict = "ok" if our <= 0.85 * their else "MISSED: 0.85 asked"
-        print(f"{ranks} ranks: Schedule1F1B {1e6 * their / tokens:.0f} us of CPU a token, loss {their_loss:.5f}; "
-              f"pipec {1e6 * our / tokens:.0f} us, loss {our_loss:.5f}: {our / their:.2f} {verdict}; "
-              f"as processes {1e6 * apart / tokens:.0f} us, loss {apart_loss:.5f}: {apart / their:.2f}")
+        taken, last = measure(ranks, WARM + (int(sys.argv[1]) if len(sys.argv) > 1 else 25))
+        for kind in KINDS:
+            ratio = statistics.median(our / their for our, their in zip(taken[kind], taken["Schedule1F1B"]))
+            verdict = "" if kind != "threads" else " ok" if ratio <= 0.85 else " MISSED: 0.85 asked"
+            print(f"{ranks} ranks, {kind}: {1e6 * statistics.median(taken[kind]) / tokens:.0f} us of CPU a token, "
+                  f"loss {last[kind]:.5f}: {ratio:.2f}{verdict}", flush=True)
