@@ -15,6 +15,13 @@
 #include "run.h"
 #include "tiny_model.h"
 
+/* A watch for races sees them in few steps, and takes ten times as long. */
+#ifdef __SANITIZE_THREAD__
+enum { MUTANTS = 2000, STEPS = 500 };
+#else
+enum { MUTANTS = 20000, STEPS = 4000 };
+#endif
+
 static uint64_t random_state = 1;
 
 static uint32_t below(uint32_t n) {
@@ -152,8 +159,9 @@ static void large(void) {
   s = (MakeSpec){.nrank = 4, .nmb = 8, .chunks = 1};
   for (; s.replicas < 4; s.replicas += 2)
     for (o.free_running = 0; o.free_running < 2; o.free_running++)
-      EXPECT(runs_right(&s, &o, s.replicas ? 1000 : 4000, 0));
-  printf("64 ranks, and 4000 steps with and without a barrier: %s\n", wrong ? "wrong" : "right");
+      EXPECT(runs_right(&s, &o, s.replicas ? STEPS / 4 : STEPS, 0));
+  printf("64 ranks, and %d steps with and without a barrier: %s\n", STEPS,
+         wrong ? "wrong" : "right");
 }
 
 /* Errors */
@@ -646,7 +654,7 @@ static void refused_updates(void) {
 /* Tables with one to three fields changed at random. What is let in must run without touching what
  * it may not (the sanitizers watch), and if it ends well, it must have computed the right thing. */
 static void mutants(void) {
-  uint32_t n = 20000, refuse = 0, fail = 0, reduce = 0, fine = 0;
+  uint32_t n = MUTANTS, refuse = 0, fail = 0, reduce = 0, fine = 0;
   for (uint32_t i = 0; i < n; i++) {
     uint32_t p = 1 + below(3);
     MakeSpec s = {
