@@ -32,8 +32,11 @@ mkdir -p "$work"
 text=$work/text
 cat "$here"/../../lang/*.md > "$text"
 gpt=(--data "$text" --layers 8 --steps 6 --hash)
-[ -z "${SMALL:-}" ] || gpt=(--data "$text" --layers 4 --d 32 --heads 4 --seq 32 --steps 3 --hash)
 small=(--data "$text" --layers 4 --d 64 --steps 4 --hash)
+if [ -n "${SMALL:-}" ]; then
+  gpt=(--data "$text" --layers 4 --d 32 --heads 4 --seq 32 --steps 3 --hash)
+  small=("${gpt[@]}")
+fi
 say() { echo "= $*"; }
 export NCCL_DEBUG_FILE=${NCCL_DEBUG_FILE:-$work/nccl.%p} # else standard output, where the losses go
 
