@@ -10,10 +10,11 @@
  * (M-1) (F(q) + B(q)) and the F + B of all stages between the two.
  *
  * For each state k and number of ranks d, the search keeps the stages before k on the first d ranks
- * that are the best if one stage on the other ranks follows, and cuts that stage in all ways. So a
- * plan of three stages or more may be missed. Not so in DAPPLE: memory does not count here, and the
- * ranks of a stage are neighbours. Of equal plans the first by d, then by k. Cost: states^2 ranks^2
- * latencies, without those whose slowest stage alone takes too long. */
+ * that are the best if one stage on the other ranks follows, and cuts that stage in all ways; its
+ * sum of gradients does not count until then. A plan of three stages or more may be missed. DAPPLE
+ * counts that sum and the memory, and may spread the ranks of a stage over nodes; here they are
+ * neighbours. Of equal plans the first by d, then by k. Cost: states^2 ranks^2 latencies, without
+ * those whose slowest stage alone takes too long. */
 #include <math.h>
 
 #include "choice.h"
@@ -24,6 +25,7 @@ typedef struct Block {
 
 typedef struct Cell {
   double latency;       /* with one stage behind */
+  double kept_by;       /* the same without the sum of that stage, which will be cut */
   uint32_t from, ranks; /* the last stage before it */
 } Cell;
 
@@ -109,13 +111,15 @@ static void cut_rest(const Search *x, uint32_t k, uint32_t d) {
     for (uint32_t m = 1; d + m < x->nrank; m++) {
       const uint32_t left = x->nrank - d - m;
       Cell *cell = cell_of(x, j, d + m);
-      if ((t->nmb - 1) * fmax(work / m, work_left / left) >= cell->latency)
+      if ((t->nmb - 1) * fmax(work / m, work_left / left) >= cell->kept_by)
         continue; /* no latency is less */
       uint32_t end = put_stage(x, n, k, j, d, m);
       end = put_stage(x, end, j, x->n - 1, d + m, left);
       const double ns = latency(x->block, end, t->nmb);
-      if (ns < cell->latency)
-        *cell = (Cell){ns, k, m};
+      x->block[end - 1].sum = 0;
+      const double kept_by = latency(x->block, end, t->nmb);
+      if (kept_by < cell->kept_by)
+        *cell = (Cell){ns, kept_by, k, m};
     }
   }
 }
@@ -128,7 +132,7 @@ void dapple_choice(const Task *t, Choice *c, double *ns) {
   x.cell = NEW_ARRAY(a, Cell, ncell), x.block = NEW_ARRAY(a, Block, (size_t)2 * nrank);
   x.stage = NEW_ARRAY(a, PlanStage, nrank);
   for (size_t i = 0; i < ncell; i++)
-    x.cell[i].latency = INFINITY;
+    x.cell[i].latency = x.cell[i].kept_by = INFINITY;
   cell_of(&x, START, 0)->latency = latency(x.block, put_stage(&x, 0, START, n - 1, 0, nrank),
                                            t->nmb);
   uint32_t best = START, ranks = 0;
