@@ -22,8 +22,10 @@ typedef enum Outcome { FITS, OVER, REFUSED } Outcome; /* OVER: it needs more mem
 
 /* A file with the best values of its parameters so far. */
 typedef struct Rival {
-  const char *path, *name,
-      *values; /* name: of the schedule; NULL: none fits; values: "most = 12" */
+  const char *path;
+  const char *name;   /* of the schedule; NULL: none fits */
+  const char *values; /* "most = 12", or "" */
+  const char *lacks;  /* "send, U": the profile has none; NULL: it is complete */
   Price price;
 } Rival;
 
@@ -89,9 +91,12 @@ static Outcome try_values(Best *b, Rival *e, Values v, Price *price, Values *had
   *had = (Values){value_in(x.s.model->params, "V"), value_in(x.s.model->params, "most")};
   if (ok && competes(b, &x.s)) {
     outcome = FITS;
-    if (!e->name || is_better(price, &e->price))
-      e->name = arena_printf(s->arena, "%s", x.s.model->name), e->values = values,
+    if (!e->name || is_better(price, &e->price)) {
+      e->name = arena_printf(s->arena, "%s", x.s.model->name), e->values = values;
+      e->lacks = x.s.model->profile_lacks ? arena_printf(s->arena, "%s", x.s.model->profile_lacks)
+                                          : NULL;
       e->price = *price;
+    }
   } else if (!ok && x.diag.errors > 0) {
     const uint64_t needs = x.diag.first == DIAG_MEMORY && competes(b, &x.s) ? fullest_rank(&x.s)
                                                                             : 0;
@@ -187,6 +192,8 @@ static bool put_best(const Best *b) {
   fprintf(out.f, "# Best of pipec for %s: %s.\n", printable(s, s->opt->profile), params);
   fprintf(out.f, "# %s of %s.\n", call_text(s, e), file_name(e->path));
   put_price(s, &e->price, limit, out.f);
+  if (e->lacks)
+    fprintf(out.f, "# profile has no %s: counted as 0\n", e->lacks);
   fprintf(out.f, "#\n# next of %u tried, each with its best values:\n", b->tried);
   for (uint32_t i = 1; i < b->nrival && i < SHOWN && b->rival[i].name; i++)
     fprintf(out.f, "#   %-10s %+8.2f %%  %-9s  %s\n", seconds(s, b->rival[i].price.makespan),

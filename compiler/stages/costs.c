@@ -223,14 +223,17 @@ static bool takes_time(const Sched *s, CostKey k) {
   return false;
 }
 
-/* A profile on the command line has these keys: they win, and B, I and W all are its own. */
+/* A profile on the command line has these keys: they win. B, I and W then all are its own, and so
+ * is what says how long a transfer takes. */
 static void profile_wins(const bool wins[NENTRIES], bool has[NENTRIES], bool by_unit[NENTRIES]) {
-  static const CostKey backward[] = {KEY_B, KEY_I, KEY_W};
+  static const CostKey together[2][3] = {{KEY_B, KEY_I, KEY_W},
+                                         {KEY_SEND, KEY_LATENCY, KEY_BANDWIDTH}};
   for (int k = 0; k < NENTRIES; k++)
     has[k] |= wins[k], by_unit[k] &= !wins[k];
-  if (wins[KEY_B] || wins[KEY_I] || wins[KEY_W])
-    for (int i = 0; i < 3; i++)
-      has[backward[i]] = wins[backward[i]], by_unit[backward[i]] = false;
+  for (int g = 0; g < 2; g++)
+    for (int i = 0; i < 3 && (wins[together[g][0]] || wins[together[g][1]] || wins[together[g][2]]);
+         i++)
+      has[together[g][i]] = wins[together[g][i]], by_unit[together[g][i]] = false;
 }
 
 bool set_costs(Instance *x) {
@@ -244,7 +247,7 @@ bool set_costs(Instance *x) {
                         s->model->nstage));
   Span set_at[NENTRIES];
   const bool with_units = s->model->timed; /* the text's own times */
-  uint64_t *link[NENTRIES - NKEYS]; /* [nstage] */
+  uint64_t *link[NENTRIES - NKEYS];        /* [nstage] */
   for (int k = 0; k < NENTRIES - NKEYS; k++)
     link[k] = NEW_ARRAY(s->arena, uint64_t, s->model->nstage);
   for (int k = 0; k < NENTRIES; k++)
@@ -257,7 +260,7 @@ bool set_costs(Instance *x) {
     if (profile) {
       if (s->opt->profile)
         continue;
-      if (!profile_apply(s, x->model, c->path, c->at, now))
+      if (!profile_apply(s, x->model, c->path, c->at, link, now))
         return false;
     } else if (c->kind != CL_TIME && c->kind != CL_BYTES) {
       continue;
@@ -309,9 +312,12 @@ bool set_costs(Instance *x) {
     }
   }
   bool wins[NENTRIES] = {false};
-  if (s->opt->profile && !profile_apply(s, x->model, s->opt->profile, NO_SPAN, wins))
+  if (s->opt->profile && !profile_apply(s, x->model, s->opt->profile, NO_SPAN, link, wins))
     return false;
   profile_wins(wins, has, by_unit);
+  for (int k = 0; k < NENTRIES; k++)
+    if (wins[k])
+      set_depth[k] = 0, set_at[k] = NO_SPAN;
   for (int k = NTIMEKEYS; k < NKEYS; k++)
     x->model->sized |= has[k];
   for (int k = 0; s->model->timed && !with_units && k < NTIMEKEYS; k++)

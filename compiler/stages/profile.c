@@ -86,6 +86,30 @@ static bool apply_links(Sched *s, Model *model, Span at, const char *path, json_
   return true;
 }
 
+/* The network between any two ranks, in place of that of the schedule. */
+static bool apply_network(Sched *s, Span at, const char *path, json_t *root, uint64_t *const *link,
+                          bool has[NENTRIES]) {
+  static const struct {
+    CostKey key;
+    QuantityOf of;
+    const char *is;
+  } entry[] = {{KEY_LATENCY, OF_TIME, "a time, such as \"10us\""},
+               {KEY_BANDWIDTH, OF_BYTES, "bytes a second, such as \"25GB\""}};
+  for (int i = 0; i < 2; i++) {
+    const CostKey k = entry[i].key;
+    json_t *v = json_object_get(root, cost_key[k]);
+    uint64_t value;
+    if (!v)
+      continue;
+    if (!json_quantity(v, entry[i].of, &value) || (value == 0 && k == KEY_BANDWIDTH))
+      return bad(s, at, path, arena_printf(s->arena, "\"%s\" is not %s", cost_key[k], entry[i].is));
+    for (uint32_t st = 0; st < s->model->nstage; st++)
+      link[k - NKEYS][st] = value;
+    has[k] = true;
+  }
+  return true;
+}
+
 /* False: this is no profile of our version, reported. */
 static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
   json_t *version = json_object_get(root, "pipe_profile");
@@ -99,11 +123,15 @@ static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
     diag_help(s->diag, "pr_write_profile writes one of a run; lang/spec.md 6 has the form");
     return false;
   }
-  if (json_integer_value(version) == 1)
-    return true;
-  return bad(s, at, path,
-             arena_printf(s->arena, "profile version %lld; this pipec reads version 1",
-                          (long long)json_integer_value(version)));
+  if (json_integer_value(version) != 1)
+    return bad(s, at, path,
+               arena_printf(s->arena, "profile version %lld; this pipec reads version 1",
+                            (long long)json_integer_value(version)));
+  const char *known = " pipe_profile stages layers model links latency bandwidth measured ",
+             *key = json_unknown_key(root, known);
+  return !key || bad(s, at, path,
+                     arena_printf(s->arena, "unknown key '%s'; the keys are%.*s", key,
+                                  (int)strlen(known) - 1, known));
 }
 
 static bool apply_stages(Sched *s, Span at, const char *path, json_t *stages, bool *has) {
@@ -157,20 +185,22 @@ static bool has_layers(json_t *root) {
   return !root || json_object_get(root, "layers") || json_object_get(root, "model");
 }
 
-bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has) {
+bool profile_apply(Sched *s, Model *model, const char *path, Span at, uint64_t *const *link,
+                   bool *has) {
   Layers l = {.s = s, .path = path, .at = at};
   json_t *root = NULL;
-  bool now[NKEYS] = {false}, ok = read_profile(s, path, at, &l.file, &root);
+  bool now[NENTRIES] = {false}, ok = read_profile(s, path, at, &l.file, &root);
   if (ok && has_layers(root))
     ok = (root ? layers_of_json(&l, root) : layers_of_text(&l)) && cut_layers(&l, model, now);
   else if (ok)
     ok = apply_stages(s, at, path, json_object_get(root, "stages"), now);
-  for (int k = 0; ok && k < NTIMEKEYS; k++)
-    model->timed |= now[k];
-  ok = ok && (!root || apply_links(s, model, at, path, json_object_get(root, "links")));
+  ok = ok && (!root || (apply_network(s, at, path, root, link, now) &&
+                        apply_links(s, model, at, path, json_object_get(root, "links"))));
   json_drop(root);
-  for (int k = 0; ok && k < NKEYS; k++)
+  for (int k = 0; ok && k < NENTRIES; k++) {
     has[k] |= now[k];
+    model->timed |= now[k] && (k < NTIMEKEYS || k >= NKEYS);
+  }
   return ok;
 }
 

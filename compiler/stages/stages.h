@@ -10,8 +10,10 @@
 bool note_extends(Sched *s, Span at);
 /* The same for a check or limit at `at`, with a help on how to leave it out. */
 bool help_unchecked(Sched *s, Span at);
-/* profile.c: sets the costs that the profile has, and has[NKEYS] for them. False: reported. */
-bool profile_apply(Sched *s, Model *model, const char *path, Span at, bool *has);
+/* profile.c: sets the costs that the profile has, those of the network in link[key - NKEYS][stage],
+ * and has[NENTRIES] for them. False: reported. */
+bool profile_apply(Sched *s, Model *model, const char *path, Span at, uint64_t *const *link,
+                   bool *has);
 extern const CostKey unit_key[PIPE_UNIT_TIMES]; /* by column of PipeProgram.unit_time */
 /* ---- costs.c ---- */
 /* The field of a cost; for SEND it is SEND_F, and SEND_B follows. */

@@ -17,7 +17,7 @@ uint64_t profile_median(uint64_t *t, uint32_t n) {
 
 void profile_print(const GptConfig *g, const char *note, const ProfileRow *row, uint32_t nstage) {
   printf(
-      "{\"pipe_profile\": 1,\n \"model\": \"gpt layers=%u d=%u heads=%u seq=%u batch=%u slices=%u%s\",\n"
+      "{\"pipe_profile\": 1,\n \"measured\": \"gpt layers=%u d=%u heads=%u seq=%u batch=%u slices=%u%s\",\n"
       " \"stages\": [\n",
       g->layers, g->d, g->heads, g->seq, g->batch, g->slices, note);
   for (uint32_t i = 0; i < nstage; i++) {

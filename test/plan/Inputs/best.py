@@ -35,7 +35,8 @@ for number in range(instances):
     layers = [{"name": "layer%d" % k, "F": rng.randrange(10, 20) * 10**5, "I": rng.randrange(8, 24) * 10**5,
                "W": rng.randrange(4, 16) * 10**5, "act": rng.randrange(4, 9) * 10**6, "boundary": 10**6,
                "weight": 10**7} for k in range(4 * P)]
-    json.dump({"pipe_profile": 1, "layers": layers}, open("layers.json", "w"))
+    network = rng.choice([{}, {"latency": "20us", "bandwidth": "5GB"}])
+    json.dump({"pipe_profile": 1, "layers": layers, **network}, open("layers.json", "w"))
     limit = rng.choice([0, (8 * P * 10**7 + rng.randrange(2, 5 * P) * 4 * 10**6 * P) // P])
     common = ["--profile=layers.json", "-DP=%d" % P, "-DM=%d" % M, *(["--memory-limit=%d" % limit] if limit else [])]
     want = None
