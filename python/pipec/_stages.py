@@ -17,6 +17,7 @@ from torch.distributed.pipelining._backward import stage_backward_input
 from . import _runtime as rt
 
 Tensor = torch.Tensor
+Tensors = Tensor | tuple[Tensor, ...]
 MakeOptimizer = Callable[[torch.nn.Module], torch.optim.Optimizer]
 
 
@@ -49,10 +50,17 @@ def _digest(tensors: Iterable[Tensor]) -> bytes:
 
 
 class Stash:
-    """What one microbatch keeps on a stage, from F, or R, to its last backward."""
+    """What one microbatch keeps on a stage, from F, or R, to its last backward.
 
-    def __init__(self, x: Tensor | None, y: Tensor, module: torch.nn.Module) -> None:
-        self.x, self.y, self.module = x, y, module
+    x: the inputs
+    y: of the outputs that a gradient goes through, or the loss: where its backward begins
+    """
+
+    def __init__(self, x: Sequence[Tensor], module: torch.nn.Module) -> None:
+        self.x, self.module = x, module
+        self.wanted = [t for t in x if t.requires_grad]
+        self.y: list[Any] = []
+        self.one: list[Tensor] = []  # the gradient of the loss
         self.weight = 0  # where the version lies that the backward reads
         self.rest: Any = None  # what W needs of I
 
@@ -196,14 +204,33 @@ def tensor_at(address: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
     )
 
 
+def as_tuple(tensors: Tensors) -> tuple[Tensor, ...]:
+    return tensors if isinstance(tensors, tuple) else (tensors,)
+
+
+def tensors_at(address: int, like: Sequence[Tensor]) -> tuple[list[Tensor], int]:
+    """The tensors of a message, each at a multiple of 64 bytes, and the bytes of all. No address:
+    just the bytes."""
+    at, tensors = 0, []
+    for t in like:
+        at = -(-at // 64) * 64
+        tensors += [tensor_at(address + at, t.dtype, t.shape)] if address else []
+        at += t.nbytes
+    return tensors, at
+
+
 @dataclass
 class Sizes:
     """Of one microbatch on a stage, found by carrying it out once."""
 
-    output: Tensor  # a tensor like what the stage returns
+    output: tuple[Tensor, ...]  # tensors like those that the stage returns, leaves of autograd
     act: int  # bytes that autograd keeps from forward to backward, but for parameters
     gout: int  # bytes of the gradients that I keeps for W
     draws: bool  # it draws random numbers, as dropout does
+
+    @property
+    def boundary(self) -> int:
+        return tensors_at(0, self.output)[1]
 
 
 def buffers_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], dict[str, Tensor]]]:
@@ -212,16 +239,16 @@ def buffers_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], dict[str, 
     return [(of, {name: b.clone() for name, b in of.items() if b is not None}) for of in all]
 
 
-def split_backward(y: Tensor, dy: list[Tensor] | None, x: Tensor, stage: torch.nn.Module) -> Any:
-    """I of a stage. PyTorch detaches y in place, which it refuses for a view."""
-    y = y.clone() if y._is_view() else y
-    return stage_backward_input([y], dy, [x], stage.parameters())
+def edges(y: Iterable[Tensor]) -> list[Any]:
+    """Where the backward of outputs begins; it does not keep the outputs themselves."""
+    return [torch.autograd.graph.get_gradient_edge(t) for t in y if t.requires_grad]
 
 
-def _gradients_kept(y: Tensor, x: Tensor, stage: torch.nn.Module) -> int:
-    """Runs I of a stage; y may be its loss."""
-    dy = [torch.ones_like(y)]
-    _, groups = split_backward(y, dy, x, stage)
+def _gradients_kept(y: Sequence[Tensor], x: list[Tensor], stage: torch.nn.Module) -> int:
+    """Runs I of a stage."""
+    y = [t for t in y if t.requires_grad]
+    dy = [torch.ones_like(t) for t in y]
+    _, groups = stage_backward_input(edges(y), dy, x, stage.parameters())
     grads = [g for group in groups for g in group.get("grads", []) if g is not None]
     return sum(
         t.nbytes for g in grads for t in (g if isinstance(g, tuple) else [g]) if t is not None
@@ -269,13 +296,14 @@ def check_ties(
             )
 
 
-def _measure_one(stage: torch.nn.Module, x: Tensor | None, inner: bool) -> Sizes:
-    """What a stage makes of an input, and what it keeps. inner: it is not the first one."""
+def _measure_one(stage: torch.nn.Module, x: Tensors | None) -> Sizes:
+    """What a stage makes of inputs, and what it keeps."""
     if x is None:
         raise ValueError("no example in a process that has the first stage")
     stage, saved = copy.deepcopy(stage), {}
     own = {p.untyped_storage().data_ptr() for p in stage.parameters()}
-    x = x.detach().requires_grad_(inner)
+    xs = [t.detach().requires_grad_(t.requires_grad) for t in as_tuple(x)]
+    wanted = [t for t in xs if t.requires_grad]
 
     def pack(t: Tensor) -> Tensor:
         saved[t.untyped_storage().data_ptr()] = t
@@ -284,13 +312,14 @@ def _measure_one(stage: torch.nn.Module, x: Tensor | None, inner: bool) -> Sizes
     with torch.random.fork_rng():
         state = torch.get_rng_state()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-            y = stage(x.clone())
-        if not isinstance(y, Tensor):
-            raise TypeError(f"a stage returns {type(y).__name__}, not one tensor")
+            y = as_tuple(stage(*[t.clone() for t in xs]))
+        if not all(isinstance(t, Tensor) for t in y):
+            raise TypeError("a stage returns neither a tensor nor a tuple of tensors")
         draws = not torch.equal(state, torch.get_rng_state())
         act = sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in own)
-        gout = _gradients_kept(y, x, stage) if inner and y.requires_grad else y.nbytes
-    return Sizes(y.detach(), act, gout, draws)
+        output = tuple(t.detach().requires_grad_(t.requires_grad) for t in y)
+        gout = _gradients_kept(y, wanted, stage) if wanted else sum(t.nbytes for t in y)
+    return Sizes(output, act, gout, draws)
 
 
 def alone(what: Callable[[], Any]) -> list[Any]:
@@ -300,13 +329,15 @@ def alone(what: Callable[[], Any]) -> list[Any]:
 
 def measure(
     stages: Sequence[torch.nn.Module | None],
-    x: Tensor | None,
+    x: Tensors | None,
     together: Callable[..., list[Any]] = alone,
 ) -> list[Sizes]:
     """What each stage makes of the example. None: another process has it."""
     sizes: list[Sizes] = []
-    for number, stage in enumerate(stages):
-        found = together(lambda: _measure_one(stage, x, number > 0) if stage else None)
+    if x is not None:  # nobody takes the gradient of the input of the model
+        x = tuple(t.detach() for t in as_tuple(x))
+    for stage in stages:
+        found = together(lambda: _measure_one(stage, x) if stage else None)
         sizes.append(next(size for size in found if size))
         x = sizes[-1].output
     return sizes

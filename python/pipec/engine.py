@@ -18,7 +18,7 @@ from ctypes import byref, c_uint64, c_void_p
 from typing import Any
 
 import torch
-from torch.distributed.pipelining._backward import stage_backward_weight
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 from . import _runtime as rt
 from ._processes import Processes
@@ -29,13 +29,16 @@ from ._stages import (
     MakeOptimizer,
     Stage,
     Stash,
+    Tensors,
     alone,
+    as_tuple,
     buffers_of,
     check_ties,
+    edges,
     measure,
     shared_parameters,
-    split_backward,
     tensor_at,
+    tensors_at,
 )
 
 __all__ = ["Run", "RunError", "profile"]
@@ -69,10 +72,12 @@ class Run:
     """Modules that are trained in the order of a schedule.
 
     schedule:  what `pipec.compile` returns
-    stages:    the modules of all stages, in order; each takes one tensor and returns one; Run
-               copies them. Stages that share parameters are tied in the schedule
+    stages:    the modules of all stages, in order; each returns a tensor or a tuple of them, which
+               are the arguments of the next one; Run copies the modules. Stages that share
+               parameters are tied in the schedule
     loss_fn:   (output, target) -> the mean loss of one microbatch
-    example:   an input of one microbatch, by which the sizes of tensors between stages are found
+    example:   an input of one microbatch, or a tuple of several, by which the sizes of tensors
+               between stages are found
     optimizer: a module -> its optimizer, such as lambda m: torch.optim.AdamW(m.parameters())
     deadline:  seconds that a step may take, 0: as the schedule predicts
     engine:    "threads": each rank is a thread of this process. "dist": rank r is the process of
@@ -96,8 +101,8 @@ class Run:
         self,
         schedule: Schedule,
         stages: Sequence[torch.nn.Module | None],
-        loss_fn: Callable[[Tensor, Tensor], Tensor],
-        example: Tensor | None,
+        loss_fn: Callable[[Any, Any], Tensor],
+        example: Tensors | None,
         optimizer: MakeOptimizer,
         *,
         deadline: float = 0,
@@ -105,7 +110,8 @@ class Run:
         group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
         if engine not in ("threads", "dist"):
-            raise ValueError(f"engine is 'threads' or 'dist', not {engine!r}")
+            why = "; no device has been there to try it" if engine == "cuda" else ""
+            raise ValueError(f"engine is 'threads' or 'dist', not {engine!r}{why}")
         rows = schedule.json["stages"]
         count = 1 + max(row["model"] for row in rows)
         if len(stages) != count:
@@ -151,7 +157,7 @@ class Run:
                 "random, would be another the second time"
             )
         self._stash: dict[tuple[int, int, int], Stash] = {}
-        self._slot: dict[tuple[int, int], Tensor] = {}
+        self._slot: dict[tuple[int, int], list[Tensor]] = {}
         self._error: BaseException | None = None
         self._turn = threading.Lock()  # a step at a time
         self._said: dict[int, Any] = (
@@ -225,19 +231,21 @@ class Run:
 
     # What users call
 
-    def step(self, x: Tensor | None, target: Tensor | None) -> float:
-        """Carries out one step on a batch, whose first dimension is cut into the microbatches;
-        returns the mean loss. In a process without the first stage x may be None, without the last
+    def step(self, x: Tensors | None, target: Tensors | None) -> float:
+        """Carries out one step on a batch, whose first dimension is cut into the microbatches, of
+        each tensor of a tuple; returns the mean loss. In a process without the first stage x may be None, without the last
         one target."""
         with self._turn:
             return self._step(x, target)
 
-    def _cut(self, what: str, batch: Tensor | None, used: bool) -> Sequence[Tensor]:
+    def _cut(self, what: str, batch: Tensors | None, used: bool) -> Sequence[Any]:
         """The microbatches of what a stage of this process takes."""
         if not used:
             return ()
         if batch is None:
             raise ValueError(f"no {what} in a process that takes it")
+        if isinstance(batch, tuple):
+            return list(zip(*(self._cut(what, one, used) for one in batch)))
         parts = batch.chunk(self._microbatches)
         rows = {len(p) for p in parts}
         if len(parts) != self._microbatches or len(rows) != 1 or rows == {0}:
@@ -246,7 +254,7 @@ class Run:
             )
         return parts
 
-    def _step(self, x: Tensor | None, target: Tensor | None) -> float:
+    def _step(self, x: Tensors | None, target: Tensors | None) -> float:
         self._autocast = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
         if self._versions and self._autocast[1]:
             raise ValueError("under autocast a backward cannot have other weights than its forward")
@@ -365,7 +373,7 @@ class Run:
         own = self._known[stage]
         size, last = self._sizes_of[stage], stage + 1 == len(self._sizes_of)
         out[0].act, out[0].gout = size.act, size.gout
-        out[0].boundary = 0 if last else size.output.nbytes
+        out[0].boundary = 0 if last else size.boundary
         out[0].weight = out[0].grad = own.bytes
         out[0].opt, out[0].tied = len(own.moments) * own.bytes, own.tied
 
@@ -374,58 +382,71 @@ class Run:
         for view, p in zip(own.views(weight), own.parameters):
             view.copy_(p.detach())
 
-    def _between(self, stage: int, address: int) -> Tensor:
+    def _between(self, stage: int, address: int) -> list[Tensor]:
+        """The outputs of a stage, or their gradients, in a slot."""
         found = self._slot.get((stage, address))
         if found is None:
-            like = self._sizes_of[stage].output
-            found = self._slot[stage, address] = tensor_at(address, like.dtype, like.shape)
+            found, _ = tensors_at(address, self._sizes_of[stage].output)
+            self._slot[stage, address] = found
         return found
 
     def _forward(self, pointer: Any) -> None:
         call = pointer[0]
         if call.nx > 1 or call.ny > 1:
-            raise NotImplementedError("a stage with several inputs or outputs")
+            raise NotImplementedError("a stage with edges to several others")
         if not call.nx:
-            x = self._inputs[call.mb].detach()
+            x = [t.detach() for t in as_tuple(self._inputs[call.mb])]
         else:
-            x = self._between(call.stage - 1, call.x).detach().requires_grad_()
+            like = self._sizes_of[call.stage - 1].output
+            slots = self._between(call.stage - 1, call.x)
+            x = [t.detach().requires_grad_(k.requires_grad) for t, k in zip(slots, like)]
         keeps = self._trains and not call.recomputed
         with torch.set_grad_enabled(keeps):
             own = self._stage[call.rank, call.stage]
             before = buffers_of(own.module) if call.recomputed else []
             with self._cast():
-                stash = self._call(own, call, x)
+                stash, output = self._call(own, call, x)
             for buffers, old in before:  # R is the one that moves them
                 buffers.update(old)
+            y = as_tuple(output)
             if not call.ny:
                 with self._cast():
-                    loss = self._loss_fn(stash.y, self._targets[call.mb])
-                call.loss[0] = float(loss.detach())
-                stash.y = loss
+                    y = (self._loss_fn(output, self._targets[call.mb]),)
+                call.loss[0] = float(y[0].detach())
+                stash.one = [torch.ones_like(t) for t in y if t.requires_grad]
         if call.ny:
-            y, slot = stash.y.detach(), self._between(call.stage, call.y)
-            if (y.shape, y.dtype) != (slot.shape, slot.dtype):  # copy_ would make them fit
-                raise ValueError(
-                    f"the stage returns {y.dtype} of {list(y.shape)}, "
-                    f"and of the example {slot.dtype} of {list(slot.shape)}"
-                )
-            slot.copy_(y)
+            self._leave(call, y, keeps)
         if keeps:
+            stash.y = edges(y)
             self._stash[call.rank, call.stage, call.mb] = stash
+
+    def _leave(self, call: rt.Call, y: tuple[Tensor, ...], keeps: bool) -> None:
+        """Copies the outputs to their slot, if they are like those of the example."""
+
+        def kinds(of: tuple[Tensor, ...]) -> list[Any]:
+            return [(t.dtype, t.shape, keeps and t.requires_grad) for t in of]
+
+        like = self._sizes_of[call.stage].output
+        if kinds(y) != kinds(like):  # copy_ would make them fit
+            raise ValueError(
+                "a stage returns (type, shape, whether it has a gradient) "
+                f"{kinds(y)}, and of the example {kinds(like)}"
+            )
+        for slot, t in zip(self._between(call.stage, call.y), y):
+            slot.copy_(t.detach())
 
     def _cast(self) -> contextlib.AbstractContextManager[Any]:
         """The autocast of the thread that has called `step`."""
         dtype, on = self._autocast
         return torch.autocast("cpu", dtype) if on else contextlib.nullcontext()
 
-    def _call(self, own: Stage, call: rt.Call, x: Tensor) -> Stash:
+    def _call(self, own: Stage, call: rt.Call, x: list[Tensor]) -> tuple[Stash, Any]:
         """The forward of a stage. Where a backward may read other weights, they are saved as
         places."""
         module = own.of(call)
-        stash = Stash(x if call.nx else None, x, module)
+        stash = Stash(x, module)
         if not self._versions:
-            stash.y = module(x.clone())
-            return stash
+            return stash, module(*[t.clone() for t in x])
         lo, hi = call.weight, call.weight + own.size * own.dtype.itemsize
 
         def pack(t: Tensor) -> Any:
@@ -440,47 +461,51 @@ class Run:
             return all.as_strided(shape, stride, at // own.dtype.itemsize)
 
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-            stash.y = module(x.clone())  # the slot is the op's only as long as it runs
-        return stash
+            # the slot is the op's only as long as it runs
+            return stash, module(*[t.clone() for t in x])
 
     def _backward(self, pointer: Any) -> None:
         call = pointer[0]
         stash = self._stash.pop((call.rank, call.stage, call.mb))
         stash.weight = call.weight
         self._stage[call.rank, call.stage].gradients(stash.module, call)
-        if stash.y.requires_grad:  # not on a first stage that is frozen, or has no parameters
-            dy = self._between(call.stage, call.dy) if call.ny else None
-            torch.autograd.backward(stash.y, dy)
-        if stash.x is not None:
-            self._give(call, stash.x.grad)
+        if stash.y:  # not on a first stage that is frozen, or has no parameters
+            torch.autograd.backward(stash.y, self._gradients(call, stash))
+        self._give(call, stash)
 
-    def _give(self, call: rt.Call, dx: Tensor | None) -> None:
-        """The gradient of the input; None: the stage does not use it."""
-        slot = self._between(call.stage - 1, call.dx)
-        slot.zero_() if dx is None else slot.copy_(dx)
+    def _gradients(self, call: rt.Call, stash: Stash) -> list[Tensor]:
+        """Of the outputs that have one, or of the loss."""
+        if not call.ny:
+            return stash.one
+        like = self._sizes_of[call.stage].output
+        return [t for t, k in zip(self._between(call.stage, call.dy), like) if k.requires_grad]
+
+    def _give(self, call: rt.Call, stash: Stash) -> None:
+        """The gradients of the inputs; those that the stage does not use have none."""
+        if call.nx:
+            for slot, x in zip(self._between(call.stage - 1, call.dx), stash.x):
+                slot.zero_() if x.grad is None else slot.copy_(x.grad)
 
     def _input(self, pointer: Any) -> None:
         call = pointer[0]
         stash = self._stash[call.rank, call.stage, call.mb]
         stash.weight = call.weight
-        dy = self._between(call.stage, call.dy).clone() if call.ny else None
-        if stash.x is None:  # nobody waits for its gradient: all is done in W
+        dy = [t.clone() for t in self._gradients(call, stash)]
+        if not stash.wanted:  # nobody waits for a gradient: all is done in W
             stash.rest = dy
-            return
-        dx, stash.rest = split_backward(
-            stash.y, None if dy is None else [dy], stash.x, stash.module
-        )
-        self._give(call, dx[0])
+        else:
+            parameters = stash.module.parameters()
+            _, stash.rest = stage_backward_input(stash.y, dy, stash.wanted, parameters)
+        self._give(call, stash)
 
     def _weight(self, pointer: Any) -> None:
         call = pointer[0]
         stash = self._stash.pop((call.rank, call.stage, call.mb))
         self._stage[call.rank, call.stage].gradients(stash.module, call)
-        if stash.x is None:
-            if stash.y.requires_grad:
-                torch.autograd.backward(stash.y, stash.rest)
-        else:
+        if stash.wanted:
             stage_backward_weight(stash.module.parameters(), stash.rest)
+        elif stash.y:
+            torch.autograd.backward(stash.y, stash.rest)
 
     def _update(self, pointer: Any) -> None:
         call = pointer[0]
@@ -542,9 +567,9 @@ class Run:
 
 def profile(
     stages: Sequence[torch.nn.Module],
-    loss_fn: Callable[[Tensor, Tensor], Tensor],
-    example: Tensor,
-    target: Tensor,
+    loss_fn: Callable[[Any, Any], Tensor],
+    example: Tensors,
+    target: Tensors,
     optimizer: MakeOptimizer,
     *,
     repeats: int = 7,
@@ -554,19 +579,20 @@ def profile(
 
     example, target: one microbatch
     """
-    x, entries, shared = example, [], shared_parameters(stages)
+    entries, shared = [], shared_parameters(stages)
+    x = tuple(t.detach() for t in as_tuple(example))
     for number, (stage, size) in enumerate(zip(stages, measure(stages, example))):
         own = Stage(stage, optimizer, shared[number])
         last, took = number + 1 == len(stages), collections.defaultdict(list)
         for _ in range(repeats + 1):  # the first one is thrown away
             for split in False, True:
                 one = _one_microbatch(
-                    own, x, number > 0, (lambda y: loss_fn(y, target)) if last else None, split
+                    own, x, (lambda y: loss_fn(y, target)) if last else None, split
                 )
                 for op, ns in one.items():
                     took[op].append(ns)
         times = {op: int(statistics.median(ns[1:])) for op, ns in took.items()}
-        sizes = {"act": size.act, "gout": size.gout, "boundary": 0 if last else size.output.nbytes}
+        sizes = {"act": size.act, "gout": size.gout, "boundary": 0 if last else size.boundary}
         sizes |= {"weight": own.bytes, "grad": own.bytes, "opt": len(own.moments) * own.bytes}
         sizes |= {"tied": own.tied} if any(shared) else {}
         entries.append(times | {"R": times["F"], "send": 0} | sizes)
@@ -575,26 +601,26 @@ def profile(
 
 
 def _one_microbatch(
-    own: Stage, x: Tensor, inner: bool, loss: Callable[[Tensor], Tensor] | None, split: bool
+    own: Stage, like: tuple[Tensor, ...], loss: Callable[[Any], Tensor] | None, split: bool
 ) -> dict[str, int]:
     """Runs the ops of a microbatch and an update; ns by op. split: I and W in place of B."""
-    x = x.detach().requires_grad_(inner)
+    x = [t.detach().requires_grad_(t.requires_grad) for t in like]
+    stash = Stash(x, own.module)
     now = time.perf_counter_ns
     start = now()
-    y = own.module(x.clone())
-    if loss:
-        y = loss(y)
+    output = own.module(*[t.clone() for t in x])
+    y = [t for t in as_tuple(loss(output) if loss else output) if t.requires_grad]
+    stash.y = edges(y)
     took = {"F": now() - start}
-    dy = None if loss else torch.ones_like(y)
+    dy = [torch.ones_like(t) for t in y]
     start = now()
-    if not split or not inner:
-        if y.requires_grad:
-            torch.autograd.backward(y, dy)
+    if not split or not stash.wanted:
+        if stash.y:
+            torch.autograd.backward(stash.y, dy)
         took["W" if split else "B"] = now() - start
         took |= {"I": 0} if split else {}
     else:
-        given = None if dy is None else [dy]
-        _, groups = split_backward(y, given, x, own.module)
+        _, groups = stage_backward_input(stash.y, dy, stash.wanted, own.module.parameters())
         took["I"] = now() - start
         start = now()
         stage_backward_weight(own.module.parameters(), groups)
