@@ -47,6 +47,7 @@ typedef struct ProcJob {
   uint64_t round;
   PrMessage *message; /* [n], room for `most` */
   uint32_t n, most;
+  bool each; /* proc_come is wanted as soon as a message has come; else with the last one, too */
   char *room; /* bytes that come; NULL: none */
   void *of_wire;
   /* Of who waits for it. */

@@ -98,8 +98,10 @@ static bool next_of_stream(ProcJob *j) {
   const uint32_t first = c->next;
   const PipeInstr *head = pr_comm_instr(c, first);
   bool more = false;
-  if (j->round == 0)
+  if (j->round == 0) {
     j->start = j->e->k->span ? pr_now() - run->epoch_ns : 0;
+    j->each = head->group > 0; /* blame is to know */
+  }
   if (head->op == PIPE_SIDE_COMM) {
     if (pr_side(run, j->e->k, pr_comm_at(c, first)->index, c->step))
       return false;
