@@ -166,7 +166,9 @@ static const char *import_name(Sched *s, const char *path) {
   if (n > 0 && strncmp(path, s->opt->stdlib, n) == 0 && path[n] == '/')
     return path + n + 1;
   char *whole = realpath(path, NULL);
-  const char *name = arena_printf(s->arena, "%s", whole ? whole : path);
+  const char *name = "";
+  for (const char *c = whole ? whole : path; *c; c++)
+    name = arena_printf(s->arena, *c == '"' || *c == '\\' ? "%s\\%c" : "%s%c", name, *c);
   free(whole);
   return name;
 }
@@ -190,7 +192,7 @@ static bool put_best(const Best *b) {
   if (!file_open(s, &out, s->opt->output))
     return false;
   fprintf(out.f, "# Best of pipec for %s: %s.\n", printable(s, s->opt->profile), params);
-  fprintf(out.f, "# %s of %s.\n", call_text(s, e), file_name(e->path));
+  fprintf(out.f, "# %s of %s.\n", call_text(s, e), printable(s, file_name(e->path)));
   put_price(s, &e->price, limit, out.f);
   if (e->lacks)
     fprintf(out.f, "# profile has no %s: counted as 0\n", e->lacks);
@@ -204,16 +206,27 @@ static bool put_best(const Best *b) {
   return file_close(s, &out, true);
 }
 
-static void find_files(Best *b) {
+/* False: an import cannot name one of them, reported. */
+static bool find_files(Best *b) {
   Sched *s = b->s;
   uint32_t n = s->opt->ncompare;
   const char *const *file = n > 0 ? s->opt->compare : library_files(s, &n);
   b->rival = NEW_ARRAY(s->arena, Rival, n);
   b->nrival = n;
-  for (uint32_t i = 0; i < n; i++)
+  for (uint32_t i = 0; i < n; i++) {
     b->rival[i].path = s->opt->ncompare > 0
                            ? file[i]
                            : arena_printf(s->arena, "%s/%s", s->opt->stdlib, file[i]);
+    const char *control = b->rival[i].path;
+    while ((unsigned char)*control >= ' ')
+      control++;
+    if (*control || strcmp(b->rival[i].path, "-") == 0) {
+      diag_error(s->diag, DIAG_PLAN, NO_SPAN, "no schedule can import %s",
+                 *control ? b->rival[i].path : "standard input");
+      return false;
+    }
+  }
+  return true;
 }
 
 bool best(Sched *s) {
@@ -225,7 +238,8 @@ bool best(Sched *s) {
   for (uint32_t i = 0; i < s->opt->ndefine; i++)
     if (strcmp(s->opt->define[i].name, "M") == 0)
       b.nmb = s->opt->define[i].value;
-  find_files(&b);
+  if (!find_files(&b))
+    return false;
   for (uint32_t i = 0; i < b.nrival; i++) {
     if (progress)
       fprintf(progress, "\rschedule %u of %u ", i + 1, b.nrival);
