@@ -57,6 +57,11 @@ class Schedule:
         return self._proved.program
 
     @property
+    def text(self) -> str | None:
+        """The schedule itself, as it was given or found; None: it was compiled from a file."""
+        return self._call[1]
+
+    @property
     def report(self) -> str:
         """What `pipec --check` prints: the proofs, the predicted times, the ranks."""
         return self._proved.output

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""pipec.plan and pipec.best: schedules that the program pipec finds for measured costs."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+
+from ._library import Diagnostic, ScheduleError, prefix
+from ._schedule import Schedule, compile
+
+_FIRST = re.compile(r"^error: (.*?)(?: \[([a-z-]+)\])?$", re.M)
+
+
+def _found(words: list[str]) -> str:
+    """The .pipe text that the program writes. Control-C ends it."""
+    run = subprocess.run([prefix() / "bin" / "pipec", *words], capture_output=True,
+                         encoding="utf-8", errors="surrogateescape")
+    if run.returncode == 0:
+        return run.stdout
+    first = _FIRST.search(run.stderr)
+    said = Diagnostic("error", first[1] if first else run.stderr.strip(), first[2] if first else None)
+    raise ScheduleError(run.stderr.rstrip("\n"), (said,))
+
+
+def _limited(memory_limit: int | str | None) -> list[str]:
+    return [] if memory_limit is None else [f"--memory-limit={memory_limit}"]
+
+
+def best(
+    profile: str | os.PathLike[str],
+    /,
+    *names: str | os.PathLike[str],
+    memory_limit: int | str | None = None,
+    options: Sequence[str] = (),
+    **parameters: int,
+) -> Schedule:
+    """The schedule with the shortest step for the stages or layers of a profile: of the library, or
+    of `names`, its stashes and chunks fitted to the memory. `Schedule.text` is an ordinary schedule
+    that says what was tried. The other arguments are those of `compile`; M is needed.
+
+    Raises ScheduleError if none fits.
+    """
+    shared = [*options]
+    for key, value in parameters.items():
+        shared.append(f"-D{key}={operator.index(value)}")
+    text = _found(["--best", *map(os.fsdecode, names), "--profile=" + os.fsdecode(profile),
+                   *_limited(memory_limit), *shared])
+    return compile("best.pipe", text=text, profile=profile, memory_limit=memory_limit, options=options)
+
+
+def plan(
+    profile: str | os.PathLike[str],
+    cluster: str | os.PathLike[str],
+    M: int,
+    *,
+    memory_limit: int | str | None = None,
+    options: Sequence[str] = (),
+) -> Schedule:
+    """Cuts the layers of a profile into stages for a cluster, with replicas and recomputation.
+    `Schedule.text` is the plan: an ordinary schedule with its costs, which says why.
+
+    options: such as ["--plan-cost=stage"]
+
+    Raises ScheduleError if no plan fits.
+    """
+    text = _found(["--plan", "--profile=" + os.fsdecode(profile), "--cluster=" + os.fsdecode(cluster),
+                   f"-DM={operator.index(M)}", *_limited(memory_limit), *options])
+    return compile("plan.pipe", text=text, memory_limit=memory_limit)
