@@ -33,66 +33,36 @@ typedef struct Play {
   uint32_t **time;
   uint32_t *at, *now;     /* [nrank] the row at hand, and the time of the one above it */
   uint32_t **turn, *next; /* [ngroup] time of each turn; the next one */
+  uint32_t *met, nmet;    /* [nrank] that end their rows together */
 } Play;
 
 static const PipeInstr *head(const Play *y, uint32_t r) {
   return y->at[r] < y->p->rank[r].ninstr ? &y->p->rank[r].instr[y->at[r]] : NULL;
 }
 
-static void end_row(Play *y, uint32_t r, uint32_t time) {
-  y->time[r][y->at[r]++] = y->now[r] = time;
-}
-
-static bool meets(const Play *y, const PipeInstr *c, uint32_t rank, uint32_t *other) {
-  const uint32_t peer = c->peer;
-  const PipeInstr *d = peer < y->p->nrank ? head(y, peer) : NULL;
-  *other = peer;
-  /* SEND_F RECV_F SEND_B RECV_B */
-  return d && d->peer == rank && d->op >= PIPE_SEND_F && d->op <= PIPE_RECV_B &&
-         (c->op ^ 1) == d->op;
-}
-
-/* The ranks that take part in a sum are all there. */
-static bool sum_meets(const Play *y, const PipeInstr *c, uint32_t *last) {
-  const PipeProgram *p = y->p;
-  uint32_t s = c->stage;
-  *last = 0;
-  do {
-    const uint32_t r = p->stage[s].rank;
-    const PipeInstr *d = head(y, r);
-    if (!d || d->op != c->op || d->stage != s)
-      return false;
-    *last = y->now[r] > *last ? y->now[r] : *last;
-    s = c->op == PIPE_TIE ? p->stage[s].tie : p->stage[s].replica;
-  } while (s != c->stage);
-  return true;
+/* Of rank r, which is to be at a row of op and stage; notes that it ends with the others. */
+static const PipeInstr *meet(Play *y, uint32_t r, uint32_t op, uint32_t stage, uint32_t *last) {
+  const PipeInstr *c = r < y->p->nrank ? head(y, r) : NULL;
+  if (!c || c->op != op || (stage != NONE && c->stage != stage))
+    return NULL;
+  *last = y->now[r] > *last ? y->now[r] : *last;
+  y->met[y->nmet++] = r;
+  return c;
 }
 
 static bool play_row(Play *y, uint32_t r) {
-  const PipeInstr *c = head(y, r);
-  uint32_t other, last;
+  const PipeInstr *c = head(y, r), *d;
+  const uint32_t g = y->p->rank[r].group;
   if (!c)
     return false;
-  if (c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B) {
-    if (!meets(y, c, r, &other))
+  uint32_t last = y->now[r], s = c->stage;
+  y->nmet = 0;
+  if (c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B) /* SEND_F RECV_F SEND_B RECV_B */
+    if (!(d = meet(y, c->peer, c->op ^ 1, NONE, &last)) || d->peer != r)
       return false;
-    last = y->now[other] > y->now[r] ? y->now[other] : y->now[r];
-    end_row(y, r, last + 1), end_row(y, other, last + 1);
-    return true;
-  }
-  if (pipe_is_sum(c->op)) {
-    if (!sum_meets(y, c, &last))
+  while (pipe_is_sum(c->op) && (s = pipe_sum_next(y->p->stage, c->op, s)) != c->stage)
+    if (!meet(y, y->p->stage[s].rank, c->op, s, &last))
       return false;
-    uint32_t s = c->stage;
-    const uint32_t op = c->op;
-    do {
-      end_row(y, y->p->stage[s].rank, last + 1);
-      s = op == PIPE_TIE ? y->p->stage[s].tie : y->p->stage[s].replica;
-    } while (s != c->stage);
-    return true;
-  }
-  const uint32_t g = y->p->rank[r].group;
-  last = y->now[r];
   if (pipe_op_info[c->op].stream == PIPE_COPY && g) {
     if (c->turn != y->next[g - 1])
       return false;
@@ -101,7 +71,10 @@ static bool play_row(Play *y, uint32_t r) {
     y->turn[g - 1][c->turn] = last + 1;
     y->next[g - 1]++;
   }
-  end_row(y, r, last + 1);
+  for (y->met[y->nmet++] = r; y->nmet > 0;) {
+    const uint32_t q = y->met[--y->nmet];
+    y->time[q][y->at[q]++] = y->now[q] = last + 1;
+  }
   return true;
 }
 
@@ -337,6 +310,7 @@ Noter *open_notes(Arena *a, const PipeProgram *p, States *state) {
   y.time = NEW_ARRAY(a, uint32_t *, p->nrank);
   y.at = NEW_ARRAY(a, uint32_t, p->nrank);
   y.now = NEW_ARRAY(a, uint32_t, p->nrank);
+  y.met = NEW_ARRAY(a, uint32_t, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
     y.time[r] = NEW_ARRAY(a, uint32_t, p->rank[r].ninstr + (size_t)1);
     for (uint32_t i = 0; p->ngroup && i < p->rank[r].ninstr; i++)
