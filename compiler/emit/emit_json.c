@@ -32,6 +32,24 @@ static void number_or_skip(Text *t, const char *name, uint32_t v) {
     number(t, name, v, ',');
 }
 
+static void string(Text *t, const char *name, const char *v, char after) {
+  key(t, name);
+  text_quoted(t, ESCAPE_JSON, v);
+  text_char(t, after);
+}
+
+/* Of a list in brackets. */
+static void item(Text *t, bool more, uint64_t v) {
+  text_room(t);
+  text_lit(t, more ? "," : "[");
+  text_u64(t, v);
+}
+
+static void begin(Text *t) {
+  text_room(t);
+  text_char(t, '{');
+}
+
 /* part / all, or 0 of nothing, to six decimals. */
 static void share(Sched *s, Text *t, const char *name, double part, double all, char after) {
   key(t, name);
@@ -66,11 +84,8 @@ static void slots_json(const PipeProgram *p, Text *t, const PipeRank *k, const P
     return;
   }
   key(t, input ? "ins" : "outs");
-  for (uint32_t i = 0; i < n; i++) {
-    text_room(t);
-    text_char(t, i ? ',' : '[');
-    text_u64(t, k->list[first + i]);
-  }
+  for (uint32_t i = 0; i < n; i++)
+    item(t, i > 0, k->list[first + i]);
   text_lit(t, "],");
 }
 
@@ -79,8 +94,7 @@ static void edges_json(const PipeProgram *p, Text *t) {
     return;
   key(t, "edges"), text_lit(t, "[\n");
   for (uint32_t i = 0; i < p->nedge; i++) {
-    text_room(t);
-    text_char(t, '{');
+    begin(t);
     number(t, "from", p->edge[i].from, ',');
     number(t, "to", p->edge[i].to, ',');
     number(t, "skip", p->edge[i].skip, ',');
@@ -91,11 +105,8 @@ static void edges_json(const PipeProgram *p, Text *t) {
   text_lit(t, "],\n");
   key(t, "rows"), text_lit(t, "[\n");
   for (uint32_t m = 0; m < p->nmodel; m++) {
-    for (uint32_t mb = 0; mb < p->nmb; mb++) {
-      text_room(t);
-      text_char(t, mb ? ',' : '[');
-      text_u64(t, p->row[(size_t)m * p->nmb + mb]);
-    }
+    for (uint32_t mb = 0; mb < p->nmb; mb++)
+      item(t, mb > 0, p->row[(size_t)m * p->nmb + mb]);
     text_lit(t, m + 1 < p->nmodel ? "],\n" : "]\n");
   }
   text_lit(t, "],\n");
@@ -108,17 +119,15 @@ static void links_json(Sched *s, Text *t) {
   key(t, "links"), text_lit(t, "[\n");
   for (uint32_t k = 0; k < p->nlink; k++) {
     bool first = true;
-    text_room(t);
-    text_char(t, '{');
+    begin(t);
     number(t, "link", k, ',');
     number(t, "busy", s->times->link_busy[k], ',');
     key(t, "pairs"), text_char(t, '[');
     for (uint32_t i = 0; i < p->nshare; i++)
       if (p->share[i].link == k) {
         text_room(t);
-        text_lit(t, first ? "[" : ",[");
-        text_u64(t, p->share[i].from), text_char(t, ',');
-        text_u64(t, p->share[i].to), text_char(t, ']');
+        text_lit(t, first ? "" : ",");
+        item(t, false, p->share[i].from), item(t, true, p->share[i].to), text_char(t, ']');
         first = false;
       }
     text_lit(t, k + 1 < p->nlink ? "]},\n" : "]}\n");
@@ -133,14 +142,13 @@ static void channels_json(Sched *s, Text *t) {
   key(t, "comm_channels"), text_lit(t, "[\n");
   for (uint32_t i = 0; i < p->nchannel; i++) {
     const PipeChannel *c = &p->channel[i];
-    text_room(t);
-    text_char(t, '{');
+    begin(t);
     number(t, "channel", i, ',');
     number_or_skip(t, "pipe", c->pipe);
     number_or_skip(t, "to", c->to);
     number(t, "from", c->from, ',');
-    key(t, "op"), text_quoted(t, ESCAPE_JSON, pipe_op_info[c->op].text);
-    text_lit(t, i + 1 < p->nchannel ? "},\n" : "}\n");
+    string(t, "op", pipe_op_info[c->op].text, '}');
+    text_lit(t, i + 1 < p->nchannel ? ",\n" : "\n");
   }
   text_lit(t, "],\n");
 }
@@ -174,12 +182,9 @@ static void unit_times_json(const Sched *s, Text *t, uint32_t st, int columns) {
   key(t, by_slice ? "slice_times" : "unit_times");
   for (uint32_t u = 0; u < (by_slice ? p->slices : p->stage[st].nmb); u++) {
     const uint64_t *time = pipe_unit_times(sched_times(s), st, p->stage[st].mb0 + u);
-    text_lit(t, u ? ",[" : "[[");
-    for (int k = 0; k < columns; k++) {
-      text_room(t);
-      text_lit(t, k ? "," : "");
-      text_u64(t, time[k]);
-    }
+    text_lit(t, u ? "," : "[");
+    for (int k = 0; k < columns; k++)
+      item(t, k > 0, time[k]);
     text_char(t, ']');
   }
   text_char(t, ']');
@@ -192,38 +197,27 @@ static void sides_json(Sched *s, Text *t) {
   key(t, "sides"), text_lit(t, "[\n");
   for (uint32_t k = 0; k < s->sides->ndecl; k++) {
     static const char *const stream[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
-    text_room(t);
-    text_char(t, '{');
-    key(t, "side"), text_quoted(t, ESCAPE_JSON, s->sides->decl[k]->name), text_char(t, ',');
-    key(t, "stream"),
-        text_quoted(t, ESCAPE_JSON, stream[pipe_op_info[s->sides->decl[k]->side->op].stream]);
-    if (s->sides->decl[k]->side->gives)
-      text_char(t, ','), key(t, "gives"),
-          text_quoted(t, ESCAPE_JSON, s->sides->decl[k]->side->gives);
+    const Clause *decl = s->sides->decl[k];
+    begin(t);
+    string(t, "side", decl->name, ',');
+    string(t, "stream", stream[pipe_op_info[decl->side->op].stream], ',');
+    if (decl->side->gives)
+      string(t, "gives", decl->side->gives, ',');
     for (int bytes = 0; bytes < 2; bytes++) {
-      text_char(t, ',');
+      const PipeSide *row = &p->side[k * p->nstage];
       key(t, bytes ? "memory" : "cost");
-      for (uint32_t st = 0; st < p->nstage; st++) {
-        const PipeSide *row = &p->side[k * p->nstage + st];
-        text_room(t);
-        text_char(t, st ? ',' : '[');
-        text_u64(t, bytes ? row->bytes : row->time);
-      }
-      text_char(t, ']');
+      for (uint32_t st = 0; st < p->nstage; st++)
+        item(t, st > 0, bytes ? row[st].bytes : row[st].time);
+      text_lit(t, bytes ? "]}" : "],");
     }
-    text_lit(t, k + 1 < s->sides->ndecl ? "},\n" : "}\n");
+    text_lit(t, k + 1 < s->sides->ndecl ? ",\n" : "\n");
   }
   text_lit(t, "],\n");
 }
 
 static void place(Text *t, const PipeSite *at) {
   key(t, "at");
-  text_char(t, '[');
-  text_u64(t, at->file);
-  text_char(t, ',');
-  text_u64(t, at->line);
-  text_char(t, ',');
-  text_u64(t, at->col);
+  item(t, false, at->file), item(t, true, at->line), item(t, true, at->col);
   text_char(t, ']');
 }
 
@@ -232,8 +226,7 @@ static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
   for (uint32_t k = 0; k < c->npath; k++) {
     const PathStep *n = &c->path[k];
     const PipeInstr *in = &p->rank[n->rank].instr[n->instr];
-    text_room(t);
-    text_char(t, '{');
+    begin(t);
     number(t, "rank", n->rank, ',');
     op_string(p, t, "op", in, ',');
     number(t, "start", n->start, ',');
@@ -295,12 +288,10 @@ static void sums_json(Sched *s, Text *t, const Critical *c) {
     bytes_json(t, bytes);
 }
 
-/* What the instructions of a rank do not say: which side op it is, and which stand behind a `wait`
- * of the text. */
+/* What the instructions of a rank do not say: which side op it is. */
 typedef struct Beside {
   /* by place in its stream: 1 + row of Sides.turn; 0: none. NULL: there are none */
   uint32_t *side[PIPE_NSTREAMS];
-  bool *wait[PIPE_NSTREAMS];  /* NULL: none does */
   uint32_t at[PIPE_NSTREAMS]; /* instructions so far */
 } Beside;
 
@@ -389,20 +380,14 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   idle_json(s, t, idle);
   if (s->model->sized) {
     bytes_json(t, pk->bytes);
-    if (pk->op != NONE) {
-      key(t, "peak_op");
-      text_quoted(t, ESCAPE_JSON, op_text(s, pk->op));
-      text_char(t, ',');
-    }
+    if (pk->op != NONE)
+      string(t, "peak_op", op_text(s, pk->op), ',');
   }
-  key(t, "pools");
-  text_char(t, '[');
+  key(t, "pools"), text_char(t, '[');
   for (uint32_t i = 0; i < k->npool; i++) {
     const PipePool *q = &k->pool[i];
     text_lit(t, i ? ",{" : "{");
-    key(t, "class");
-    text_quoted(t, ESCAPE_JSON, pipe_class_name[q->cls]);
-    text_char(t, ',');
+    string(t, "class", pipe_class_name[q->cls], ',');
     number(t, "stage", q->stage, ',');
     number(t, "first", q->first, ',');
     number(t, "count", q->count, ',');
@@ -412,22 +397,18 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   }
   text_lit(t, "],\n");
   limits_json(s, t, r);
-  key(t, "instr");
-  text_lit(t, "[\n");
+  key(t, "instr"), text_lit(t, "[\n");
   Beside beside = find_beside(s, r);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    text_room(t);
-    text_char(t, '{');
+    begin(t);
     op_string(p, t, "op", in, ',');
     number(t, "stage", in->stage, ',');
     if (in->mb != NONE)
       number(t, "mb", in->mb / p->slices, ',');
     if (in->mb != NONE && p->slices > 1 && in->op != PIPE_U)
       number(t, "slice", in->mb % p->slices, ',');
-    key(t, "phase");
-    text_quoted(t, ESCAPE_JSON, pipe_phase_name[in->phase]);
-    text_char(t, ',');
+    string(t, "phase", pipe_phase_name[in->phase], ',');
     if (in->group > 0)
       number(t, "group", in->group, ',');
     number(t, "start", start[i], ',');
@@ -463,8 +444,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   }
   text_lit(t, "],\n");
   number(t, "events", k->nevent, ',');
-  key(t, "sync");
-  text_char(t, '[');
+  key(t, "sync"), text_char(t, '[');
   for (uint32_t i = 0; i < k->nsync; i++) {
     text_room(t);
     text_lit(t, i ? ",{" : "{");
@@ -496,8 +476,8 @@ void emit_json(Sched *s, FILE *f) {
   t->f = f, t->n = 0;
   text_lit(t, "{");
   number(t, "pipec_json", 1, ',');
-  key(t, "schedule"), text_quoted(t, ESCAPE_JSON, p->name), text_char(t, ',');
-  key(t, "params"), text_quoted(t, ESCAPE_JSON, p->params), text_char(t, ',');
+  string(t, "schedule", p->name, ',');
+  string(t, "params", p->params, ',');
   key(t, "hash");
   text_string(t, arena_printf(s->arena, "\"%016llx\",\n", (unsigned long long)p->hash));
   number(t, "ranks", p->nrank, ',');
@@ -531,9 +511,8 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "time", s->times->steady.time, ',');
     number(t, "microbatches", s->times->steady.per, '}'), text_char(t, ',');
   }
-  key(t, "send"), text_quoted(t, ESCAPE_JSON, send_text(s)), text_char(t, ',');
-  key(t, "lowering"), text_quoted(t, ESCAPE_JSON, lowering_text(s->lowered->lowering)),
-      text_char(t, ',');
+  string(t, "send", send_text(s), ',');
+  string(t, "lowering", lowering_text(s->lowered->lowering), ',');
   key(t, "channels"), text_quoted(t, ESCAPE_JSON, model_text(s));
   if (s->opt->model.buffer > 0) {
     text_char(t, ','), key(t, "least_buffer"), text_char(t, '{');
@@ -550,8 +529,7 @@ void emit_json(Sched *s, FILE *f) {
   key(t, "stages"), text_lit(t, "[\n");
   for (uint32_t i = 0; i < p->nstage; i++) {
     PipeStage st = p->stage[i];
-    text_room(t);
-    text_char(t, '{');
+    begin(t);
     number(t, "stage", i, ',');
     number(t, "rank", st.rank, ',');
     number(t, "chunk", st.chunk, ',');
@@ -602,38 +580,31 @@ void emit_json(Sched *s, FILE *f) {
   text_lit(t, "],\n");
   key(t, "transfers"), text_lit(t, "[\n");
   for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
-    text_room(t);
-    text_lit(t, "{");
-    if (s->lowered->xfer[i].to == XFER_SIDE) {
-      const SideUse *u = &s->sides->use[s->lowered->xfer[i].from];
-      key(t, "side"), text_quoted(t, ESCAPE_JSON, side_text(s, u)), text_char(t, ',');
+    begin(t);
+    const Xfer *x = &s->lowered->xfer[i];
+    if (x->to == XFER_SIDE) {
+      const SideUse *u = &s->sides->use[x->from];
+      string(t, "side", side_text(s, u), ',');
       number(t, "on", s->model->stage[u->stage].rank, '}');
-      text_lit(t, i + 1 < s->ideal->nxfer ? ",\n" : "\n");
-      continue;
+    } else if (x->to == XFER_TIE) {
+      uint32_t stage = s->orders->op[x->from].stage,
+               first = s->model->tie_row0[s->model->tie_of[stage]];
+      number(t, "tie", s->model->stage[s->model->tie_row[first]].model, '}');
+    } else if (xfer_is_sum(x)) {
+      number(t, "reduce", s->model->stage[s->orders->op[x->from].stage].model, '}');
+    } else {
+      const Op *a = &s->orders->op[x->from], *b = &s->orders->op[x->to];
+      key(t, "send");
+      text_char(t, '"');
+      text_u64(t, a->stage);
+      text_lit(t, a->kind == PIPE_F ? "SEND_F" : "SEND_B");
+      text_unit(t, a->mb, p->slices);
+      if (op_outputs(s, a) > 1)
+        text_char(t, '>'), text_u64(t, b->stage);
+      text_lit(t, "\",");
+      number(t, "from", s->model->stage[a->stage].rank, ',');
+      number(t, "to", s->model->stage[b->stage].rank, '}');
     }
-    const Op *a = &s->orders->op[s->lowered->xfer[i].from],
-             *b = xfer_is_sum(&s->lowered->xfer[i]) ? NULL : &s->orders->op[s->lowered->xfer[i].to];
-    if (!b) {
-      bool tie = s->lowered->xfer[i].to == XFER_TIE;
-      number(t, tie ? "tie" : "reduce",
-             s->model
-                 ->stage[tie ? s->model->tie_row[s->model->tie_row0[s->model->tie_of[a->stage]]]
-                             : a->stage]
-                 .model,
-             '}');
-      text_lit(t, i + 1 < s->ideal->nxfer ? ",\n" : "\n");
-      continue;
-    }
-    key(t, "send");
-    text_char(t, '"');
-    text_u64(t, a->stage);
-    text_lit(t, a->kind == PIPE_F ? "SEND_F" : "SEND_B");
-    text_unit(t, a->mb, p->slices);
-    if (op_outputs(s, a) > 1)
-      text_char(t, '>'), text_u64(t, b->stage);
-    text_lit(t, "\",");
-    number(t, "from", s->model->stage[a->stage].rank, ',');
-    number(t, "to", s->model->stage[b->stage].rank, '}');
     text_lit(t, i + 1 < s->ideal->nxfer ? ",\n" : "\n");
   }
   text_lit(t, "]}\n");
