@@ -33,6 +33,7 @@ typedef struct Group {
   pthread_t reader;
   StoreServer *server;     /* of this process, or NULL */
   bool of_rank_0;          /* a process of the run serves the store */
+  double patience_s;       /* that others are waited for */
   pthread_mutex_t sending; /* of what is written to fd */
   pthread_mutex_t lock;    /* of the rest */
   pthread_cond_t changed;
@@ -79,7 +80,7 @@ static int put(Group *g, uint32_t to, const void *data, uint64_t bytes) {
 /* The next value of rank r, which is to have so many bytes. Returns 0, or 1: time is over, the
  * store is, or a fault has been told of, by this rank or to it. */
 static int take(Group *g, uint32_t r, void *data, uint64_t bytes) {
-  const double end = now() + PR_GROUP_PATIENCE_S;
+  const double end = now() + g->patience_s;
   bool in_time = true;
   pthread_mutex_lock(&g->lock);
   while (!g->from[r] && !g->over && !g->failed && !g->gives_up && in_time)
@@ -377,11 +378,12 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
   StoreServer *server = NULL;
   if (of_rank_0 && at->rank == 0 && !(server = serve(at, own.store, why)))
     return PR_E_LOST;
-  return group_join(out, p, &own, (PrGroupServer *)server, of_rank_0, timeout_s, why);
+  return group_join(out, p, &own, (PrGroupServer *)server, of_rank_0, timeout_s,
+                    PR_GROUP_PATIENCE_S, why);
 }
 
 PrStatus group_join(PrGroup **out, const PipeProgram *p, const PrLaunch *at, PrGroupServer *server,
-                    bool of_rank_0, double timeout_s, char why[1024]) {
+                    bool of_rank_0, double timeout_s, double patience_s, char why[1024]) {
   pthread_condattr_t attr;
   *out = NULL;
   Group *g = calloc(1, sizeof *g);
@@ -394,6 +396,7 @@ PrStatus group_join(PrGroup **out, const PipeProgram *p, const PrLaunch *at, PrG
   g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place, gather};
   g->fd = -1;
   g->of_rank_0 = of_rank_0;
+  g->patience_s = patience_s;
   g->server = (StoreServer *)server;
   pthread_mutex_init(&g->lock, NULL);
   pthread_mutex_init(&g->sending, NULL);

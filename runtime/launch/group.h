@@ -12,8 +12,9 @@
 PrGroupServer *group_serve(uint32_t size, bool one_host, PrLaunch *at, char why[1024]);
 
 /* As pr_group_open, at at->store with at->key. server: that this process serves, or NULL; the
- * group's from now on. of_rank_0: a process of the run serves it. */
+ * group's from now on. of_rank_0: a process of the run serves it. patience_s: how long others are
+ * waited for in `share` and `gather`. */
 PrStatus group_join(PrGroup **out, const PipeProgram *p, const PrLaunch *at, PrGroupServer *server,
-                    bool of_rank_0, double timeout_s, char why[1024]);
+                    bool of_rank_0, double timeout_s, double patience_s, char why[1024]);
 
 #endif

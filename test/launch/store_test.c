@@ -166,7 +166,7 @@ int main(int argc, char **argv) {
   snprintf(params, sizeof params, "%u%s", me.rank, strcmp(what, "steers") ? "" : "\033[31m");
   const PipeProgram p = {.hash = other ? 0xdef : 0xabc, .name = "schedule", .params = params};
   PrGroup *g;
-  if (group_join(&g, &p, &at, NULL, false, !strcmp(what, "early") ? 1 : 600, why)) {
+  if (group_join(&g, &p, &at, NULL, false, !strcmp(what, "early") ? 1 : 600, 600, why)) {
     printf("rank %u: %s\n", me.rank, why);
     return 1;
   }

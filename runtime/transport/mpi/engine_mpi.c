@@ -364,7 +364,8 @@ static PrStatus join_group(Mpi *m) {
   PrLaunch at = {.family = "MPI", .rank = run->here, .size = run->nprocess};
   snprintf(at.store, sizeof at.store, "%s", meet.addr);
   snprintf(at.key, sizeof at.key, "%s", meet.key);
-  PrStatus st = group_join(&m->group, &shown, &at, server, meet.of_rank_0, m->start_s, why);
+  /* What others are waited for has a deadline of its own: the start, a step, a checkpoint. */
+  PrStatus st = group_join(&m->group, &shown, &at, server, meet.of_rank_0, m->start_s, 1e9, why);
   m->e.g = m->group;
   return st ? pr_fail(run, st, "%.1000s", why) : PR_OK;
 }
