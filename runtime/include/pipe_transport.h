@@ -29,7 +29,7 @@ typedef struct PrMessage {
   uint32_t peer, tag; /* tag < 2^31 */
   int sends;
   void *data;
-  uint64_t bytes;
+  uint64_t bytes; /* > 0 */
 } PrMessage;
 
 /* `engine_options`, which lives until pr_close. */
