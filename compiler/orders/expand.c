@@ -686,32 +686,17 @@ bool expand(Sched *s, Expanded *e) {
     e->model.timed |= sc->timed;
   if (!bind_top(&x.in) || !instantiate(&x.in, s->parsed->def, 0, &x.in.clauses, false))
     return false;
-  uint32_t offload_depth = NONE; /* those of a schedule stand for those of what it extends */
-  for (uint32_t i = 0; i < x.in.clauses.n; i++)
-    if (x.in.clauses.at[i].clause->kind == CL_OFFLOAD && x.in.clauses.at[i].depth < offload_depth)
-      offload_depth = x.in.clauses.at[i].depth;
   for (uint32_t i = 0; i < x.in.clauses.n; i++) {
     Clause *c = x.in.clauses.at[i].clause;
-    e->claims.ncheck += c->kind == CL_CHECK;
-    e->claims.nlimit += c->kind == CL_LIMIT;
-    e->orders.noffload += c->kind == CL_OFFLOAD && x.in.clauses.at[i].depth == offload_depth;
     if (c->kind == CL_LET && !eval(s, c->value, &s->eval.env[c->slot]))
       return false;
     if (c->kind == CL_TUNE && !bind_tune(s, &e->tuning, c, chosen))
       return false;
   }
-  e->orders.offload = NEW_ARRAY(s->arena, const Clause *, s->orders->noffload);
-  for (uint32_t i = 0, n = 0; i < x.in.clauses.n; i++)
-    if (x.in.clauses.at[i].clause->kind == CL_OFFLOAD && x.in.clauses.at[i].depth == offload_depth)
-      e->orders.offload[n++] = x.in.clauses.at[i].clause;
-  e->claims.check = NEW_ARRAY(s->arena, const Clause *, s->claims->ncheck);
-  e->claims.limit = NEW_ARRAY(s->arena, const Clause *, s->claims->nlimit);
-  for (uint32_t i = 0, n = 0, nlimit = 0; i < x.in.clauses.n; i++)
-    if (x.in.clauses.at[i].clause->kind == CL_CHECK)
-      e->claims.check[n++] = x.in.clauses.at[i].clause;
-    else if (x.in.clauses.at[i].clause->kind == CL_LIMIT)
-      e->claims.limit[nlimit++] = x.in.clauses.at[i].clause;
-  find_link_clauses(&x.in);
+  e->orders.offload = find_clauses(&x.in, CL_OFFLOAD, true, &e->orders.noffload);
+  e->model.link_clause = find_clauses(&x.in, CL_LINK, true, &e->model.nlink_clause);
+  e->claims.check = find_clauses(&x.in, CL_CHECK, false, &e->claims.ncheck);
+  e->claims.limit = find_clauses(&x.in, CL_LIMIT, false, &e->claims.nlimit);
   if (!find_ranks(&x.in) || !find_pipes(&x.in))
     return false;
   bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x.in) &&

@@ -256,6 +256,19 @@ bool find_only(Instance *x, ClauseKind kind, const char *word, const Clause **fo
   return true;
 }
 
+const Clause **find_clauses(Instance *x, ClauseKind kind, bool own, uint32_t *n) {
+  VEC(const Clause *) found = {0};
+  uint32_t depth = NONE;
+  for (uint32_t i = 0; i < x->clauses.n && own; i++)
+    if (x->clauses.at[i].clause->kind == kind && x->clauses.at[i].depth < depth)
+      depth = x->clauses.at[i].depth;
+  for (uint32_t i = 0; i < x->clauses.n; i++)
+    if (x->clauses.at[i].clause->kind == kind && (!own || x->clauses.at[i].depth == depth))
+      *vec_push(x->s->arena, &found) = x->clauses.at[i].clause;
+  *n = found.n;
+  return found.at;
+}
+
 /* ---- orders ---- */
 
 bool find_orders(Instance *x, const Clause **order) {

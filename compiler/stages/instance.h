@@ -29,6 +29,8 @@ bool instantiate(Instance *x, const Schedule *sc, uint32_t depth, Clauses *to, b
 
 /* The clause that holds of a kind that may occur once: the schedule's before its bases'; NULL. */
 bool find_only(Instance *x, ClauseKind kind, const char *word, const Clause **found);
+/* Those of a kind. own: the schedule's stand for its bases'. */
+const Clause **find_clauses(Instance *x, ClauseKind kind, bool own, uint32_t *n);
 
 /* Finds the order that each rank follows: order[nrank], all NULL before. */
 bool find_orders(Instance *x, const Clause **order);
@@ -61,7 +63,6 @@ void join_ties(Sched *s, Model *model, const uint32_t *group);
 bool set_costs(Instance *x);
 
 /* ---- links.c ---- */
-void find_link_clauses(Instance *x); /* ensures Model.link_clause */
 /* Sets the times of transfers and sums that the schedule does not give itself. cost: [NENTRIES -
  * NKEYS] by stage. most: bound of one time. Requires all other costs; ensures PipeEdge.send. False:
  * reported. */

@@ -131,20 +131,6 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
 
 /* ---- shared links ---- */
 
-/* The clauses of a schedule replace those of its bases. */
-void find_link_clauses(Instance *x) {
-  Sched *s = x->s;
-  uint32_t depth = NONE, n = 0;
-  for (uint32_t i = 0; i < x->clauses.n; i++)
-    if (x->clauses.at[i].clause->kind == CL_LINK && x->clauses.at[i].depth < depth)
-      depth = x->clauses.at[i].depth;
-  x->model->link_clause = NEW_ARRAY(s->arena, const Clause *, x->clauses.n);
-  for (uint32_t i = 0; i < x->clauses.n; i++)
-    if (x->clauses.at[i].clause->kind == CL_LINK && x->clauses.at[i].depth == depth)
-      s->model->link_clause[n++] = x->clauses.at[i].clause;
-  x->model->nlink_clause = n;
-}
-
 typedef struct Pair {
   uint32_t from, to; /* ranks */
   uint64_t time;     /* most that a transfer or sum takes that passes between them */
