@@ -31,11 +31,9 @@ uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
   return n < 2 ? one : &s->lowered->slot_list[st->rank][*one + k];
 }
 
-typedef struct Colour { /* one pool being coloured */
-  uint32_t *free;
-  uint32_t nfree, cap;
-  uint32_t *left; /* slots of OFFs that no op waits for yet, oldest first */
-  uint32_t nleft, cap_left, first_left;
+typedef struct Colour {     /* one pool being coloured */
+  VEC(uint32_t) free, left; /* left: slots of OFFs that no op waits for yet, oldest first */
+  uint32_t first_left;
   uint32_t count, live;
   uint32_t stage, first;
   bool skip; /* LOCAL: of edges that are not of the chain */
@@ -48,24 +46,21 @@ typedef struct Classes { /* per class: pools of this rank, and which pool a stag
   uint32_t *of; /* [2 * nstage], valid for stages of this rank; the second half: of skips */
 } Classes;
 
+/* In the order of their pools. */
+static const PipeClass coloured[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
+                                     PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
+enum { NCOLOURED = sizeof coloured / sizeof *coloured };
+
 static uint32_t take(Colour *c) {
   c->live++;
   if (PLANTED(SLOT_FREE) && c->count > 0)
     return c->count - 1;
-  return c->nfree > 0 ? c->free[--c->nfree] : c->count++;
+  return c->free.n > 0 ? c->free.at[--c->free.n] : c->count++;
 }
 
 static void give(Sched *s, Colour *c, uint32_t slot) {
-  if (c->nfree == c->cap)
-    vec_grow(s->arena, (void **)&c->free, &c->cap, sizeof *c->free);
-  c->free[c->nfree++] = slot;
+  *vec_push(s->arena, &c->free) = slot;
   c->live--;
-}
-
-static void leave(Sched *s, Colour *c, uint32_t slot) {
-  if (c->nleft == c->cap_left)
-    vec_grow(s->arena, (void **)&c->left, &c->cap_left, sizeof *c->left);
-  c->left[c->nleft++] = slot;
 }
 
 static uint64_t class_bytes(const Sched *s, uint32_t stage, PipeClass cls, bool skip) {
@@ -110,8 +105,8 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
     if (i == 0 || !s->model->sized || key[i].bytes != key[i - 1].bytes ||
         key[i].skip != key[i - 1].skip) {
       Colour *p = &c->pool[c->npool++];
-      p->nfree = p->count = p->live = 0; /* its lists are kept from the rank before */
-      p->nleft = p->first_left = 0;
+      p->free.n = p->count = p->live = 0; /* its lists are kept from the rank before */
+      p->left.n = p->first_left = 0;
       p->stage = key[i].stage;
       p->skip = key[i].skip;
       p->bytes = key[i].bytes;
@@ -206,7 +201,7 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
     Colour *h = pool_of(k, PIPE_HOST, x->stage), *a = pool_of(k, PIPE_ACT, x->stage);
     if (x->op == PIPE_OFF) {
       x->act = instr_of(k, s->orders->at_f[cell] - 1)->act;
-      leave(s, a, x->act);
+      *vec_push(s->arena, &a->left) = x->act;
       if (x->peer == NONE)
         x->away = take(h), k->on_host++;
       k->peak->host = k->on_host > k->peak->host ? k->on_host : k->peak->host;
@@ -216,8 +211,8 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
       x->away = s->lowered->stream[0].copy[s->orders->at_off[cell] - 1].away;
       give(s, h, x->away), k->on_host--;
     }
-    if (a->first_left < a->nleft) {
-      x->act = a->left[a->first_left++];
+    if (a->first_left < a->left.n) {
+      x->act = a->left.at[a->first_left++];
       continue;
     }
     x->act = take(a), k->live += a->bytes;
@@ -234,7 +229,7 @@ static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
     Colour *a = pool_of(k, PIPE_ACT, x->stage);
     uint32_t *done = &k->noff[k->cls[PIPE_ACT].of[x->stage]];
     if (x->op == PIPE_OFF && (*done)++ == a->first_left)
-      give(s, a, a->left[a->first_left++]), k->live -= a->bytes, k->inflight--;
+      give(s, a, a->left.at[a->first_left++]), k->live -= a->bytes, k->inflight--;
   }
 }
 
@@ -424,14 +419,9 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
                         uint32_t *noff) {
   Peak *pk = &s->lowered->peak[r];
   Streams *t = &s->lowered->stream[r];
-  Classes *act = &cls[PIPE_ACT], *gout = &cls[PIPE_GOUT], *loc = &cls[PIPE_LOCAL],
-          *host = &cls[PIPE_HOST], *keep = &cls[PIPE_KEEP], *guess = &cls[PIPE_GUESS];
-  group(s, r, PIPE_ACT, act, key);
-  group(s, r, PIPE_GOUT, gout, key);
-  group(s, r, PIPE_LOCAL, loc, key);
-  group(s, r, PIPE_HOST, host, key);
-  group(s, r, PIPE_KEEP, keep, key);
-  group(s, r, PIPE_GUESS, guess, key);
+  Classes *act = &cls[PIPE_ACT], *loc = &cls[PIPE_LOCAL];
+  for (int o = 0; o < NCOLOURED; o++)
+    group(s, r, coloured[o], &cls[coloured[o]], key);
   *pk = (Peak){.op = NONE, .versions = 1};
   memset(noff, 0, act->npool * sizeof *noff);
   Rank k = {.cls = cls,
@@ -460,42 +450,40 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   }
   side_buffers_at(s, &k, r, t->ncompute);
   for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these */
-    for (Colour *c = &act->pool[p]; c->first_left < c->nleft; c->first_left++)
-      give(s, c, c->left[c->first_left]);
+    for (Colour *c = &act->pool[p]; c->first_left < c->left.n; c->first_left++)
+      give(s, c, c->left.at[c->first_left]);
   if (!s->model->sized)
     pk->op = NONE;
   /* Numbers: channels first (comm has numbered them), then these. */
   uint32_t n = s->lowered->nrank_slot[r];
-  static const PipeClass order_[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
-                                     PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
-  for (int o = 0; o < 6; o++)
-    for (uint32_t p = 0; p < cls[order_[o]].npool; p++) {
-      Colour *c = &cls[order_[o]].pool[p];
+  for (int o = 0; o < NCOLOURED; o++)
+    for (uint32_t p = 0; p < cls[coloured[o]].npool; p++) {
+      Colour *c = &cls[coloured[o]].pool[p];
       BUG_IF(c->live != 0);
       c->first = n;
       n += c->count;
-      add_pool(s, r, order_[o], c->stage, c->skip, c->first, c->count, c->bytes);
+      add_pool(s, r, coloured[o], c->stage, c->skip, c->first, c->count, c->bytes);
     }
   s->lowered->nrank_slot[r] = n;
   if (s->versions->weights)
-    weight_pools(s, r, guess);
+    weight_pools(s, r, &cls[PIPE_GUESS]);
   for (uint32_t i = 0; i < t->ncopy; i++) {
     PipeInstr *x = &t->copy[i];
     if (x->op == PIPE_SIDE_COPY)
       continue;
-    x->act += act->pool[act->of[x->stage]].first;
+    x->act += pool_of(&k, PIPE_ACT, x->stage)->first;
     if (x->peer == NONE)
-      x->away += host->pool[host->of[x->stage]].first;
+      x->away += pool_of(&k, PIPE_HOST, x->stage)->first;
   }
   for (uint32_t i = 0; i < t->ncompute; i++) {
     PipeInstr *in = &t->compute[i];
     if (in->op == PIPE_U || in->op == PIPE_SIDE)
       continue;
-    in->act += act->pool[act->of[in->stage]].first;
+    in->act += pool_of(&k, PIPE_ACT, in->stage)->first;
     if (in->gout != NONE)
-      in->gout += gout->pool[gout->of[in->stage]].first;
+      in->gout += pool_of(&k, PIPE_GOUT, in->stage)->first;
     if (in->keep != NONE)
-      in->keep += keep->pool[keep->of[in->stage]].first;
+      in->keep += pool_of(&k, PIPE_KEEP, in->stage)->first;
     for (uint32_t j = 0; in->op == PIPE_R && j < s->model->stage[in->stage].nout; j++)
       *slot_at(s, in, false, j) += scratch_of(s, &k, in->stage, j)->first;
     const Op *o = &s->orders->op[s->orders->rank_op0[r] + i];
@@ -532,11 +520,9 @@ static uint32_t room_for_pools(Sched *s, Lowered *lowered) {
 
 bool slots(Sched *s, Lowered *lowered) {
   Classes cls[PIPE_NCLASSES];
-  static const PipeClass coloured[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
-                                       PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
   uint32_t widest = room_for_pools(s, lowered), *noff = NEW_ARRAY(s->arena, uint32_t, widest);
   Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
-  for (int k = 0; k < 6; k++) {
+  for (int k = 0; k < NCOLOURED; k++) {
     cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
     cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->model->nstage);
   }
