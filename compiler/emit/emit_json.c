@@ -204,7 +204,7 @@ static void sides_json(Sched *s, Text *t) {
     if (decl->side->gives)
       string(t, "gives", decl->side->gives, ',');
     for (int bytes = 0; bytes < 2; bytes++) {
-      const PipeSide *row = &p->side[k * p->nstage];
+      const PipeSide *row = &p->side[(size_t)k * p->nstage];
       key(t, bytes ? "memory" : "cost");
       for (uint32_t st = 0; st < p->nstage; st++)
         item(t, st > 0, bytes ? row[st].bytes : row[st].time);
