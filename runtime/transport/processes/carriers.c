@@ -20,7 +20,7 @@ typedef struct Carrier {
 
 typedef struct Carriers {
   Proc e; /* first */
-  const PrTransport *t;
+  PrTransport t; /* a copy: a carrier that is left may still read it */
   Carrier *carrier; /* [e.njob] */
   pthread_mutex_t lock;
   bool left; /* a carrier is busy for ever: all it could touch stays, but the run. Of `lock` */
@@ -38,14 +38,14 @@ static bool carry(Carrier *w) {
   pthread_mutex_unlock(&s->lock);
   if (!goes)
     return false;
-  int code = s->t->carry(s->t->arg, j->message, j->n);
+  int code = s->t.carry(s->t.arg, j->message, j->n);
   pthread_mutex_lock(&s->lock);
   w->busy = false;
   bool left = s->left;
   pthread_mutex_unlock(&s->lock);
   if (left || !code)
     return !left && !pr_failed(s->e.run);
-  const char *why = s->t->why ? s->t->why(s->t->arg) : NULL;
+  const char *why = s->t.why ? s->t.why(s->t.arg) : NULL;
   if (j->c)
     pr_where(s->e.run, pr_comm_instr(j->c, j->c->next), where);
   snprintf(text, sizeof text, "%s: a message was not carried, code %d%s%.700s", where, code,
@@ -132,7 +132,7 @@ static PrStatus join(PrRun *run) {
   if (!s)
     return pr_fail(run, PR_E_MEMORY, "no memory for the engine");
   s->e = (Proc){.run = run, .wire = &wire, .g = g, .most_tag = UINT32_MAX >> 1};
-  s->t = t;
+  s->t = *t;
   pthread_mutex_init(&s->lock, NULL);
   run->here = g->rank;
   run->nprocess = g->size;
