@@ -5,6 +5,7 @@
  * conflicts of options are found here. */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base.h"
 #include "driver.h"
@@ -507,6 +508,11 @@ static bool check_compare(Sched *s, const Given *g) {
   return true;
 }
 
+static bool is_same_file(const char *a, const char *b) {
+  struct stat x, y;
+  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /* --plan and --best, which go with few options. */
 static bool check_plan(Sched *s, const Given *g) {
   Options *o = s->opt;
@@ -543,6 +549,9 @@ static bool check_plan(Sched *s, const Given *g) {
     const Define *d = &o->define[i];
     if (d->n > 1)
       return usage_error(s, "-D %s: several values are for --compare", d->name);
+    for (uint32_t k = 0; k < i; k++)
+      if (strcmp(o->define[k].name, d->name) == 0)
+        return usage_error(s, "-D %s is given twice", d->name);
     has_m |= strcmp(d->name, "M") == 0 && d->value >= 1 && d->value <= 1 << 20;
   }
   if (!has_m || (g->plan && o->ndefine != 1))
@@ -552,6 +561,8 @@ static bool check_plan(Sched *s, const Given *g) {
     o->input = g->file[i];
     if (is_csv(o) || is_json(o))
       return usage_error(s, "--best extends a schedule, and %s has none", o->input);
+    if (o->output && is_same_file(o->output, o->input))
+      return usage_error(s, "-o would replace %s, which is imported", o->input);
   }
   o->compare = g->file, o->ncompare = g->nfile;
   return true;

@@ -298,7 +298,7 @@ static bool find_bytes(Sched *s, Claims *claims, const Expr *e) {
   return true;
 }
 
-int64_t stash_bytes_room(const Sched *s, uint32_t r) {
+int64_t stash_bytes_room(const Sched *s, uint32_t r, uint32_t slots) {
   if (!s->claims->bytes || s->claims->bytes[r] == INT64_MAX)
     return INT64_MAX;
   uint64_t fixed = 0, work = 0;
@@ -308,11 +308,12 @@ int64_t stash_bytes_room(const Sched *s, uint32_t r) {
     fixed += round64(st->weight_bytes) + round64(st->grad_bytes) + round64(st->opt_bytes);
     work = st->work_bytes > work ? st->work_bytes : work;
     if (st->prev < PIPE_MANY && s->model->stage[st->prev].rank != r) /* F comes, B goes */
-      fixed += 4 * round64(row_inputs_bytes(s, row));
+      fixed += (uint64_t)2 * slots * round64(row_inputs_bytes(s, row));
     if (st->next < PIPE_MANY && s->model->stage[st->next].rank != r)
-      fixed += 4 * round64(st->boundary_bytes);
+      fixed += (uint64_t)2 * slots * round64(st->boundary_bytes);
   }
-  return s->claims->bytes[r] - (int64_t)(fixed + round64(work));
+  int64_t room;
+  return __builtin_sub_overflow(s->claims->bytes[r], fixed + round64(work), &room) ? -1 : room;
 }
 
 typedef VEC(Limit) Rows;
@@ -324,11 +325,11 @@ static bool find_rows(Sched *s, Claims *claims, Arena *a, const Clause *c, Rows 
   if (step > 0 ? lo >= hi : lo <= hi)
     diag_warn(s->diag, DIAG_OVER_LIMIT, c->at,
               "the range of this limit is empty: it limits nothing");
-  uint64_t most = 16 * (uint64_t)s->model->nrank + 1000;
+  uint64_t turns = 0, most = 16 * (uint64_t)s->model->nrank + 1000;
   for (int64_t x = lo; step > 0 ? x < hi : x > hi;) {
     if (c->var)
       s->eval.env[c->slot] = x;
-    if (rows->n >= most) {
+    if (rows->n >= most || turns++ > most) {
       diag_error(s->diag, DIAG_LOOP, c->at, "more than %llu limits; a bound of this range is wrong",
                  (unsigned long long)most);
       return false;
@@ -517,9 +518,9 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
   arena_free(&own);
 }
 
-/* Do the stashes of rank r take no more bytes than they may? */
+/* May the stashes of rank r fit? Slots of transfers are not known yet. */
 static bool bytes_kept(const Sched *s, uint32_t r) {
-  const int64_t room = stash_bytes_room(s, r);
+  const int64_t room = stash_bytes_room(s, r, 0);
   int64_t live = 0, start, end;
   for (uint32_t i = s->orders->rank_op0[r]; room < INT64_MAX && i < s->orders->rank_op0[r + 1];
        i++) {

@@ -41,9 +41,9 @@ extern const char *const count_name[NCOUNTS]; /* "inflight" */
 bool counts_now(const Expr *e);
 /* Is it a limit of memory(r)? It is one of the whole program, which check_user proves. */
 bool is_byte_limit(const Clause *c);
-/* The bytes that stashes may take on rank r by its limit of memory(r), if transfers have two slots
- * each; INT64_MAX: it has none. */
-int64_t stash_bytes_room(const Sched *s, uint32_t r);
+/* The bytes that stashes may take on rank r by its limit of memory(r), if each transfer has so many
+ * slots; INT64_MAX: it has no limit. */
+int64_t stash_bytes_room(const Sched *s, uint32_t r, uint32_t slots);
 /* Part of expand. Ensures Claims.row, nrow, row0 and bytes. False: reported. */
 bool find_limits(Sched *s, Claims *claims);
 /* "2*inflight(0) - held(0, 1) <= 16": the comparison in the language, with numbers put in. */

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "plan.h"
 
@@ -16,7 +17,7 @@
 #include "price.h"
 #include "weights.h"
 
-enum { MOST_CHUNKS = 4, SHOWN = 6 };
+enum { MOST_CHUNKS = 4, MOST_STASHES = 1 << 24, SHOWN = 6 };
 
 typedef enum Outcome { FITS, OVER, REFUSED } Outcome; /* OVER: it needs more memory */
 
@@ -36,6 +37,7 @@ typedef struct Best {
   uint32_t nrival, tried;
   uint64_t least;             /* bytes that the least one over the limit needs, */
   const char *over, *refused; /*   and what it said; the same of the first refused; or NULL */
+  bool no_parameter;          /* that is all it said */
 } Best;
 
 typedef struct Values {
@@ -89,7 +91,9 @@ static Outcome try_values(Best *b, Rival *e, Values v, Price *price, Values *had
   b->tried++;
   const bool ok = compile_priced(s, &x, price);
   *had = (Values){value_in(x.s.model->params, "V"), value_in(x.s.model->params, "most")};
-  if (ok && competes(b, &x.s)) {
+  if (ok && !x.s.model->timed) {
+    b->refused = "the profile has no times";
+  } else if (ok && competes(b, &x.s)) {
     outcome = FITS;
     if (!e->name || is_better(price, &e->price)) {
       e->name = arena_printf(s->arena, "%s", x.s.model->name), e->values = values;
@@ -104,8 +108,8 @@ static Outcome try_values(Best *b, Rival *e, Values v, Price *price, Values *had
     outcome = needs > 0 ? OVER : REFUSED;
     if (outcome == OVER && (!b->over || needs < b->least))
       b->over = why, b->least = needs;
-    if (outcome == REFUSED && !b->refused)
-      b->refused = why;
+    if (outcome == REFUSED && (!b->refused || b->no_parameter))
+      b->refused = why, b->no_parameter = x.diag.first == DIAG_PARAM;
   }
   arena_free(&x.arena);
   return outcome;
@@ -142,7 +146,7 @@ static void try_file(Best *b, Rival *e) {
   Values had, none;
   Price price;
   const Outcome outcome = try_values(b, e, (Values){0}, &price, &had);
-  if (had.most > 0 && !is_given(b->s, "most"))
+  if (had.most > 0 && had.most <= MOST_STASHES && !is_given(b->s, "most"))
     try_most(b, e, had.most, outcome, price);
   for (int64_t v = 2; had.chunks > 0 && !is_given(b->s, "V") && v <= MOST_CHUNKS; v++)
     if (v != had.chunks)
@@ -156,6 +160,11 @@ static int by_price(const void *a, const void *b) {
   return is_better(&x->price, &y->price)   ? -1
          : is_better(&y->price, &x->price) ? 1
                                            : strcmp(x->path, y->path);
+}
+
+static int by_path(const void *a, const void *b) {
+  const Rival *x = a, *y = b;
+  return strcmp(x->path, y->path);
 }
 
 /* ---- the file ---- */
@@ -178,32 +187,57 @@ static const char *call_text(Sched *s, const Rival *e) {
   return arena_printf(s->arena, "%s(%s)", e->name, e->values);
 }
 
-static bool put_best(const Best *b) {
+/* The schedule that is written, and why. */
+static void write_best(const Best *b, FILE *f) {
   Sched *s = b->s;
   const Rival *e = b->rival;
-  const uint64_t limit = s->opt->memory_limit_bytes;
   const char *given = "", *params;
-  OutFile out;
   for (uint32_t i = 0; i < s->opt->ndefine; i++) {
     const Define *d = &s->opt->define[i];
     given = arena_printf(s->arena, "%s, %s = %" PRId64, given, d->name, d->value);
   }
   params = given + 2;
-  if (!file_open(s, &out, s->opt->output))
-    return false;
-  fprintf(out.f, "# Best of pipec for %s: %s.\n", printable(s, s->opt->profile), params);
-  fprintf(out.f, "# %s of %s.\n", call_text(s, e), printable(s, file_name(e->path)));
-  put_price(s, &e->price, limit, out.f);
+  fprintf(f, "# Best of pipec for %s: %s.\n", printable(s, s->opt->profile), params);
+  fprintf(f, "# %s of %s.\n", call_text(s, e), printable(s, file_name(e->path)));
+  put_price(s, &e->price, s->opt->memory_limit_bytes, f);
   if (e->lacks)
-    fprintf(out.f, "# profile has no %s: counted as 0\n", e->lacks);
-  fprintf(out.f, "#\n# next of %u tried, each with its best values:\n", b->tried);
+    fprintf(f, "# profile has no %s: counted as 0\n", e->lacks);
+  fprintf(f, "#\n# next of %u tried, each with its best values:\n", b->tried);
   for (uint32_t i = 1; i < b->nrival && i < SHOWN && b->rival[i].name; i++)
-    fprintf(out.f, "#   %-10s %+8.2f %%  %-9s  %s\n", seconds(s, b->rival[i].price.makespan),
+    fprintf(f, "#   %-10s %+8.2f %%  %-9s  %s\n", seconds(s, b->rival[i].price.makespan),
             percent(b->rival[i].price.makespan, e->price.makespan) - 100,
             bytes_text(s, b->rival[i].price.memory), call_text(s, &b->rival[i]));
-  fprintf(out.f, "import \"%s\"\nschedule best(%s) extends %s { }\n", import_name(s, e->path),
-          params, call_text(s, e));
-  return file_close(s, &out, true);
+  fprintf(f, "import \"%s\"\nschedule %s(%s) extends %s { }\n", import_name(s, e->path),
+          strcmp(e->name, "best") ? "best" : "best_again", params, call_text(s, e));
+}
+
+/* Does the text take the step that it names? False: reported. */
+static bool holds(const Best *b, const GuardText *text) {
+  Sched *s = b->s;
+  PricedCompile x = {.opt = *s->opt};
+  Price price;
+  x.opt.input = s->opt->output ? s->opt->output : "best.pipe";
+  x.opt.text = text->text, x.opt.text_len = strlen(text->text), x.opt.ndefine = 0;
+  const bool ok = compile_priced(s, &x, &price) && price.makespan == b->rival->price.makespan;
+  if (!ok)
+    diag_error(s->diag, DIAG_PLAN, NO_SPAN, "no schedule can extend %s: %s", b->rival->path,
+               x.diag.errors ? x.diag.first_text : "its step then differs");
+  arena_free(&x.arena);
+  return ok;
+}
+
+static bool put_best(const Best *b) {
+  OutFile out;
+  GuardText *text = guard_text();
+  write_best(b, text->f);
+  guard_text_done(text);
+  bool ok = holds(b, text) && file_open(b->s, &out, b->s->opt->output);
+  if (ok) {
+    fputs(text->text, out.f);
+    ok = file_close(b->s, &out, true);
+  }
+  guard_text_end(text);
+  return ok;
 }
 
 /* False: an import cannot name one of them, reported. */
@@ -218,7 +252,7 @@ static bool find_files(Best *b) {
                            ? file[i]
                            : arena_printf(s->arena, "%s/%s", s->opt->stdlib, file[i]);
     const char *control = b->rival[i].path;
-    while ((unsigned char)*control >= ' ')
+    while ((unsigned char)*control >= ' ' && *control != '\x7f')
       control++;
     if (*control || strcmp(b->rival[i].path, "-") == 0) {
       diag_error(s->diag, DIAG_PLAN, NO_SPAN, "no schedule can import %s",
@@ -226,13 +260,26 @@ static bool find_files(Best *b) {
       return false;
     }
   }
-  return true;
+  if (s->opt->ncompare == 0 && n > 1)
+    qsort(b->rival, n, sizeof *b->rival, by_path);
+  if (n == 0)
+    diag_error(s->diag, DIAG_READ, NO_SPAN, "no standard library: there is no .pipe file in %s",
+               s->opt->stdlib ? s->opt->stdlib : "its folder");
+  return n > 0;
 }
 
 bool best(Sched *s) {
   Best b = {.s = s};
   FILE *progress = s->opt->progress;
   uint32_t len;
+  struct stat st;
+  if (stat(s->opt->profile, &st) == 0 && !S_ISREG(st.st_mode)) {
+    diag_error(s->diag, DIAG_READ, NO_SPAN,
+               "cannot read %s: each schedule reads it, so it has to be "
+               "a regular file",
+               s->opt->profile);
+    return false;
+  }
   if (!file_read(s, s->opt->profile, NO_SPAN, &len)) /* else every file would say so */
     return false;
   for (uint32_t i = 0; i < s->opt->ndefine; i++)

@@ -88,7 +88,7 @@ static void bound_op(Just *j, uint32_t k, uint32_t op, int64_t start, int64_t en
 static uint32_t rank_sums(const Sched *s, uint32_t r, uint32_t *nlimit) {
   uint32_t first;
   *nlimit = limits_of(s, r, &first);
-  const bool bytes = stash_bytes_room(s, r) < INT64_MAX || (*nlimit == 0 && s->model->sized);
+  const bool bytes = stash_bytes_room(s, r, 2) < INT64_MAX || (*nlimit == 0 && s->model->sized);
   return (*nlimit > 0 ? *nlimit : 1) + bytes;
 }
 
@@ -99,7 +99,7 @@ static void find_bounds(Just *j) {
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first, nlimit, n = rank_sums(s, r, &nlimit);
     limits_of(s, r, &first);
-    const int64_t room = stash_bytes_room(s, r);
+    const int64_t room = stash_bytes_room(s, r, 2);
     for (uint32_t k = 0; k < j->sum.n; k++) {
       int64_t live = 0, top = 0;
       const bool bytes = k == (nlimit > 0 ? nlimit : 1);

@@ -224,16 +224,25 @@ static bool takes_time(const Sched *s, CostKey k) {
 }
 
 /* A profile on the command line has these keys: they win. B, I and W then all are its own, and so
- * is what says how long a transfer takes. */
-static void profile_wins(const bool wins[NENTRIES], bool has[NENTRIES], bool by_unit[NENTRIES]) {
-  static const CostKey together[2][3] = {{KEY_B, KEY_I, KEY_W},
-                                         {KEY_SEND, KEY_LATENCY, KEY_BANDWIDTH}};
-  for (int k = 0; k < NENTRIES; k++)
+ * are latency and bandwidth. A send of the profile leaves those of the text to sums. */
+static void profile_wins(const Sched *s, const bool wins[NENTRIES], bool has[NENTRIES],
+                         bool by_unit[NENTRIES], uint32_t depth[NENTRIES], uint64_t *const *link) {
+  static const CostKey backward[] = {KEY_B, KEY_I, KEY_W}, network[] = {KEY_LATENCY, KEY_BANDWIDTH};
+  const bool own_backward = wins[KEY_B] || wins[KEY_I] || wins[KEY_W],
+             own_network = wins[KEY_LATENCY] || wins[KEY_BANDWIDTH];
+  for (int k = 0; k < NENTRIES; k++) {
     has[k] |= wins[k], by_unit[k] &= !wins[k];
-  for (int g = 0; g < 2; g++)
-    for (int i = 0; i < 3 && (wins[together[g][0]] || wins[together[g][1]] || wins[together[g][2]]);
-         i++)
-      has[together[g][i]] = wins[together[g][i]], by_unit[together[g][i]] = false;
+    depth[k] = wins[k] ? 0 : depth[k] + 1;
+  }
+  for (int i = 0; i < 3 && own_backward; i++)
+    has[backward[i]] = wins[backward[i]], by_unit[backward[i]] = false;
+  for (int i = 0; i < 2 && own_network; i++)
+    if (!wins[network[i]]) {
+      has[network[i]] = false;
+      memset(link[network[i] - NKEYS], 0, s->model->nstage * sizeof **link);
+    }
+  if (own_network)
+    has[KEY_SEND] = wins[KEY_SEND];
 }
 
 bool set_costs(Instance *x) {
@@ -314,10 +323,11 @@ bool set_costs(Instance *x) {
   bool wins[NENTRIES] = {false};
   if (s->opt->profile && !profile_apply(s, x->model, s->opt->profile, NO_SPAN, link, wins))
     return false;
-  profile_wins(wins, has, by_unit);
+  if (s->opt->profile)
+    profile_wins(s, wins, has, by_unit, set_depth, link);
   for (int k = 0; k < NENTRIES; k++)
     if (wins[k])
-      set_depth[k] = 0, set_at[k] = NO_SPAN;
+      set_at[k] = NO_SPAN;
   for (int k = NTIMEKEYS; k < NKEYS; k++)
     x->model->sized |= has[k];
   for (int k = 0; s->model->timed && !with_units && k < NTIMEKEYS; k++)

@@ -110,6 +110,11 @@ static bool apply_network(Sched *s, Span at, const char *path, json_t *root, uin
   return true;
 }
 
+/* root: as of read_profile. */
+static bool has_layers(json_t *root) {
+  return !root || json_object_get(root, "layers") || json_object_get(root, "model");
+}
+
 /* False: this is no profile of our version, reported. */
 static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
   json_t *version = json_object_get(root, "pipe_profile");
@@ -129,9 +134,12 @@ static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
                             (long long)json_integer_value(version)));
   const char *known = " pipe_profile stages layers model links latency bandwidth measured ",
              *key = json_unknown_key(root, known);
-  return !key || bad(s, at, path,
-                     arena_printf(s->arena, "unknown key '%s'; the keys are%.*s", key,
-                                  (int)strlen(known) - 1, known));
+  if (key)
+    return bad(s, at, path,
+               arena_printf(s->arena, "unknown key '%s'; the keys are%.*s", key,
+                            (int)strlen(known) - 1, known));
+  return !json_object_get(root, "stages") || !has_layers(root) ||
+         bad(s, at, path, "it has \"stages\" and what they are made of: leave one out");
 }
 
 static bool apply_stages(Sched *s, Span at, const char *path, json_t *stages, bool *has) {
@@ -178,11 +186,6 @@ static bool read_profile(Sched *s, const char *path, Span at, uint32_t *file, js
     return true;
   *root = json_parse(s, DIAG_PROFILE, *file, text, len);
   return *root && is_profile(s, at, path, *root);
-}
-
-/* root: as of read_profile. */
-static bool has_layers(json_t *root) {
-  return !root || json_object_get(root, "layers") || json_object_get(root, "model");
 }
 
 bool profile_apply(Sched *s, Model *model, const char *path, Span at, uint64_t *const *link,

@@ -37,7 +37,7 @@ for number in range(instances):
                "weight": 10**7} for k in range(4 * P)]
     network = rng.choice([{}, {"latency": "20us", "bandwidth": "5GB"}])
     json.dump({"pipe_profile": 1, "layers": layers, **network}, open("layers.json", "w"))
-    limit = rng.choice([0, (8 * P * 10**7 + rng.randrange(2, 5 * P) * 4 * 10**6 * P) // P])
+    limit = 0 if number == 0 else rng.choice([0, (8 * P * 10**7 + rng.randrange(2, 5 * P) * 4 * 10**6 * P) // P])
     common = ["--profile=layers.json", "-DP=%d" % P, "-DM=%d" % M, *(["--memory-limit=%d" % limit] if limit else [])]
     want = None
     for name in listed():
