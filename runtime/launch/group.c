@@ -39,6 +39,7 @@ typedef struct Group {
   pthread_cond_t changed;
   Value **from;       /* [size] of each rank, oldest first */
   bool welcome, over; /* over: the connection has ended, or was refused */
+  bool bye;           /* the store has ended in order: no fault by itself */
   bool gives_up;      /* this rank has failed, and waits for no value any more */
   bool failed;
   PrStatus status; /* of a rank that has failed, with its text; PR_OK: all have been asked */
@@ -131,9 +132,10 @@ static void tell(void *arg, PrStatus st, const char *text) {
 /* Nobody tells any more where the others are? If rank 0 serves the store, it is as the store is,
  * and of the others nothing is known. */
 static void notice_silence(Group *g) {
-  if (!g->over && (g->late_at == 0 || now() - g->late_at <= PATIENCE_S))
+  if ((!g->over || g->bye) && (g->late_at == 0 || now() - g->late_at <= PATIENCE_S))
     return;
   g->failed = true;
+  pthread_cond_broadcast(&g->changed); /* who waits for a value */
   g->status = g->over ? PR_E_LOST : PR_E_DEADLINE;
   snprintf(g->text, sizeof g->text, "%s: the store %s", g->over ? "lost" : "deadline",
            g->over ? "has ended" : "does not answer");
@@ -218,7 +220,8 @@ static void judge(Group *g, const StoreVerdict *v, uint32_t bytes) {
     return;
   const bool failed = v->cause == STORE_HAS_FAILED;
   g->at = failed ? NULL : places_of(g, v, bytes);
-  g->status = failed ? (PrStatus)v->status : g->at ? PR_OK : PR_E_LOST;
+  const bool known = v->status > PR_OK && v->status <= PR_E_DEVICE && v->status != PR_E_IO;
+  g->status = failed && known ? (PrStatus)v->status : g->at ? PR_OK : PR_E_LOST;
   if (failed)
     snprintf(g->text, sizeof g->text, "%.*s", STORE_TEXT - 1, v->text);
   else
@@ -255,6 +258,7 @@ static void *read_on(void *arg) {
       answer(g);
     pthread_mutex_lock(&g->lock);
     g->welcome = g->welcome || type == STORE_WELCOME;
+    g->bye = g->bye || type == STORE_BYE;
     g->over = type == STORE_REFUSED || type == STORE_BYE;
     if (type == STORE_REFUSED)
       escape_text(g->text, sizeof g->text, ESCAPE_TERMINAL, payload);

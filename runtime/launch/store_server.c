@@ -418,6 +418,7 @@ static void *serve(void *arg) {
       s->stop_end = now() + patience;
     }
   }
+  tell_all(s, STORE_BYE, NULL, 0, NULL, 0); /* an end in order: no fault of those still there */
   free(fds);
   return NULL;
 }

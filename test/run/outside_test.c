@@ -26,7 +26,16 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 
 /* The model: what an op leaves depends on all that it reads; sums depend on their order. */
 
-typedef enum Case { ALL_WELL, MODEL_FAILS, CARRY_FAILS, MODEL_HANGS, STUCK, INIT_FAILS } Case;
+typedef enum Case {
+  ALL_WELL,
+  MODEL_FAILS,
+  CARRY_FAILS,
+  MODEL_HANGS,
+  STUCK,
+  INIT_FAILS,
+  DISK_FULL, /* a checkpoint is not written, by which no run ends; then the model fails */
+  NCASES
+} Case;
 
 typedef struct Rank {
   const PipeProgram *p;
@@ -84,7 +93,7 @@ static int forward(void *self, const PrCall *c) {
     *c->loss = (double)(sum >> 12) / 1e6;
   if (here && r->what == MODEL_HANGS)
     nanosleep(&(struct timespec){4, 0}, NULL);
-  return here && (r->what == MODEL_FAILS || r->what == STUCK) ? 3 : 0;
+  return here && (r->what == MODEL_FAILS || r->what == STUCK || r->what == DISK_FULL) ? 3 : 0;
 }
 
 static uint64_t back(const Rank *r, const PrCall *c) {
@@ -234,7 +243,9 @@ static PrModel model_of(Rank *r) {
 static void train(Rank *r, PrGroup *group) {
   PrModel m = model_of(r);
   PrTransport t = {.group = group, .arg = r, .carry = carry, .why = why};
-  PrOptions o = {.deadline_s = r->what == MODEL_HANGS ? 0.5 : 0,
+  PrOptions o = {.deadline_s = r->what == MODEL_HANGS ? 0.5
+                               : r->what == DISK_FULL ? 60
+                                                      : 0,
                  .checksums = r->what == ALL_WELL,
                  .trace_steps = r->what == ALL_WELL};
   char weight[8 * WORDS];
@@ -242,6 +253,8 @@ static void train(Rank *r, PrGroup *group) {
   if (group)
     o.engine = &pr_transport, o.engine_options = &t;
   r->st = pr_open(&run, r->p, &m, &o);
+  if (!r->st && r->what == DISK_FULL && pr_checkpoint(run, "/dev/null/none", 0) != PR_E_IO)
+    r->st = PR_E_CHECKPOINT;
   for (uint32_t i = 0; !r->st && i < STEPS; i++) {
     r->st = pr_steps(run, 1);
     for (uint32_t mb = 0; !r->st && mb < r->p->nmb / pipe_slices(r->p); mb++)
@@ -326,11 +339,10 @@ static bool compare(const PipeProgram *p, const char *name, uint32_t *refused) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const name[] = {[MODEL_FAILS] = "the model fails",
-                                     [CARRY_FAILS] = "a message is not carried",
-                                     [MODEL_HANGS] = "the model hangs",
-                                     [STUCK] = "messages are stuck",
-                                     [INIT_FAILS] = "a rank does not open"};
+  static const char *const name[] = {
+      [MODEL_FAILS] = "the model fails",     [CARRY_FAILS] = "a message is not carried",
+      [MODEL_HANGS] = "the model hangs",     [STUCK] = "messages are stuck",
+      [INIT_FAILS] = "a rank does not open", [DISK_FULL] = "the model fails after a checkpoint"};
   uint32_t wrong = 0, refused = 0;
   if (argc != 2)
     return 2;
@@ -346,7 +358,7 @@ int main(int argc, char **argv) {
   Compiled *c = malloc(sizeof *c);
   if (!sample_compile(c, argv[1], &sample))
     return 1;
-  for (Case what = MODEL_FAILS; what <= INIT_FAILS; what++) {
+  for (Case what = MODEL_FAILS; what < NCASES; what++) {
     Rank rank[MOST_RANKS];
     printf("%s\n", name[what]);
     if (!run_all(c->s.prog, what, rank))

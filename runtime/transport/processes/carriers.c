@@ -19,8 +19,8 @@ typedef struct Carrier {
 } Carrier;
 
 typedef struct Carriers {
-  Proc e; /* first */
-  PrTransport t; /* a copy: a carrier that is left may still read it */
+  Proc e;           /* first */
+  PrTransport t;    /* a copy: a carrier that is left may still read it */
   Carrier *carrier; /* [e.njob] */
   pthread_mutex_t lock;
   bool left; /* a carrier is busy for ever: all it could touch stays, but the run. Of `lock` */

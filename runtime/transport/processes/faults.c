@@ -33,7 +33,8 @@ PrStatus proc_fail_in_vain(Proc *e, const char *text) {
        pr_nap(PROC_SECOND / 50))
     if (!e->has_watcher)
       hear(e, &asked);
-  return pr_fail(e->run, PR_E_LOST, "lost: %.1000s", text);
+  pr_fail(e->run, PR_E_LOST, "lost: %.1000s", text);
+  return (PrStatus)atomic_load(&e->run->status); /* what was first */
 }
 
 /* What a process has to say of itself. */
@@ -60,7 +61,7 @@ PrStatus proc_agree(PrRun *run, PrStatus st) {
     return proc_fail_in_vain(e, "the others do not come to agree");
   if (st || pr_failed(run))
     return st ? st : (PrStatus)atomic_load(&run->status);
-  if (mine.status)
+  if (mine.status && mine.status != PR_E_IO) /* after which the run goes on */
     e->told = true;
   return mine.status ? pr_fail(run, (PrStatus)mine.status, "%s", mine.text) : PR_OK;
 }

@@ -298,7 +298,7 @@ bool proc_close(Proc *e) {
     pthread_join(e->watcher, NULL);
   if (e->k)
     pr_close_threads(e->k);
-  if (e->has_watcher && e->g->watch)
+  if (e->agreed && e->g->watch) /* open may have failed behind it */
     e->g->watch(e->g->arg, NULL, NULL);
   if (!e->wire->close(e)) { /* messages may arrive for ever */
     e->k->block = e->k->host = NULL;
