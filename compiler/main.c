@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The program pipec: the command line around the compiler. The exit status is 0 if all is done and
- * proved, 1 otherwise. */
+ * The program pipec: the command line around the compiler. Exit status: 0 if everything was done
+ * and proved, else 1. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -18,7 +18,7 @@ typedef struct Line {
   bool ok;
 } Line;
 
-/* Writes a text that the compiler has about itself. */
+/* Prints a text about pipec itself: shell completion, --list or the manual. */
 static bool print_about(Sched *s, const Command *todo) {
   OutFile out;
   if (!file_open(s, &out, s->opt->output))
@@ -62,7 +62,7 @@ static void run(void *of) {
   diag_init(&diag, &arena, stderr);
   line->ok = read_options(&s, line->n, line->word, &todo) && carry_out(&s, &todo) &&
              diag.errors == 0;
-  errno = ferror(stdout) ? errno : 0; /* of the write that failed */
+  errno = ferror(stdout) ? errno : 0; /* errno of the failed write */
   if ((fflush(stdout) != 0 || ferror(stdout)) && line->ok) {
     diag_error(&diag, DIAG_WRITE, NO_SPAN, "cannot write standard output: %s",
                strerror(errno ? errno : EIO));
@@ -73,7 +73,7 @@ static void run(void *of) {
 int main(int argc, char **argv) {
   Guard guard;
   Line line = {argc - 1, (const char *const *)argv + 1, false};
-  signal(SIGXFSZ, SIG_IGN); /* a write past the limit then fails like any other */
+  signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of file size then returns an error */
   signal(SIGPIPE, SIG_IGN);
   files_catch_signals();
   GuardEnd end = guard_run(&guard, run, &line);

@@ -90,7 +90,7 @@ static const char *join(Sched *s, const char *dir, size_t n, const char *path) {
   return n ? arena_printf(s->arena, "%.*s/%s", (int)n, dir, path) : path;
 }
 
-/* There is such a name; whether it can be read, file_read will tell. */
+/* Does the name exist? Only file_read tells whether the file can be read. */
 static bool exists(const char *path) {
   struct stat st;
   return lstat(path, &st) == 0;
@@ -121,7 +121,7 @@ static bool cannot_write(Sched *s, const char *path, int err) {
   return false;
 }
 
-/* Nobody means to replace what the compile has read. */
+/* Reports an output that would replace a file that the compile has read. */
 static bool overwrites(Sched *s, const char *shown, const struct stat *st) {
   struct stat in;
   for (uint32_t i = 0; i < s->diag->nsource; i++)
@@ -160,7 +160,7 @@ static void set_pending(char *from, char *to) {
 void files_catch_signals(void) {
   static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
   for (int i = 0; i < 3; i++)
-    if (signal(ends[i], SIG_IGN) != SIG_IGN) /* nohup stays */
+    if (signal(ends[i], SIG_IGN) != SIG_IGN) /* keep SIGHUP ignored under nohup */
       signal(ends[i], remove_pending);
 }
 
@@ -169,7 +169,7 @@ static bool open_output(Sched *s, OutFile *o, const char *path, bool replace) {
   if (!path)
     return true;
   struct stat st;
-  char *target = realpath(path, NULL); /* of a symbolic link, what it points to is replaced */
+  char *target = realpath(path, NULL); /* a symbolic link stays: its target is replaced */
   if (target) {
     o->path = path = arena_strndup(s->arena, target, strlen(target));
     free(target);
@@ -184,7 +184,7 @@ static bool open_output(Sched *s, OutFile *o, const char *path, bool replace) {
     return o->f ? true : cannot_write(s, o->shown, errno);
   }
   o->tmp = arena_printf(s->arena, "%s.XXXXXX", path);
-  sigset_t ends, before; /* no signal comes between the file and its note */
+  sigset_t ends, before; /* no signal between mkstemp and set_pending */
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT), sigaddset(&ends, SIGTERM), sigaddset(&ends, SIGHUP);
   sigprocmask(SIG_BLOCK, &ends, &before);
@@ -258,7 +258,7 @@ const char *hint_file(Sched *s, const char *path) {
   const char *const *name = library_files(s, &n);
   char want[40], have[40];
   const char *best = NULL;
-  unsigned least = 2; /* letters that differ, and one more */
+  unsigned least = 2; /* 1 + number of letters that differ */
   squeeze(want, path);
   for (uint32_t i = 0; i < n; i++) {
     squeeze(have, name[i]);

@@ -15,7 +15,7 @@ uint32_t *group_by(Arena *a, const uint32_t *key, uint32_t n, uint32_t nkey, uin
   for (uint32_t i = 0; i < n; i++)
     if (key[i] != NONE)
       row[at[key[i]]++] = i;
-  memmove(at + 1, at, nkey * sizeof *at); /* each has moved on to the next */
+  memmove(at + 1, at, nkey * sizeof *at); /* at[k] is now where key k + 1 starts */
   at[0] = 0;
   return row;
 }

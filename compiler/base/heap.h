@@ -7,10 +7,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Does row a go before row b? A total order. of: what the heap's owner passes. */
+/* Does row a go before row b? Must be a total order. of: passed on by the heap functions. */
 typedef bool HeapBefore(const void *a, const void *b, const void *of);
 
-/* Puts *row into the heap, which has n rows of `each` bytes then; the array has room for it. */
+/* Puts *row into a heap that then has n rows of `each` bytes. The array must have room for n
+ * rows. */
 static inline void heap_put(void *at, uint32_t n, size_t each, const void *row,
                             HeapBefore *before, const void *of) {
   char *const heap = at;
@@ -20,7 +21,7 @@ static inline void heap_put(void *at, uint32_t n, size_t each, const void *row,
   memcpy(heap + i * each, row, each);
 }
 
-/* Takes at[0], which the caller has read, out of a heap of n rows. */
+/* Removes at[0] from a heap of n rows; read it before. */
 static inline void heap_drop(void *at, uint32_t n, size_t each, HeapBefore *before,
                              const void *of) {
   char *const heap = at, *const last = heap + (n - 1) * each;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Reads JSON, and says where a text is none. */
+ * Reads JSON, and reports where a text is not JSON. */
 #include <string.h>
 #include "json_text.h"
 

@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: MIT
- * The timed machine: what a program of pipe_instr.h does, exactly, when each op takes the time its
- * stage says. It proves that a program completes and predicts its makespan (timing/pipe_sim.c,
- * predict.c). A player of its own, beside the machine of machine.h: it alone says when each
- * instruction starts and ends, with costs, shared links and fused actions. The other has no times,
- * and confirms with a certificate that the emitted lists complete (certify/verify_completes.c).
+ * The timed machine: carries out a program of pipe_instr.h exactly, with the times of its stages.
+ * It proves that a program completes and predicts its makespan (timing/pipe_sim.c, predict.c). It
+ * is separate from the machine of machine.h: only the timed machine knows costs, shared links and
+ * fused actions, and says when each instruction starts and ends. The other machine has no times; it
+ * confirms with a certificate that the emitted lists complete (certify/verify_completes.c).
  *
- * Each stream is a FIFO, each instruction waits for a conjunction of earlier ones and there is no
- * choice, so the order in which the machine advances does not matter: it completes iff the
- * happens-before graph is acyclic (a marked graph; Commoner, Holt, Even, Pnueli 1971). Linear in
- * instructions, but that each REDUCE or TIE of n rows looks at up to n - 1 others; that with
- * channels a rank looks at all of its own after each instruction, and an instruction at each that
- * it needs; that each of n transfers of a group looks at the others; and that of n transfers that
- * wait for shared links the first is found in log n.
+ * Lemma: the machine completes if and only if the happens-before graph is acyclic (a marked graph;
+ * Commoner, Holt, Even, Pnueli 1971). Each stream is a FIFO and each instruction waits for a
+ * conjunction of earlier ones. So there is no choice, and the order in which the machine advances
+ * does not matter.
  *
- * A COMM stream with channels (PipeChannel) is several, each a FIFO of its own.
+ * Cost: linear in instructions, with four exceptions:
  *
- * Shared links change times and nothing else. A transfer between ranks with links
- * (PipeProgram.share) that takes time and that both sides have come to is ready from then on. The
- * one that is ready first, of several the one of the lowest sender, of these the first of its
- * stream, starts as soon as every one before it has left the links that it passes, and has them all
- * until it ends. A REDUCE or TIE passes those of the ring of its rows, in the order of `replica` or
- * `tie`, and counts as sent by the rank of its lowest row. */
+ *   a REDUCE or TIE of n rows         looks at up to n - 1 other rows
+ *   a rank with channels              looks at all its channels after each instruction, and an
+ *                                     instruction looks at each one that it needs
+ *   a transfer in a group of n        looks at the n - 1 others
+ *   n transfers that wait for links   the first is found in log n
+ *
+ * A COMM stream with channels (PipeChannel) is several streams, each a FIFO.
+ *
+ * Shared links (PipeProgram.share) change times and nothing else. A transfer that takes time,
+ * between ranks with links, is ready once both sides have come to it. It starts as soon as every
+ * earlier transfer has left the links that it passes, and occupies all of them until it ends.
+ * Earlier means: ready first, then lower sending rank, then first in its stream. A REDUCE or TIE
+ * passes the links of the ring of its rows, in the order of `replica` or `tie`, and counts as sent
+ * by the rank of its lowest row. */
 #ifndef PIPE_SIM_H
 #define PIPE_SIM_H
 
@@ -36,67 +41,70 @@ typedef struct PipeStream {
   uint32_t n;
 } PipeStream;
 
-/* What the COMPUTE and COPY instructions of a rank need of its COMM stream, where that has
- * channels: positions in it. */
+/* The waits of a rank's COMPUTE and COPY instructions for its COMM stream, where this stream has
+ * channels. */
 typedef struct PipeNeeds {
-  /* [n + 1] of COMPUTE, of COPY: where those of each begin in `on`. NULL: there are none */
+  /* [n + 1] for COMPUTE and for COPY: where the needs of each instruction start in `on`; NULL: no
+   * needs */
   const uint32_t *first[2];
-  const uint32_t *on;
+  const uint32_t *on; /* positions in the COMM stream */
 } PipeNeeds;
 
 typedef struct PipeSimIn {
   uint32_t nrank;
   const PipeStream *compute; /* [nrank] */
   const PipeStream *comm;    /* [nrank] */
-  const PipeStage *stage;    /* [nstage] times */
-  uint32_t nstage;           /* asked for with channels */
-  const PipeStream *copy;    /* [nrank], or NULL: there is none */
-  const PipeEdge *edge;      /* these three as in PipeGraph */
+  const PipeStage *stage;    /* [nstage] with times */
+  uint32_t nstage;           /* needed only with channels */
+  const PipeStream *copy;    /* [nrank]; NULL: no COPY streams */
+  const PipeEdge *edge;      /* edge, row and nmb: as in PipeGraph */
   const uint32_t *row;
   uint32_t nmb;
-  const PipeSide *side;      /* of PipeProgram, and the next two */
+  const PipeSide *side;      /* side, unit_time and nunit_time: as in PipeProgram */
   const uint64_t *unit_time;
   uint32_t nunit_time;
-  const uint32_t *group;     /* [nrank] of PipeRank, or NULL: there are none */
+  const uint32_t *group;     /* [nrank] as in PipeRank; NULL: no groups */
   uint32_t ngroup;
   bool groups;               /* COMM streams may have groups */
-  const PipeShare *share;    /* of PipeProgram, and the next two; 0 rows: there are none */
+  /* share, nshare and nlink: as in PipeProgram; 0 rows: no shared links */
+  const PipeShare *share;
   uint32_t nshare, nlink;
-  /* [nrank] with lowering CHANNELS, in place of the waits for COMM; NULL */
+  /* [nrank] with lowering CHANNELS, in place of the waits for COMM; else NULL */
   const PipeNeeds *needs;
-  uint32_t nchannel;         /* of PipeProgram: `gout` of each COMM instruction is less */
+  uint32_t nchannel;         /* channels of the program; `gout` of a COMM instruction is below it */
 } PipeSimIn;
 
-/* Every array is the caller's, any of start/end/order may be NULL. Position i of rank r's stream
- * is at [r][i]. Times in the unit of the stages. */
+/* The caller owns every array; start, end and order may be NULL. Position i of rank r's stream is
+ * at [r][i]. Times are in the unit of the stages. */
 typedef struct PipeSimOut {
   uint64_t **compute_start, **compute_end; /* [nrank][n] */
   uint64_t **comm_start, **comm_end;
   uint64_t **copy_start, **copy_end;
-  /* [nrank], required: how far each stream came; of COMM with channels: the first that was not
-   * carried out */
+  /* [nrank], required: number of instructions done in each stream; COMM with channels: the first
+   * that was not carried out */
   uint32_t *compute_done, *comm_done;
-  /* [nrank][n] or NULL: the how manieth of all COMM instructions it was */
+  /* [nrank][n] or NULL: its position among all COMM instructions that were carried out */
   uint32_t **comm_turn;
   uint32_t *copy_done;                     /* [nrank], or NULL */
   uint64_t makespan, busy;
-  /* [nrank] or NULL: from the first start in COMPUTE to the last end there */
+  /* [nrank] or NULL: time from the first start to the last end in COMPUTE */
   uint64_t *rank_window;
   uint64_t *rank_busy;                     /* [nrank] or NULL: time in COMPUTE */
-  uint64_t *link_busy;                     /* [nlink] or NULL: how long each link was in use */
-  uint64_t link_wait;                      /* transfers waited for links, all together */
+  /* [nlink] or NULL: time for which each link was in use */
+  uint64_t *link_busy;
+  uint64_t link_wait;                      /* time that all transfers together waited for links */
 } PipeSimOut;
 
 /* Why the machine stopped, if it did. */
 typedef enum PipeSimStatus {
   PIPE_SIM_DONE,     /* every stream ran to its end */
-  PIPE_SIM_STUCK,    /* no stream can advance: the heads in *_done wait for each other */
-  PIPE_SIM_MISMATCH  /* a SEND met a RECV of another tensor: at the heads of `rank` and its peer */
+  PIPE_SIM_STUCK,    /* no stream can advance: the instructions at *_done wait for each other */
+  PIPE_SIM_MISMATCH  /* a SEND met a RECV of another tensor, at the heads of `rank` and its peer */
 } PipeSimStatus;
 PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank);
 
-/* The same for a finished program: start[r][i], end[r][i] for instruction i of rank r's list, in
- * the arena. NULL on stall or mismatch. */
+/* Runs pipe_sim on a finished program: start[r][i] and end[r][i] of instruction i of rank r's list,
+ * in the arena. NULL on stall or mismatch. */
 uint64_t **pipe_predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint64_t *makespan);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Puts things into words for messages and reports: ops, bytes, times, near names. */
+ * Makes the texts of messages and reports: ops, bytes, times, near names. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -73,7 +73,7 @@ const char *first_sentence(Sched *s, const char *text) {
   return arena_printf(s->arena, "%.*s ...", (int)n, out);
 }
 
-/* Damerau's distance, optimal alignment. */
+/* Damerau's distance, with optimal alignment. */
 unsigned name_distance(const char *a, const char *b) {
   enum { LONGEST = 40 };
   size_t n = strlen(a), m = strlen(b);

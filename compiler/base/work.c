@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Counts the steps that proofs for every M may take (work.h), and shows progress. */
+ * Counts the steps that proofs for every M may take (work.h), and shows the progress. */
 #include "work.h"
 
 #include <time.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The compiler of pipec as a library: a program compiles its schedule when it starts, once it knows
- * the number of ranks and microbatches. Link with libpipec; libpiperun then carries the program out
+ * the number of ranks and microbatches. Link with libpipec; libpiperun then runs the program
  * (pipe_run.h).
  *
  *   const char *option[] = {"-DP=4", "-DM=16"};
@@ -13,7 +13,7 @@
  *   pr_open(&run, pipe_compiled_program(c), &model, NULL);
  *
  * A call writes no file, prints nothing and never ends the process. Threads may compile at the same
- * time: there is no state between calls. Several threads may read one PipeCompiled. */
+ * time: calls share no state. Several threads may read one PipeCompiled. */
 #ifndef PIPE_COMPILE_H
 #define PIPE_COMPILE_H
 
@@ -22,8 +22,8 @@
 
 #include "pipe_instr.h"
 
-/* 10000 * major + 100 * minor + patch, of this header, and of the library at run time. The minor
- * number changes when a caller has to be compiled again (docs/versions.md). */
+/* 10000 * major + 100 * minor + patch of this header; pipe_compile_version has that of the library.
+ * The minor number changes when callers must be compiled again (docs/versions.md). */
 #define PIPE_COMPILE_VERSION 200
 
 #ifdef __cplusplus
@@ -35,35 +35,35 @@ uint32_t pipe_compile_version(void);
 
 typedef enum PipeCompileStatus {
   PIPE_COMPILE_OK,       /* proved, with all checks, limits and memory limits */
-  PIPE_COMPILE_REFUSED,  /* the messages say why; wrong options are among the reasons */
+  PIPE_COMPILE_REFUSED,  /* the messages say why; wrong options are one reason */
   PIPE_COMPILE_NO_MEMORY,
-  PIPE_COMPILE_INTERNAL  /* a mistake of the compiler, which its own checks have found */
+  PIPE_COMPILE_INTERNAL  /* a bug of the compiler, found by its own checks */
 } PipeCompileStatus;
 
-/* What a call has made. All that it returns is its own, until pipe_compiled_free. */
+/* The results of a call. It owns all that the functions below return, until pipe_compiled_free. */
 typedef struct PipeCompiled PipeCompiled;
 
-/* Compiles `text`, a schedule that is called `name` in messages and whose imports are looked up
- * beside `name`. text NULL: reads the file `name`; or the schedule of the standard library that has
- * this name. That library is looked for beside libpipec.so, as ../share/pipe/stdlib, or beside the
- * program that links libpipec.a; the environment's PIPE_STDLIB names another folder.
+/* Compiles `text`, a schedule that messages call `name`. Imports are looked up beside `name`. text
+ * NULL: reads the file `name`, or the schedule of the standard library with this name. The standard
+ * library is looked up as ../share/pipe/stdlib beside libpipec.so, or beside the program that links
+ * libpipec.a; the environment variable PIPE_STDLIB names another folder.
  *
  * option[0..noption) are words of pipec's command line: "-DP=8", or "-D" and "P=8";
- * "--profile=costs.json", "--memory-limit=40GiB", "--emit=svg", "--check". Options that print about
- * pipec, name an output, or take several files are refused.
+ * "--profile=costs.json", "--memory-limit=40GiB", "--emit=svg", "--check". Refused are options that
+ * print a text about pipec, name an output, or take several files.
  *
- * *out is NULL only if there is no memory for it; the functions below take it then, too. */
+ * *out is NULL only if there is no memory for it; the functions below accept NULL. */
 PipeCompileStatus pipe_compile(PipeCompiled **out, const char *name, const char *text, int noption,
                                const char *const *option);
 void pipe_compiled_free(PipeCompiled *c); /* NULL is fine */
 
-/* The program, for pr_open. NULL: the status is not OK; or only lists of transfers (of a
- * compute_comms CSV file), or a range of values (--for-all=NAME=LO..HI), were proved. */
+/* The program, for pr_open. NULL: the status is not OK, or there is no program because only lists
+ * of transfers (a compute_comms CSV file) or a range of values (--for-all=NAME=LO..HI) were
+ * proved. */
 const PipeProgram *pipe_compiled_program(const PipeCompiled *c);
 
-/* What pipec writes to standard output: with --emit=... the file, with --check, --critical-path or
- * --show the report. *n bytes, and a NUL behind them; "" if no option asks for any. n may be
- * NULL. */
+/* What pipec writes to standard output: the file of --emit=..., or the report of --check,
+ * --critical-path or --show; "" without such an option. *n bytes, then a NUL; n may be NULL. */
 const char *pipe_compiled_output(const PipeCompiled *c, size_t *n);
 
 /* What pipec prints to standard error: each message with its place and the line of the text. */
@@ -71,17 +71,17 @@ const char *pipe_compiled_messages(const PipeCompiled *c);
 
 typedef enum PipeSeverity { PIPE_ERROR, PIPE_WARNING, PIPE_NOTE } PipeSeverity;
 
-/* A message. Control characters of the user's texts are escaped, but in `file`. */
+/* A message. Control characters in the user's texts are escaped, except in `file`. */
 typedef struct PipeDiagnostic {
   PipeSeverity severity;  /* a note belongs to the error or warning before it */
-  const char *name;       /* "deadlock", as pipec --explain takes it; NULL: it has none */
-  const char *file;       /* NULL: no place */
+  const char *name;       /* name for pipec --explain, such as "deadlock"; NULL: none */
+  const char *file;       /* NULL: the message has no place */
   uint32_t line, column;  /* from 1; column in bytes */
   const char *message;
-  const char *help;       /* what to do; NULL: nothing */
+  const char *help;       /* what to do; NULL: no help */
 } PipeDiagnostic;
 
-/* Message number i, from 0, in the order of the text above; NULL: there are no more. */
+/* Message i, from 0, in the order of pipe_compiled_messages; NULL: there are no more. */
 const PipeDiagnostic *pipe_compiled_diagnostic(const PipeCompiled *c, uint32_t i);
 
 #pragma GCC visibility pop

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Evaluates expressions (lang/spec.md 3): 64-bit integers; overflow and division by zero are
+ * Evaluates expressions (lang/spec.md 3) in 64-bit integers. Overflow and division by zero are
  * errors; / and % are floor division and modulo. Variables live in Eval.env, at the slots that
  * resolve.c assigned. No function can be active twice, so a call needs no frame. The parser bounds
  * the depth of the tree, so plain recursion is safe. */
@@ -79,8 +79,7 @@ static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
 
 bool eval(Sched *s, const Expr *e, int64_t *value) {
   int64_t a, b;
-  if (!work_take(s->work, 1,
-                 e->at)) /* what is compiled for it comes to nothing, and says nothing */
+  if (!work_take(s->work, 1, e->at)) /* the caller discards the compile: no message */
     return false;
   switch (e->kind) {
   case EX_INT: *value = e->value; return true;
@@ -98,7 +97,7 @@ bool eval(Sched *s, const Expr *e, int64_t *value) {
   case EX_OR:
     if (!eval(s, e->a, &a))
       return false;
-    if ((e->kind == EX_AND) == !a) { /* decided */
+    if ((e->kind == EX_AND) == !a) { /* the left side decides */
       *value = e->kind == EX_OR;
       return true;
     }
@@ -221,7 +220,7 @@ static void explain(Sched *s, const Expr *e, Explain *x) {
   bool picks = e->kind == EX_AND || e->kind == EX_OR || e->kind == EX_COND;
   if (picks && !eval(s, e->a, &a))
     return;
-  /* Only what the value depends on: the rest may not even have one. */
+  /* Only the parts that the value depends on: the others may have no value. */
   if (!picks || (a != 0) == (e->kind != EX_OR))
     explain(s, e->b, x);
   if (!picks || (!a && e->kind == EX_COND))
@@ -256,7 +255,7 @@ bool rank_argument(Sched *s, const Expr *call, int64_t *r) {
 Sched quiet(const Sched *s, Diag *none) {
   Sched own = *s;
   diag_init(none, s->arena, NULL);
-  none->source = s->diag->source, none->nsource = s->diag->nsource; /* to quote */
+  none->source = s->diag->source, none->nsource = s->diag->nsource; /* messages quote them */
   own.diag = none;
   return own;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Prints the page of lang/errors.md for a diagnostic (--explain NAME). The text is part of the
- * executable: cmake/embed.cmake turns it into errors_md.c. Fences become indentation, and a comment
- * that gives options becomes the command line; all else stays as written. */
+ * Prints the page of lang/errors.md for a diagnostic (--explain NAME). cmake/embed.cmake makes the
+ * text part of the executable, as errors_md.c. A fenced block is indented, and a comment with
+ * options is printed as a command line; everything else is printed as written. */
 #include <string.h>
 
 #include "names.h"
@@ -81,7 +81,7 @@ void explain_list(Sched *s, FILE *f) {
 
 bool explain_name(Sched *s, const char *name, FILE *f) {
   size_t n = strlen(name);
-  if (n > 2 && name[0] == '[' && name[n - 1] == ']') /* as a message shows it */
+  if (n > 2 && name[0] == '[' && name[n - 1] == ']') /* as messages print it */
     name = arena_strndup(s->arena, name + 1, n - 2);
   if (!is_name(name)) {
     const char *meant = name_meant(name, nth_page);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Resolves names in formulas: the names that every formula knows, states, and values of the
- * schedule. The line decides which arrays exist. */
+ * Resolves the names in formulas: names that every formula knows, states, and values of the
+ * schedule. The kind of line decides which arrays exist. */
 #include <string.h>
 
 #include "formula_names.h"
@@ -9,7 +9,7 @@
 static const struct {
   const char *text;
   uint8_t name;
-  bool reads, applies, rate, then; /* where it is known */
+  bool reads, applies, rate, then; /* lines that know it */
   const char *what;
 } names[] = {
     {"w", FO_W, true, true, false, true, "the weights"},
@@ -50,7 +50,7 @@ static bool is_state(const FormulaScope *f, Name name) {
   return false;
 }
 
-/* "w old g v v2 lr k delay behind n" of this line, then the states. */
+/* Lists the names that this line knows, "w old g v v2 lr k delay behind n", then the states. */
 static const char *all_names(const FormulaScope *f) {
   const char *list = "";
   for (int i = 0; i < NNAMES; i++)
@@ -87,7 +87,7 @@ static bool declared_below(const FormulaScope *f, Name name, Span at) {
   return false;
 }
 
-/* A name that no formula knows: is it one of the schedule? */
+/* Resolves a name: of formulas, a state, or a value of the schedule. */
 static void resolve_name(const FormulaScope *f, Expr *e) {
   Diag *d = f->s->diag;
   int i = find_name(e->name);
@@ -129,7 +129,7 @@ static void resolve_name(const FormulaScope *f, Expr *e) {
 
 static void resolve_part(const FormulaScope *f, Expr *e);
 
-/* sum(j, a, b, e): j is a name in e. */
+/* Resolves sum(j, a, b, e); j is visible in e only. */
 static void resolve_sum(const FormulaScope *f, Expr *e, uint32_t given) {
   Arg *j = e->args;
   e->slot = FORMULA_SUM;
@@ -203,7 +203,7 @@ static void resolve_part(const FormulaScope *f, Expr *e) {
   case EX_REAL: return;
   case EX_NAME: resolve_name(f, e); return;
   case EX_CALL: resolve_call(f, e); return;
-  case EX_MOD: f->value(f->self, e); return; /* integers */
+  case EX_MOD: f->value(f->self, e); return; /* % has integers only */
   case EX_INT:
     if (e->unit != 0)
       diag_error(f->s->diag, DIAG_FORMULA, e->at, "a number in a formula has no unit");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Finds help for an error: what an unknown name may mean, and which statement of an order must
- * change for an op that is missing, too many or too early. Cost: linear in the text. For a schedule
- * that is defined nowhere else, reads the files of the library. */
+ * Finds help for an error: the meaning of an unknown name, or the statement of an order that must
+ * change because an op is missing, superfluous or too early. Cost: linear in the text. For a
+ * schedule that no file defines, reads the files of the standard library. */
 #include "hints.h"
 #include "base.h"
 #include "names.h"
@@ -214,8 +214,8 @@ bool hint_params(Sched *s, const Schedule *sc) {
 
 static bool same(Span a, Span b) { return a.file == b.file && a.beg == b.beg && a.end == b.end; }
 
-/* The op written at `site` below b, or the first one of `kind` (PIPE_NOPS: any); *loop: the
- * innermost kernel or loop that holds it, NULL if none does. */
+/* The op written at `site` in b, or the first op of `kind` in b (PIPE_NOPS: by site). *loop: the
+ * innermost kernel or loop around it, else NULL. */
 static const OpRef *find_op(const Stmt *b, Span site, int kind, const Stmt *in, const Stmt **loop) {
   for (; b; b = b->next) {
     const OpRef *base = b->op;
@@ -245,12 +245,12 @@ static bool is_name_of(const OpRef *o, const Stmt *loop) {
          o->args->value->slot == loop->slot;
 }
 
-/* No op of this kind on the stage. */
+/* The stage has no op of this kind. */
 static void hint_none(Sched *s, uint32_t r, const char *kind) {
   int op = *kind == 'F' ? PIPE_F : *kind == 'B' ? PIPE_B : *kind == 'I' ? PIPE_I : PIPE_W;
   for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++)
     if (s->orders->op[i].kind == op)
-      return; /* of another stage */
+      return; /* the rank has ops of this kind, for another stage */
   const Stmt *loop = NULL;
   const OpRef *o = find_op(s->orders->order_clause[r]->body, NO_SPAN, op, NULL, &loop);
   if (o)
@@ -333,7 +333,8 @@ void hint_index(Sched *s, uint32_t r, const OpRef *use, const Stmt *list, int64_
     diag_help(s->diag, "'steady %s { ... }' runs each op when its microbatch exists", loop->name);
 }
 
-/* The turns of a loop over microbatches, which comes to op `old` again, that are no repetition. */
+/* A loop over microbatches repeats op `old`: names the first microbatch that would not be a
+ * repetition. */
 static void hint_begin(Sched *s, uint32_t r, const Stmt *loop, uint32_t old) {
   const Op *o = &s->orders->op[old];
   const PipeStage *st = &s->model->stage[o->stage];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of names/: which declaration each name means, and the value of each expression. */
+ * The door of names/: the declaration that each name means, and the value of each expression. */
 #ifndef PIPEC_NAMES_H
 #define PIPEC_NAMES_H
 
@@ -12,35 +12,37 @@ typedef enum Builtin { /* EX_CALL.builtin */
   BI_FN, BI_MIN, BI_MAX,
   BI_INFLIGHT, BI_HELD, BI_KEPT, BI_WARMUP, BI_MEMORY, BI_STALENESS, BI_DISCREPANCY, /* of a rank */
   BI_HOST, BI_HOST_MEMORY, BI_GUESTS,          /* of a rank */
-  BI_VERSIONS, BI_STASHED,                     /* of a rank, or of all */
-  BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all */
-  BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE,    /* with named costs */
-  /* in no text: row EX_CALL.slot of RuleTables.later, in a condition of rules */
+  BI_VERSIONS, BI_STASHED,                     /* of a rank, or of all ranks */
+  BI_VOLUME, BI_MESSAGES,                      /* of a rank, or of all ranks */
+  BI_MAKESPAN, BI_SPAN, BI_IDLE, BI_BUBBLE,    /* of a play with named costs */
+  /* not in any text: row EX_CALL.slot of RuleTables.later, in a condition of rules */
   BI_LATER
 } Builtin;
-/* Is the builtin a quantity that `when` of rules can read? */
+/* Can `when` of rules read this quantity? */
 static inline bool is_now(int builtin) {
   return (builtin >= BI_INFLIGHT && builtin <= BI_KEPT) || builtin == BI_HOST;
 }
 /* ---- eval.c ---- */
-/* The value of e in Eval.env. False: reported (overflow, division by zero, a rank out of range). */
+/* Evaluates e with the variables in Eval.env. False: reported (overflow, division by zero, a rank
+ * out of range). */
 bool eval(Sched *s, const Expr *e, int64_t *value);
 /* Evaluates the file-level lets of a resolved tree, imports first. */
 bool eval_lets(Sched *s, Ast *ast);
 bool eval_range(Sched *s, const Range *r, int64_t *lo, int64_t *hi, int64_t *step);
-/* "P = 4, r = 0, inflight(r) = 5": the values of what e mentions, for messages; about 200 bytes at
+/* The values of what e mentions, for messages: "P = 4, r = 0, inflight(r) = 5". About 200 bytes at
  * most. */
 const char *eval_explain(Sched *s, const Expr *e);
 const char *params_text(Sched *s, const Schedule *sc); /* "P, M" */
 /* Prints the help "its parameters are P, M". */
 void help_params(Sched *s, const Schedule *sc);
 const char *span_text(Sched *s, Span at); /* the text at `at`, blanks squeezed, cut at 80 bytes */
-typedef enum CostKey { /* entries of time { } and bytes { } and of a profile */
+typedef enum CostKey { /* keys of time { }, of bytes { } and of a profile */
   KEY_F, KEY_B, KEY_I, KEY_W, KEY_R, KEY_U, KEY_FB, KEY_SEND, KEY_REDUCE, KEY_OFF, KEY_LOAD,
   KEY_ACT, KEY_GOUT, KEY_BOUNDARY, KEY_WEIGHT, KEY_GRAD, KEY_OPT, KEY_WORK, KEY_EDGE, KEY_TIED,
-  NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF, /* times; those of makespan(F = 1) */
-  KEY_LATENCY = NKEYS, KEY_BANDWIDTH, /* of time { }, too: of the link to the next stage */
-  KEY_SUM_LATENCY, KEY_SUM_BANDWIDTH, /* of the ring of those that sum gradients */
+  /* number of times; of the times of makespan(F = 1) */
+  NKEYS, NTIMEKEYS = KEY_ACT, NPLAYKEYS = KEY_OFF,
+  KEY_LATENCY = NKEYS, KEY_BANDWIDTH, /* time { }: of the link to the next stage */
+  KEY_SUM_LATENCY, KEY_SUM_BANDWIDTH, /* time { }: of the ring of ranks that sum gradients */
   NENTRIES
 } CostKey;
 extern const char *const cost_key[NENTRIES];
@@ -50,29 +52,31 @@ void overlap_shape(Sched *s, const Stmt *t, const Stmt *list);
 void send_shape(Sched *s, const Clause *c);
 void side_shape(Sched *s, const Clause *c);
 /* ---- eval.c ---- */
-bool is_given(const Options *o, const Param *p); /* by -D */
-/* The rank that is the first argument of a builtin. False: reported, or it is no rank. */
+bool is_given(const Options *o, const Param *p); /* does -D give its value? */
+/* Evaluates the rank that is the first argument of a builtin. False: reported, or there is no such
+ * rank. */
 bool rank_argument(Sched *s, const Expr *call, int64_t *r);
 /* ---- explain.c ---- */
 /* Prints a line for each page of lang/errors.md. */
 void explain_list(Sched *s, FILE *f);
 /* Prints the page of lang/errors.md for a diagnostic. False: reported. */
 bool explain_name(Sched *s, const char *name, FILE *f);
-/* The start of the text of this page in lang/errors.md; NULL: there is no page. */
+/* The start of a diagnostic's page in lang/errors.md, behind its heading; NULL: there is no
+ * page. */
 const char *explain_page(const char *name);
 /* ---- eval.c ---- */
-/* A copy of s that reports nothing, to evaluate values that may not exist. */
+/* A copy of s that reports nothing, to evaluate expressions that may have no value. */
 Sched quiet(const Sched *s, Diag *none);
-/* The value of e by Eval.env, silently. False: it has none. */
+/* Evaluates e with the variables in Eval.env, without reports. False: it has no value. */
 bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
 extern const char *const send_names[3]; /* by SendPolicy */
 /* ---- shapes.c ---- */
-/* What --lowering and `transfers` can name: a PipeLowering, or `auto`, by which pipec chooses. */
+/* The words of --lowering and `transfers`: PipeLowering, and `auto`, which lets pipec choose. */
 enum { LOWERING_AUTO = PIPE_NLOWERINGS, NLOWERINGS };
-uint32_t lowering_of(const char *name); /* NLOWERINGS: no lowering has this name */
-/* The lowering that --lowering asks for, or else in_text. */
+uint32_t lowering_of(const char *name); /* NLOWERINGS: there is no lowering of this name */
+/* The lowering that --lowering requests; without this option in_text. */
 uint32_t asked_lowering(const Sched *s, uint32_t in_text);
-/* Reports, at `at`, a W without an index in the text of clock or rules. */
+/* Reports at `at` that a W in the text of clock or rules has no index. */
 void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list);
 void transfers_shape(Sched *s, const Clause *c);
 const char *lowering_text(uint32_t lowering); /* "grouped" */

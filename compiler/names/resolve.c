@@ -55,7 +55,8 @@ static const struct {
 
 /* ---- schedules ---- */
 
-/* Bytes are bytes, times are times; and all times of a schedule have a unit, or none. */
+/* Checks that bytes are not given in time and times not in bytes. Notes the first time with a unit
+ * and the first without, because all times of a schedule have a unit, or none has. */
 static void check_unit(Resolver *r, const Clause *c, const Entry *e, uint8_t units) {
   enum { BYTES = 1 << 1, TIME = 1 << 2 };
   if (units & (c->kind == CL_TIME ? BYTES : TIME)) {
@@ -71,7 +72,7 @@ static void check_unit(Resolver *r, const Clause *c, const Entry *e, uint8_t uni
     r->plain = r->plain ? r->plain : e;
 }
 
-/* Those of a side op, which are a time and a size. */
+/* Resolves the entries of a side op: cost is a time, memory a size. */
 static void resolve_side(Resolver *r, Clause *c) {
   Clause as = {.kind = CL_TIME};
   side_shape(r->s, c);
@@ -81,8 +82,9 @@ static void resolve_side(Resolver *r, Clause *c) {
   }
 }
 
-/* What a time may depend on beside its stage. A row of the stage table is of one rank, but not what
- * rows have in common, transfers and sums; U is of all microbatches. */
+/* Checks the microbatch, slice and rank that a time depends on. A row of the stage table belongs to
+ * one rank; transfers and sums belong to several rows, so they cannot depend on the rank. U applies
+ * the gradients of all microbatches, so it cannot depend on one. */
 static void check_dependence(Resolver *r, const Clause *c, Entry *e, int k) {
   bool of_op = k <= KEY_R || k == KEY_FB || k == KEY_OFF || k == KEY_LOAD;
   bool by_mb = c->mb_var && hint_mentions(e->value, c->mb_var);
@@ -98,7 +100,7 @@ static void check_dependence(Resolver *r, const Clause *c, Entry *e, int k) {
             !e->by_unit ? ", and U: a transfer and a sum are of several ranks" : "");
 }
 
-/* Refuses two names in a `time` clause with slices: the second once meant the slice. */
+/* Refuses `time s, q` with slices: the second name is the microbatch, but once was the slice. */
 static void check_time_names(Resolver *r, const Clause *c) {
   if (r->sliced && c->mb_var && !c->slice_var) {
     diag_error(r->s->diag, DIAG_CLAUSE, c->mb_var_at,
@@ -140,7 +142,7 @@ static void resolve_entries(Resolver *r, Clause *c) {
   }
 }
 
-/* Which op a line of `weights` is about; false: reported. */
+/* Finds the op of a line of `weights`. False: reported. */
 static bool weight_op(Resolver *r, WeightLine *l) {
   Diag *d = r->s->diag;
   static const char *const word[] = {"reads", "applies", "rate", "then"};
@@ -167,7 +169,7 @@ static bool weight_op(Resolver *r, WeightLine *l) {
   return false;
 }
 
-/* What formula_names.c asks of the resolver. */
+/* The functions that formula_names.c calls through FormulaScope. */
 static void formula_value(void *self, Expr *e) { resolve_expr(self, e); }
 static bool formula_visible(void *self, Name name, Span *at) {
   Sym *y = sym_find(self, name);
@@ -184,7 +186,7 @@ static void formula_unbind(void *self) {
   sym_scope_end(r, r->scope.n - 1);
 }
 
-/* A `per` that has one value for all microbatches, unless a name in it is unknown anyway. */
+/* Reports a `per` with one value for all microbatches, unless an unknown name explains it. */
 static void per_what(Resolver *r, const Clause *c, const WeightLine *l) {
   if (r->unknown.n > 0)
     return;
@@ -296,7 +298,7 @@ static void resolve_clause(Resolver *r, Clause *c) {
     resolve_entries(r, c);
   resolve_weights(r, c);
   resolve_block(r, c->body, NULL);
-  if (c->kind != CL_TUNE) /* its variable is one of the schedule */
+  if (c->kind != CL_TUNE) /* the variable of `tune` belongs to the schedule */
     sym_scope_end(r, mark);
 }
 
@@ -345,7 +347,8 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
   sym_define(r, sc->name, sc->name_at, SY_SCHEDULE)->schedule = sc;
 }
 
-/* The other schedules of the file that could be compiled and are no part of another. */
+/* Lists the other schedules of the file that could be compiled and are not part of another
+ * schedule. */
 static void find_unchecked(Sched *s, Parsed *parsed, const Ast *ast) {
   enum { SHOWN = 3 };
   const char *names = "";
@@ -387,9 +390,9 @@ static File *load(Resolver *r, Item *it) {
   }
   struct stat st;
   if (stat(path, &st) != 0)
-    st = (struct stat){0}; /* file_read says why */
+    st = (struct stat){0}; /* file_read reports the reason */
   for (File *f = r->files; f; f = f->next)
-    if (f->dev == st.st_dev && f->ino == st.st_ino) { /* however it is spelt */
+    if (f->dev == st.st_dev && f->ino == st.st_ino) { /* also under another path */
       if (f->done)
         return f->ast ? f : NULL;
       diag_error(
@@ -412,7 +415,7 @@ static File *load(Resolver *r, Item *it) {
     f->ast = NULL, f->done = true; /* reported once */
     return NULL;
   }
-  /* A file sees only itself and what it imports: start from an empty scope. */
+  /* A file sees only itself and its imports, so start with an empty scope. */
   Resolver own = *r;
   own.cap = 64, own.used = 0, own.scope.at = NULL, own.scope.n = own.scope.cap = 0;
   own.table = NEW_ARRAY(s->arena, Sym, own.cap);
@@ -446,7 +449,7 @@ static void resolve_import(Resolver *r, Item *it) {
                                  : e->schedule->name_at;
     Sym *old = sym_find(r, name);
     if (old && old->at.file == at.file && old->at.beg == at.beg)
-      continue; /* the same file twice */
+      continue; /* one definition, imported twice */
     if (old) {
       diag_error(r->s->diag, DIAG_REDEFINED, it->at,
                  "\"%s\" defines '%s', which is already defined", it->path, name);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * What the parts of the resolve pass share: the symbol table, its scopes, and the state of the
- * pass.
+ * The symbol table, the scopes and the state of the resolve pass, shared by its parts:
  *
  *   resolve.c        clauses, schedules, imports; the pass
- *   resolve_names.c  the table; errors for a name that is unknown, or of another kind
+ *   resolve_names.c  the table; errors for a name that is unknown or of a wrong kind
  *   resolve_order.c  expressions, ops and statements */
 #ifndef PIPEC_RESOLVE_H
 #define PIPEC_RESOLVE_H
@@ -17,10 +16,10 @@ typedef struct Sym {
   Name name;
   SymKind kind;
   Span at;
-  uint32_t slot;
-  uint8_t units; /* VAR of a let, FN: of the numbers it is made of */
-  bool array;    /* PIPE: several, by index */
-  bool depends;  /* VAR: its value depends on the index of the kernel being resolved */
+  uint32_t slot; /* of Eval.env */
+  uint8_t units; /* VAR of a let, FN: units of the numbers in its value; bit u for unit u */
+  bool array;    /* PIPE: it is an array of pipes */
+  bool depends;  /* VAR: its value depends on the index of the enclosing kernel, clock or rules */
   union {
     Fn *fn;
     OpDef *opdef;
@@ -32,55 +31,60 @@ typedef struct Sym {
 typedef struct Resolver {
   Sched *s;
   Parsed *parsed;
-  uint8_t units;                  /* units of the numbers resolved so far, see resolve_units */
-  const Entry *with_unit, *plain; /* first times of the schedule with a unit, and without */
+  /* bits of the units of the numbers resolved so far (resolve_units) */
+  uint8_t units;
+  const Entry *with_unit, *plain; /* first time of the schedule with a unit; without */
   Interner *in;
   Sym *table; /* open addressing by pointer; never iterated */
   uint32_t cap, used;
-  VEC(Name) scope; /* names defined, innermost last */
+  VEC(Name) scope; /* defined names, innermost scope last */
   struct File *files;
-  Name op_name[PIPE_NOPS]; /* NULL: not written by users */
-  bool sliced;             /* the schedule at hand has slices: ops have two indices */
-  bool in_check;           /* quantities are allowed */
-  bool in_when;            /* inflight and held are allowed: their present values */
-  uint32_t nquantity;      /* number of quantities so far */
-  Schedule *schedule;      /* that is being resolved */
-  const Stmt *list;        /* the clock or rules that is being resolved, or NULL */
-  bool picks;              /* in an overlap of rules: an op without an index is the first in line */
-  const Fn *fn;            /* whose body is being resolved, or NULL */
-  int depth;               /* of imports */
-  const Stmt *kernel;      /* whose index the op being resolved lacks, or NULL */
-  uint32_t names;          /* statements around that give a name values, such as loops */
-  bool unnamed;            /* the index of an op under none of them is being resolved */
-  const Clause *clause;    /* that is being resolved, or NULL */
-  const Ast *file;
-  VEC(Name) unknown; /* names of the clause that were reported, each once */
-  bool incomplete;   /* an import of this file failed: what is unknown may be defined there */
+  Name op_name[PIPE_NOPS]; /* NULL: users cannot write it */
+  bool sliced;             /* the present schedule has slices: its ops have two indices */
+  bool in_check;           /* quantities such as makespan() may stand here */
+  bool in_when;            /* present values such as inflight(r) may stand here */
+  uint32_t nquantity;      /* number of present values resolved so far */
+  Schedule *schedule;      /* the schedule being resolved, or NULL */
+  const Stmt *list;        /* the clock or rules being resolved, or NULL */
+  /* in an overlap of rules: an op without an index means the first in line */
+  bool picks;
+  const Fn *fn;            /* the function whose body is being resolved, or NULL */
+  int depth;               /* depth of imports */
+  const Stmt *kernel;      /* the kernel whose index the present op lacks, or NULL */
+  /* number of enclosing statements that give values to a name, such as loops */
+  uint32_t names;
+  bool unnamed;            /* the index of an op is being resolved, and `names` is 0 */
+  const Clause *clause;    /* the clause being resolved, or NULL */
+  const Ast *file;         /* the file being resolved */
+  VEC(Name) unknown; /* unknown names of the clause; each is reported once */
+  bool incomplete;   /* an import of this file failed: unknown names may be defined there */
 } Resolver;
 
 /* ---- resolve_names.c ---- */
 Sym *sym_find(Resolver *r, Name name); /* NULL: it has no meaning here */
-/* Gives a name a meaning until the scope ends. Reports and replaces a meaning that it has. */
+/* Gives a name a meaning until the scope ends. If it has one already, reports that and replaces
+ * it. */
 Sym *sym_define(Resolver *r, Name name, Span at, SymKind kind);
-uint32_t sym_define_var(Resolver *r, Name name, Span at); /* its slot of Eval.env */
+uint32_t sym_define_var(Resolver *r, Name name, Span at); /* returns its slot of Eval.env */
 uint32_t sym_scope_begin(Resolver *r);
 void sym_scope_end(Resolver *r, uint32_t mark);
-/* "did you mean"; false: nothing like it is visible. */
+/* Prints "did you mean ...". False: no visible name is near. */
 bool sym_suggest(Resolver *r, Name name);
-/* One error: y, or nothing, stands for `wanted`. Helps: the source of y, or a near name. */
+/* Reports that y, or nothing if NULL, stands where `wanted` is expected. Helps with the place of y,
+ * or with a near name. */
 void sym_wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char *wanted);
 
 /* ---- resolve_order.c ---- */
 /* Both return whether the value depends on the index of the kernel. */
 bool resolve_expr(Resolver *r, Expr *e);
 bool resolve_args(Resolver *r, Arg *a);
-/* Resolves e, and returns the units of its numbers (Sym.units). */
+/* Resolves e. Returns the units of its numbers (Sym.units). */
 uint8_t resolve_units(Resolver *r, Expr *e);
-/* Warns of a division of two numbers in a cost that leaves a remainder. */
+/* Warns if a division of two numbers in a cost leaves a remainder. */
 void warn_rounded(Resolver *r, const Expr *e, bool is_time);
 void resolve_range(Resolver *r, Range *g);
 void resolve_fn(Resolver *r, Fn *f);
-/* Resolves the arguments of a schedule that is instantiated; def: NULL if unknown. */
+/* Resolves the arguments of an instantiated schedule; def: NULL if it is unknown. */
 void resolve_bind(Resolver *r, Arg *args, const Schedule *def, Span at);
 void resolve_block(Resolver *r, Stmt *b, const Stmt *kernel);
 

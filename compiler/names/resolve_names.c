@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The symbol table of resolve: maps an interned name to its symbol, with an undo list for each
- * scope. Reports names that have no meaning where they stand, or another one. Cost: linear in the
+ * scope. Reports names that are unknown or of a wrong kind where they stand. Cost: linear in the
  * text. */
 #include <string.h>
 
@@ -27,7 +27,7 @@ Sym *sym_define(Resolver *r, Name name, Span at, SymKind kind) {
                old->kind == SY_BUILTIN ? " by the language" : "");
     if (old->kind != SY_BUILTIN)
       diag_note(r->s->diag, old->at, "it was defined here");
-    /* Keep going with the new meaning, so that one slip is one error. */
+    /* Continue with the new meaning, so that one mistake is one error. */
     old->at = at;
     old->kind = kind;
     return old;
@@ -66,7 +66,7 @@ void sym_scope_end(Resolver *r, uint32_t mark) {
 
 bool sym_suggest(Resolver *r, Name name) {
   if (r->s->diag->muted)
-    return true; /* not printed: keep many errors linear */
+    return true; /* it would not be printed; skipping it keeps many errors linear */
   for (uint32_t i = r->scope.n; i-- > 0;) {
     Sym *y = sym_find(r, r->scope.at[i]);
     if (y && hint_near(name, y->name)) {
@@ -77,7 +77,7 @@ bool sym_suggest(Resolver *r, Name name) {
   return false;
 }
 
-/* The one help or note on a name that is unknown. */
+/* Prints the one help or note for an unknown name. */
 static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted) {
   Sched *s = r->s;
   const Schedule *sc = r->schedule;

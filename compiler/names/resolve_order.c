@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Resolves the names of expressions, ops and statements (resolve.h). Checks their shape: how many
+ * Resolves the names in expressions, ops and statements (resolve.h). Checks their shape: how many
  * indices an op has, and which statement may stand in which. */
 #include <string.h>
 
@@ -39,7 +39,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
   if (y->kind == SY_FN) {
     e->builtin = BI_FN;
     e->fn = y->fn;
-    depends |= y->fn->body && y->fn->body->depends; /* on what it names itself */
+    depends |= y->fn->body && y->fn->body->depends; /* its body may read the index */
     r->units |= y->fn->units;
     if (r->in_when && r->nquantity > before)
       diag_error(d, DIAG_CLAUSE, e->at, "'%s' cannot take a quantity, whose value changes",
@@ -70,7 +70,7 @@ static bool resolve_call(Resolver *r, Expr *e) {
     if ((y->builtin == BI_VOLUME || y->builtin == BI_MESSAGES || y->builtin == BI_VERSIONS ||
          y->builtin == BI_STASHED) &&
         given == 0)
-      want = 0; /* of all ranks */
+      want = 0; /* without a rank: of all ranks */
   }
   for (Arg *a = e->args; a; a = a->next) {
     if (costs)
@@ -155,7 +155,7 @@ bool resolve_expr(Resolver *r, Expr *e) {
   return depends;
 }
 
-/* Resolves e and tells which units its numbers have, names and functions included. */
+/* Names and functions count with the units of their values. */
 uint8_t resolve_units(Resolver *r, Expr *e) {
   uint8_t outer = r->units;
   r->units = 0;
@@ -173,8 +173,8 @@ void resolve_range(Resolver *r, Range *g) {
 
 /* ---- ops and statements ---- */
 
-/* The index of an op in a kernel: k, or k plus or minus something without k. Cuts it to the lag:
- * the expression is left as it is, `depends` tells expand which side of it holds k. */
+/* Is e the index of an op in a kernel: k, or k plus or minus a term without k? `depends` tells
+ * expand which side holds k; the other side is the lag. */
 static bool is_index(const Expr *e, uint32_t k) {
   if (e->kind == EX_NAME)
     return e->slot == k;
@@ -219,7 +219,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   for (int k = 0; k < PIPE_NOPS; k++)
     if (o->name == r->op_name[k])
       o->op = (int8_t)k;
-  bool whole = o->op == PIPE_U; /* of a stage */
+  bool whole = o->op == PIPE_U; /* an update of a stage */
   uint32_t want = !o->parens && !kernel && o->op < PIPE_OFF ? 0 : 1;
   if (whole && nargs == 0)
     want = 0;
@@ -289,7 +289,8 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   }
 }
 
-/* A loop in a kernel: its ops have fixed lags, so its turns cannot depend on the index. */
+/* Checks that the turns of a loop in a kernel do not depend on the kernel's index, because its ops
+ * have fixed lags. */
 static void same_turns(Resolver *r, const Stmt *t, const Stmt *kernel) {
   const Expr *const part[] = {t->range.lo, t->range.hi, t->range.step, t->cond};
   for (uint32_t i = 0; i < sizeof part / sizeof *part; i++)
@@ -319,7 +320,8 @@ void resolve_fn(Resolver *r, Fn *f) {
 
 static const char *list_word(const Stmt *t) { return t->kind == ST_CLOCK ? "clock" : "rules"; }
 
-/* clock and rules. `depends` then tells what may differ between the instances of one statement. */
+/* Resolves clock or rules. In its body, `depends` marks values that may differ between the
+ * instances of one statement. */
 static void resolve_list(Resolver *r, Stmt *t, const Stmt *kernel) {
   if (kernel)
     diag_error(r->s->diag, DIAG_CLAUSE, t->at,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Checks words of clauses and statements that the grammar leaves open: which may stand where. Part
- * of resolve. Cost: linear in the text. */
+ * Checks the words of clauses and statements that the grammar leaves open, and where they may
+ * stand. Part of resolve. Cost: linear in the text. */
 #include <string.h>
 
 #include "names.h"
@@ -98,7 +98,7 @@ void side_shape(Sched *s, const Clause *c) {
     diag_error(s->diag, DIAG_SIDE, c->name_at, "'%s' is longer than %d letters", c->name,
                LONGEST_SIDE_NAME);
   if (!side->stream)
-    return; /* a syntax error */
+    return; /* the parser reported an error */
   size_t k = 0;
   while (k < sizeof streams / sizeof *streams && strcmp(streams[k].name, side->stream) != 0)
     k++;
