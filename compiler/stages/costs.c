@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Computes the costs of the ops of a stage: the entries of `time`, `bytes` and profiles, with the
- * defaults of lang/spec.md 6. Part of expand; requires the placement. Ensures the costs of
- * Model.stage, such that no sum of them over all ops can overflow. Cost: linear in stages times
- * entries. */
+ * Computes the costs of the ops of each stage from `time`, `bytes` and profiles, with the defaults
+ * of lang/spec.md 6. Part of expand. Requires the placement. Ensures the costs of Model.stage; no
+ * sum of costs over all ops can overflow. Cost: linear in stages times entries. */
 #include <string.h>
 
 #include "base.h"
@@ -61,7 +60,8 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]) {
     st->tied_bytes = st->grad_bytes;
 }
 
-/* What only some stages have: 0 for the others. All rows of a tie share one size and one time. */
+/* Sets costs that only some stages have to 0 on the other stages. Gives all rows of a tie one size
+ * and one time. */
 static bool set_shared(Instance *x) {
   Sched *s = x->s;
   for (uint32_t i = 0; i < s->model->nstage; i++) {
@@ -76,7 +76,7 @@ static bool set_shared(Instance *x) {
   }
   for (uint32_t k = 0, c = 0; k < s->model->ntie; k++, c++) {
     uint64_t most = 0;
-    while (x->clauses.at[c].clause->kind != CL_TIE) /* tie k is the k-th of them */
+    while (x->clauses.at[c].clause->kind != CL_TIE) /* tie k is the k-th `tie` clause */
       c++;
     Span at = x->clauses.at[c].clause->at;
     const PipeStage *first = &s->model->stage[s->model->tie_row[s->model->tie_row0[k]]];
@@ -108,14 +108,16 @@ static uint64_t *unit_row(const Sched *s, uint32_t st, uint32_t u) {
   return &s->model->unit_time[PIPE_UNIT_TIMES * ((size_t)st * s->model->nunit_time + u)];
 }
 
-/* Unit u of the pipe of a row never runs on it: its microbatch is placed elsewhere. */
+/* Does unit u of the row's pipe never run on this row, because its microbatch is placed
+ * elsewhere? */
 static bool is_elsewhere(const Sched *s, uint32_t st, uint32_t u) {
   const PipeStage *p = &s->model->stage[st];
   return u >= p->nmb || (s->model->row_of && s->model->nunit_time != s->model->slices &&
                          s->model->row_of[(size_t)p->model * s->model->nmb + p->mb0 + u] != st);
 }
 
-/* One row for each slice if no entry depends on the microbatch, else one for each unit. */
+/* Makes one row of unit_time for each slice if no entry depends on the microbatch, else one for
+ * each unit. */
 static void make_units(Instance *x) {
   Sched *s = x->s;
   bool any = false;
@@ -135,7 +137,7 @@ static void make_units(Instance *x) {
                                     PIPE_UNIT_TIMES * (size_t)s->model->nstage * n);
 }
 
-/* The value of e for a row, in its clause. */
+/* Evaluates e for a row, with the variables of its clause. */
 static bool cost_of(Sched *s, const Clause *c, const Entry *e, uint32_t st, int64_t *v) {
   if (c->var)
     s->eval.env[c->slot] = s->model->stage[st].model;
@@ -144,7 +146,7 @@ static bool cost_of(Sched *s, const Clause *c, const Entry *e, uint32_t st, int6
   return eval(s, e->value, v);
 }
 
-/* The times of key k for each unit of each stage. */
+/* Sets the times of key k for each unit of each stage. */
 static bool set_units(Sched *s, const Clause *c, const Entry *e, CostKey k, uint64_t most) {
   uint32_t column = 0;
   while (unit_key[column] != k)
@@ -176,7 +178,8 @@ static bool set_units(Sched *s, const Clause *c, const Entry *e, CostKey k, uint
   return true;
 }
 
-/* Fills in the unit times that the text does not give, and the means of the ones that it gives. */
+/* Fills in the unit times that the text lacks. A stage's time of a key with unit times becomes
+ * their mean. */
 static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bool by_unit[NKEYS]) {
   uint64_t sum[PIPE_UNIT_TIMES] = {0}, n = 0;
   for (uint32_t u = 0; u < s->model->nunit_time; u++) {
@@ -197,7 +200,7 @@ static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bo
       *cost_field(&s->model->stage[st], unit_key[k]) = sum[k] / n;
 }
 
-/* The costs that are 0 because a profile that looks complete lacks them. */
+/* Lists the costs that are 0 because a profile lacks them although it looks complete. */
 static void note_lacks(Sched *s, Model *model, const bool *has, const bool *from_profile) {
   static const CostKey key[] = {KEY_SEND, KEY_U, KEY_ACT, KEY_BOUNDARY, KEY_WEIGHT, KEY_OPT};
   bool profile = s->opt->profile != NULL;
@@ -223,8 +226,9 @@ static bool takes_time(const Sched *s, CostKey k) {
   return false;
 }
 
-/* A profile on the command line has these keys: they win. B, I and W then all are its own, and so
- * are latency and bandwidth. A send of the profile leaves those of the text to sums. */
+/* Lets the keys of a profile on the command line (`wins`) replace those of the text. If it has any
+ * of B, I and W, all three are the profile's. If it has latency or bandwidth, both are the
+ * profile's. If it has `send`, latency and bandwidth of the text remain for sums only. */
 static void profile_wins(const Sched *s, const bool wins[NENTRIES], bool has[NENTRIES],
                          bool by_unit[NENTRIES], uint32_t depth[NENTRIES], uint64_t *const *link) {
   static const CostKey backward[] = {KEY_B, KEY_I, KEY_W}, network[] = {KEY_LATENCY, KEY_BANDWIDTH};
@@ -249,13 +253,13 @@ bool set_costs(Instance *x) {
   Sched *s = x->s;
   bool has[NENTRIES] = {false}, from_profile[NENTRIES] = {false};
   uint32_t set_depth[NENTRIES] = {0};
-  bool by_unit[NENTRIES] = {false}; /* Model.unit_time has it */
-  /* Sums over all ops must stay below 2^62, whatever the order does. */
+  bool by_unit[NENTRIES] = {false}; /* keys with times in Model.unit_time */
+  /* bound of one cost: sums over all ops must stay below 2^62 in every order */
   uint64_t most = ((uint64_t)1 << 62) /
                   (8 * (((uint64_t)s->model->nstage + s->model->nedge) * s->model->nmb +
                         s->model->nstage));
   Span set_at[NENTRIES];
-  const bool with_units = s->model->timed; /* the text's own times */
+  const bool with_units = s->model->timed; /* the text itself gives times with units */
   uint64_t *link[NENTRIES - NKEYS];        /* [nstage] */
   for (int k = 0; k < NENTRIES - NKEYS; k++)
     link[k] = NEW_ARRAY(s->arena, uint64_t, s->model->nstage);
@@ -347,7 +351,7 @@ bool set_costs(Instance *x) {
   for (uint32_t st = 0; st < s->model->nstage; st++) {
     unit_defaults(s, st, has, by_unit);
     cost_defaults(&s->model->stage[st], has);
-    if (s->model->forward) /* nothing is trained */
+    if (s->model->forward) /* no training: these buffers do not exist */
       s->model->stage[st].gout_bytes = s->model->stage[st].grad_bytes =
           s->model->stage[st].opt_bytes = 0;
     for (int k = 0; k < NKEYS; k++)

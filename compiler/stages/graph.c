@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Finds the edges between stages, the rows that run a microbatch, and the stages that share
- * weights. Part of expand; requires the rows of the stage table (place.c). Ensures nin, nout, prev,
- * next, tied and tie of every row, the tie groups, and Model.graph where chains of rows do not
- * suffice. Cost: linear in edges and links, times microbatches. */
+ * Finds the edges between stages, the rows that run each microbatch, and the stages that share
+ * weights. Part of expand. Requires the rows of the stage table (place.c). Ensures nin, nout, prev,
+ * next, tied and tie of every row, the ties, and Model.graph if chains of rows do not suffice.
+ * Cost: linear in edges and links, times microbatches. */
 #include <string.h>
 
 #include "base.h"
@@ -36,8 +36,8 @@ uint64_t row_inputs_bytes(const Sched *s, uint32_t row) {
   for (uint32_t k = 0; k < s->model->stage[row].nin; k++) {
     const PipeEdge *e = s->model->graph ? &s->model->graph->edge[input_edge(s, row, true, k)]
                                         : NULL;
-    const PipeStage *from =
-        &s->model->stage[e ? e->from : s->model->stage[row].prev]; /* any row of that stage */
+    /* any row of the stage */
+    const PipeStage *from = &s->model->stage[e ? e->from : s->model->stage[row].prev];
     end = at + (e && e->skip ? from->edge_bytes : from->boundary_bytes);
     at = round64(end);
   }
@@ -96,7 +96,8 @@ static uint32_t *grouped(Sched *s, const Edges *e, uint32_t **first, bool by_to)
   return group_by(s->arena, key, e->n, s->model->nmodel, first);
 }
 
-/* The edges of a stage, that of the chain first, then by the other stage: a stable sort by it. */
+/* Returns rows of e, grouped by stage: the edge of the chain first, then by the other stage. Sorts
+ * stably: by the other stage first, then by stage. */
 static uint32_t *sorted(Sched *s, const Edges *e, uint32_t **first, bool by_to) {
   uint32_t *other0, *other = grouped(s, e, &other0, !by_to);
   Edges t = {0};
@@ -111,7 +112,7 @@ static uint32_t *sorted(Sched *s, const Edges *e, uint32_t **first, bool by_to) 
   return order;
 }
 
-/* The edges of the model in order, or none if they are a chain. */
+/* Finds the edges of the model, sorted by `from`. */
 static bool find_edges(Instance *x, Edges *edges) {
   Sched *s = x->s;
   bool dag = s->model->pipe[0].clause->dag;
@@ -144,14 +145,14 @@ static bool find_edges(Instance *x, Edges *edges) {
 
 /* ---- links ---- */
 
-/* One link for each pair of rows that an edge joins for some microbatch. Those of an edge are found
- * in lists, one for each row of its end with more rows; a list is as long as the row has
- * partners. */
+/* Makes one link for each pair of rows that an edge joins for some microbatch. To find the link of
+ * a pair again, each row at the end of the edge with more rows has a list of its links; the list is
+ * as long as the row has partners. */
 static void find_links(Sched *s, struct StageGraph *g) {
   VEC(Link) link = {0};
-  VEC(uint32_t) next = {0}; /* [nlink] link + 1 that is next in the list */
-  uint32_t *last = NEW_ARRAY(s->arena, uint32_t,
-                             s->model->nstage); /* link + 1 at which the list of a row begins */
+  VEC(uint32_t) next = {0}; /* [nlink] 1 + the next link of the list */
+  /* 1 + the first link of a row's list */
+  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
   uint32_t *nrow = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel);
   for (uint32_t i = 0; i < s->model->nstage; i++)
     nrow[s->model->stage[i].model]++;
@@ -198,7 +199,7 @@ bool find_graph(Instance *x) {
   if (!fits(s, s->model->pipe[0].clause))
     return false;
   uint32_t *row = s->model->row_of;
-  if (!row) { /* every pipe has one row of each stage */
+  if (!row) { /* every pipe has one row for each stage */
     row = arena_alloc(s->arena, (size_t)s->model->nmodel * s->model->nmb * sizeof *row);
     for (uint32_t k = 0; k < s->model->npipe; k++)
       for (uint32_t m = 0; m < s->model->nmodel; m++)
@@ -267,8 +268,8 @@ static bool tie_clause(Sched *s, Model *model, const Clause *c, uint32_t *group)
 
 bool find_ties(Instance *x) {
   Sched *s = x->s;
-  uint32_t *group = NEW_ARRAY(s->arena, uint32_t,
-                              s->model->nmodel); /* of a stage of the model, + 1 */
+  /* [nmodel] 1 + tie of the stage */
+  uint32_t *group = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel);
   for (uint32_t i = 0; i < s->model->nstage; i++)
     s->model->stage[i].tied = NONE, s->model->stage[i].tie = i;
   for (uint32_t i = 0; i < x->clauses.n; i++) {
@@ -277,7 +278,7 @@ bool find_ties(Instance *x) {
       return false;
   }
   if (s->model->forward)
-    x->model->ntie = 0; /* there are no gradients */
+    x->model->ntie = 0; /* no gradients */
   if (s->model->ntie > 0)
     join_ties(s, x->model, group);
   return true;
@@ -288,8 +289,8 @@ void join_ties(Sched *s, Model *model, const uint32_t *group) {
   for (uint32_t i = 0; i < s->model->nstage; i++)
     model->tie_of[i] = group[s->model->stage[i].model] - 1;
   model->tie_row = group_by(s->arena, model->tie_of, model->nstage, model->ntie, &model->tie_row0);
-  uint32_t *lead = NEW_ARRAY(s->arena, uint32_t,
-                             s->model->nrank); /* 1 + its first row of the group at hand */
+  /* [nrank] 1 + the rank's first row of tie k */
+  uint32_t *lead = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t k = 0; k < s->model->ntie; k++) {
     uint32_t last = NONE, first = NONE, begin = s->model->tie_row0[k];
     for (uint32_t j = begin; j < s->model->tie_row0[k + 1]; j++)

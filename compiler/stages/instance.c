@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Makes an instance of a schedule: gives its parameters values, checks what it requires of them,
- * collects its clauses and the clauses of its bases, and finds which order each rank follows. Part
- * of expand. Cost: linear in the text, and in ranks for each order. */
+ * Makes an instance of a schedule: binds its parameters, checks what it requires of them, collects
+ * its clauses and those of its bases, and finds the order that each rank follows. Part of expand.
+ * Cost: linear in the text, and in ranks for each order. */
 #include <string.h>
 
 #include "instance.h"
@@ -58,7 +58,7 @@ static bool check_requires(Sched *s, const Schedule *sc, bool used) {
 
 bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at) {
   const Arg *positional = args;
-  /* All arguments are values outside: evaluate before binding. */
+  /* arguments are values of the outer schedule: evaluate all before binding any */
   uint32_t n = 0;
   for (const Param *p = sc->params; p; p = p->next)
     n++;
@@ -122,7 +122,7 @@ bool instantiate(Instance *x, const Schedule *sc, uint32_t depth, Clauses *to, b
   return true;
 }
 
-/* A -D that no parameter takes, and that may have been meant for p. */
+/* Finds a -D that no parameter has, and that may mean p. NULL: none. */
 static Define *misspelt(Sched *s, const Param *p) {
   for (uint32_t i = 0; i < s->opt->ndefine; i++) {
     Define *d = &s->opt->define[i];
@@ -144,7 +144,7 @@ static void no_parameter(Sched *s, const Define *d, const Param *meant) {
     help_params(s, s->parsed->def);
 }
 
-/* open: NULL, or a parameter that has this value and not its default. */
+/* open: a parameter that takes `value` instead of its default, or NULL. */
 static bool bind_given(Instance *x, const Param *open, int64_t value) {
   Sched *s = x->s;
   Options *o = s->opt;
@@ -157,7 +157,7 @@ static bool bind_given(Instance *x, const Param *open, int64_t value) {
     Define *d = NULL;
     for (uint32_t i = 0; i < o->ndefine; i++)
       if (strcmp(o->define[i].name, p->name) == 0)
-        d = &o->define[i], d->used = true; /* the last one wins */
+        d = &o->define[i], d->used = true; /* the last -D wins */
     if (d || p == open) {
       s->eval.env[p->slot] = d ? d->value : value;
     } else if (!p->init && o->ncompare == 0 && (d = misspelt(s, p))) {
@@ -186,7 +186,7 @@ static bool bind_given(Instance *x, const Param *open, int64_t value) {
   return ok;
 }
 
-/* Does the schedule admit its parameters? Says nothing. */
+/* Does the schedule admit its parameters? Reports nothing. */
 static bool admitted(Instance *x) {
   Sched *s = x->s;
   Diag silent = *s->diag, *diag = s->diag;
@@ -227,7 +227,7 @@ bool bind_top(Instance *x) {
     return false;
   if (!open || s->diag->errors || admitted(x))
     return true;
-  /* It stands for every value: one that is admitted, if there is one. */
+  /* `open` stands for every value: try to find a value that the schedule admits */
   int64_t from = s->eval.env[open->slot];
   for (int64_t v = from + 1; v <= from + MOST_TRIED; v++)
     if (!bind_given(x, open, v))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The first part of expand: a schedule with values for its parameters becomes a Model. instance.c
- * gives the parameters their values and collects the clauses; place.c, graph.c, costs.c and links.c
+ * The first part of expand: makes a Model from a schedule with values for its parameters.
+ * instance.c binds the parameters and collects the clauses; place.c, graph.c, costs.c and links.c
  * read them. */
 #ifndef PIPEC_INSTANCE_H
 #define PIPEC_INSTANCE_H
@@ -13,23 +13,26 @@ typedef struct Clauses { Bound *at; uint32_t n, cap; } Clauses;
 /* A schedule whose parameters are bound. */
 typedef struct Instance {
   Sched *s;
-  Model *model;    /* the product, which s sees const */
+  Model *model;    /* the product; s sees it as const */
   Clauses clauses; /* of the schedule and its bases */
 } Instance;
 
 /* ---- instance.c ---- */
-/* Gives the parameters of the compiled schedule the values of -D, or their defaults. */
+/* Binds the parameters of the compiled schedule to the values of -D, or to their defaults. */
 bool bind_top(Instance *x);
-/* Gives the parameters of sc the values of args; otherwise of the parameters of `within` with the
- * same name; otherwise their defaults. at: where to report. */
+/* Binds each parameter of sc: to its value in args, else to the parameter of `within` with the same
+ * name, else to its default. at: where to report. */
 bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at);
-/* Requires that the parameters of sc are bound. Checks what sc and its bases require, binds the
- * parameters of the bases, and adds all clauses to `to`, those of sc last. */
+/* Requires bound parameters of sc. Checks what sc and its bases require, binds the parameters of
+ * the bases, and adds all clauses to `to`, those of sc last. used: sc is not compiled itself, but
+ * used. */
 bool instantiate(Instance *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
 
-/* The clause that holds of a kind that may occur once: the schedule's before its bases'; NULL. */
+/* Finds the clause that applies, of a kind that may occur once: the schedule's before its bases';
+ * NULL: none. False: reported. */
 bool find_only(Instance *x, ClauseKind kind, const char *word, const Clause **found);
-/* Those of a kind. own: the schedule's stand for its bases'. */
+/* The clauses of a kind, *n of them. own: only those of the schedule that is nearest to the
+ * compiled one and has any. */
 const Clause **find_clauses(Instance *x, ClauseKind kind, bool own, uint32_t *n);
 
 /* Finds the order that each rank follows: order[nrank], all NULL before. */
@@ -37,24 +40,26 @@ bool find_orders(Instance *x, const Clause **order);
 
 /* ---- place.c ---- */
 bool find_ranks(Instance *x);
-/* The clause of a kind that may occur once: the schedule's before its bases'; NULL. False:
- * reported. */
+/* Finds the clause that applies, of a kind that may occur once: the schedule's before its bases';
+ * NULL: none. False: reported. */
 bool only_clause(Instance *x, ClauseKind kind, const char *word, const Clause **clause);
 bool find_groups(Instance *x); /* the `exclusive` clause */
 bool find_pipes(Instance *x);
-/* Is there memory for the rows and edges so far, with F and B? c: where to report. */
+/* Is there memory for the rows and edges so far, with F and B of each unit? c: where to report. */
 bool fits(Sched *s, const Clause *c);
-bool ops_fit(Sched *s);               /* the same for the ops so far */
+bool ops_fit(Sched *s);               /* is there memory for the ops so far? */
 bool place_stages(Instance *x);
 /* Numbers the rows of each rank from 0, in row order. Ensures PipeStage.chunk, Model.rank_stage and
  * Model.rank_stage0. */
 void number_chunks(Sched *s, Model *model);
-void sort_chunks(Sched *s); /* for pipes whose rows are not in pipe order (place.c) */
+/* renumbers chunks for pipes whose rows are not in pipe order (place.c) */
+void sort_chunks(Sched *s);
 
 /* ---- graph.c ---- */
 bool find_graph(Instance *x);
 bool find_ties(Instance *x);
-/* Derives from the edges: their order by `from`, by stage, and their rows ([nmodel * nmb]). */
+/* Makes Model.graph from the edges, ordered by `from`, and row, the rows that run each stage and
+ * microbatch ([nmodel * nmb]). Ensures nin, nout, prev and next of every row. */
 void join_graph(Sched *s, Model *model, PipeEdge *edge, uint32_t nedge, uint32_t *row);
 /* group: [nmodel] 1 + the tie of a stage; 0: none. Requires ntie > 0. */
 void join_ties(Sched *s, Model *model, const uint32_t *group);
@@ -63,13 +68,13 @@ void join_ties(Sched *s, Model *model, const uint32_t *group);
 bool set_costs(Instance *x);
 
 /* ---- links.c ---- */
-/* Sets the times of transfers and sums that the schedule does not give itself. cost: [NENTRIES -
- * NKEYS] by stage. most: bound of one time. Requires all other costs; ensures PipeEdge.send. False:
- * reported. */
+/* Sets the times of transfers and sums that the schedule does not give itself. cost, has, depth,
+ * at: by key; cost[key - NKEYS] by stage. most: bound of one time. Requires all other costs.
+ * Ensures PipeEdge.send. False: reported. */
 bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t *depth,
                const Span *at, uint64_t most);
 
 /* ---- weights.c ---- */
-bool find_weights(Instance *x); /* which lines of the `weights` clauses count */
+bool find_weights(Instance *x); /* finds the lines of the `weights` clauses that apply */
 
 #endif

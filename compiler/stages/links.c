@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Computes what the network costs: the time of transfers and sums from `latency` and `bandwidth`,
- * and which links several transfers share (lang/spec.md 6). Part of expand, apart from the pass
+ * Computes the cost of the network (lang/spec.md 6): the time of transfers and sums from `latency`
+ * and `bandwidth`, and the links that several transfers share. Part of expand, apart from the pass
  * `links`. */
 #include <string.h>
 
@@ -10,8 +10,8 @@
 
 /* ---- times ---- */
 
-/* The time of bytes over a link, rounded up: in ns by bytes per second, else in units by bytes per
- * unit; 0: unknown. */
+/* The time of `bytes` over a link, rounded up. bandwidth: bytes per second if times are ns, else
+ * bytes per unit; 0: unknown, takes no time. */
 static uint64_t over(const Sched *s, unsigned __int128 bytes, uint64_t bandwidth) {
   if (bandwidth == 0)
     return 0;
@@ -19,7 +19,8 @@ static uint64_t over(const Sched *s, unsigned __int128 bytes, uint64_t bandwidth
   return t > UINT64_MAX / 2 ? UINT64_MAX / 2 : (uint64_t)t;
 }
 
-/* A sum over n rows in a ring: 2(n-1) messages, each of a part in n, one after the other. */
+/* The time of a sum over n rows in a ring: 2(n-1) messages, each of an n-th of the bytes, one after
+ * the other. */
 static uint64_t ring_sum(const Sched *s, uint64_t latency, uint64_t bandwidth, uint32_t n,
                          uint64_t bytes) {
   if (n < 2)
@@ -40,7 +41,7 @@ static bool too_long(Sched *s, Span at, uint32_t stage, uint64_t time, uint64_t 
   return true;
 }
 
-/* Sets the times of transfers over such links, of rows and edges. first: a row of each stage. */
+/* Sets the times of transfers for rows and edges. first: a row of each stage. */
 static bool set_sends(Sched *s, uint64_t *const *cost, const uint32_t *first, Span at,
                       uint64_t most) {
   const uint64_t *latency = cost[KEY_LATENCY - NKEYS], *bandwidth = cost[KEY_BANDWIDTH - NKEYS];
@@ -133,10 +134,11 @@ bool set_links(Sched *s, uint64_t *const *cost, const bool *has, const uint32_t 
 
 typedef struct Pair {
   uint32_t from, to; /* ranks */
-  uint64_t time;     /* most that a transfer or sum takes that passes between them */
+  uint64_t time;     /* longest transfer or sum between them */
 } Pair;
 
-/* A pair of ranks and a link: that of value `value` of the clause or profile entry `source`. */
+/* A pair of ranks that uses a shared link: the link with value `value` of the clause or profile
+ * entry `source`. */
 typedef struct Passed {
   Pair pair;
   uint32_t source;
@@ -167,7 +169,7 @@ static void add_pair(Arena *a, Pairs *to, uint32_t from, uint32_t rank, uint64_t
   *vec_push(a, to) = (Pair){from, rank, time};
 }
 
-/* Every two ranks that send each other tensors or are neighbours in the ring of a sum, once. */
+/* Lists each pair of ranks that exchange tensors or are neighbours in the ring of a sum, once. */
 static Pair *pairs_that_meet(Sched *s, Arena *a, uint32_t *n) {
   Pairs pair = {0};
   for (uint32_t i = 0; i < nlinks(s); i++) {
@@ -198,7 +200,7 @@ static Pair *pairs_that_meet(Sched *s, Arena *a, uint32_t *n) {
   return pair.at;
 }
 
-/* Warns of an `exclusive` clause over whose links nothing passes that takes time. */
+/* Warns of an `exclusive` clause if no transfer on its links takes time. */
 static void warn_free(Sched *s, const Passed *passed, uint32_t n) {
   for (uint32_t k = 0, i = 0; k < s->model->nlink_clause; k++) {
     uint32_t first = i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Builds the ranks and pipes of a schedule, and decides which rank holds which stage. Requires
- * bound parameters. Ensures nrank, npipe, nstage, nmb, nmodel, stage (without costs), rank_stage,
- * row_of, and by graph.c what joins the rows. Refuses a schedule that needs more memory than there
- * is, before it takes any. Cost: linear, and a sort of the stages of each rank. */
+ * Builds the ranks and pipes of a schedule, and places each stage on a rank. Requires bound
+ * parameters. Ensures nrank, npipe, nstage, nmb, nmodel, stage (without costs), rank_stage and
+ * row_of; graph.c joins the rows. Refuses a schedule that needs more memory than the machine has,
+ * before it allocates. Cost: linear, and a sort of the stages of each rank. */
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -31,11 +31,15 @@ static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t leas
   return true;
 }
 
-/* Bytes of compiler memory: for each (row, microbatch) its maps and what check_match knows of it;
- * for each op itself, twice while their number grows, when it ends in the play of order, its
- * instruction, and two times of it; for each transfer itself, once more where it was sorted from,
- * its two instructions, and two times of each; of programs with versions of weights a row for each
- * op and each instruction; each copy itself, its instruction and its times. */
+/* The compiler memory that is counted for each
+ *
+ *   (row, microbatch)  its maps, and the state of check_match
+ *   op                 the op, twice while the table grows; its end in the play of order; its
+ *                      instruction, and two times of it
+ *   transfer           the transfer, twice because it is sorted; its two instructions, and two
+ *                      times of each
+ *   copy               the copy; its instruction and times; its maps
+ *   op, instruction    with weight versions, a row of PipeWeights */
 enum { MAP_BYTES = 6 * (int)sizeof(uint32_t), RANK_BYTES = 1024 };
 
 typedef unsigned __int128 Bytes;
@@ -44,7 +48,7 @@ static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
   uint64_t instr = sizeof(PipeInstr) + 2 * sizeof(uint64_t),
            op = 2 * sizeof(Op) + sizeof(uint64_t) + instr, move = 2 * sizeof(Xfer) + 2 * instr,
            copy = sizeof(Copy) + instr + MAP_BYTES, limit = s->opt->host_limit_bytes,
-           rows = (uint64_t)NONE / 6 * (op + move); /* 32-bit rows of ops */
+           rows = (uint64_t)NONE / 6 * (op + move); /* rows of ops are 32 bits */
   struct rlimit space;
   if (!limit) {
     limit = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
@@ -61,7 +65,7 @@ static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
   if (s->model->weighted)
     need += (2 * ops + 2 * moves) * sizeof(PipeWeights);
   need += (s->orders->noffload ? 2 * cells : s->orders->ncopy) * copy;
-  need += need / 8; /* what the arena rounds up, and what is small */
+  need += need / 8; /* rounding of the arena, and small tables */
   if (need <= limit && cells + edges < NONE / 2 && ops + 2 * moves < NONE)
     return false;
   uint64_t shown = need > UINT64_MAX ? UINT64_MAX : (uint64_t)need;
@@ -86,7 +90,7 @@ static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
 }
 
 bool fits(Sched *s, const Clause *c) {
-  Bytes ops = 0, passes = s->model->forward ? 1 : 2; /* F and B, of each stage of each pipe */
+  Bytes ops = 0, passes = s->model->forward ? 1 : 2; /* F and B of each stage of each pipe */
   for (uint32_t i = 0; i < s->model->npipe; i++)
     ops += passes * s->model->pipe[i].nstage * s->model->pipe[i].nmb;
   return !refuse(s, c, ops, ops + passes * s->model->nedge * s->model->nmb);
@@ -99,7 +103,7 @@ bool ops_fit(Sched *s) {
   return !refuse(s, s->model->pipe[0].clause, s->orders->nop, moves);
 }
 
-/* The microbatches of p in slices: the same number in all pipes. */
+/* Cuts the microbatches of p into slices, as many as in all other pipes. */
 static bool cut(Sched *s, Model *model, Pipe *p) {
   const Clause *c = p->clause;
   uint32_t slices = 1;
@@ -123,7 +127,7 @@ static bool cut(Sched *s, Model *model, Pipe *p) {
   return true;
 }
 
-/* The `pipe` clause c with its index, if it has one, at `index`. */
+/* Adds a pipe of the `pipe` clause c. index: of the pipe in its array, if c makes an array. */
 static bool add_pipe(Instance *x, const Clause *c, int64_t index, uint64_t *nstage, uint64_t *nmb,
                      uint32_t *cap) {
   Sched *s = x->s;
@@ -184,7 +188,7 @@ static bool add_pipe(Instance *x, const Clause *c, int64_t index, uint64_t *nsta
   return (s->model->npipe & (s->model->npipe - 1)) != 0 || fits(s, c);
 }
 
-/* Warns of pipes that share microbatches by quotients with a remainder: some are in no pipe. */
+/* Warns if pipes divide the microbatches among them with a remainder, which then is in no pipe. */
 static bool warn_remainder(Sched *s) {
   int64_t all = 0, sum = 0;
   for (uint32_t i = 0; i < s->model->npipe; i++) {
@@ -197,7 +201,7 @@ static bool warn_remainder(Sched *s) {
     if (!eval(s, c->mbs->a, &of))
       return false;
     if (i > 0 && of != all)
-      return true; /* such as (M+1)/2 and M/2 */
+      return true; /* for example (M+1)/2 and M/2 */
     all = of;
     sum += s->model->pipe[i].nmb / s->model->slices;
   }
@@ -212,8 +216,8 @@ static bool warn_remainder(Sched *s) {
   return true;
 }
 
-/* The `pipe` clauses, in order. A replica has its root's stages; together they share out the
- * microbatches of a step, numbered on from pipe to pipe. */
+/* Adds the pipes of all `pipe` clauses, in order. A replica has the stages of the first pipe. All
+ * pipes together have the microbatches of a step, numbered from pipe to pipe. */
 bool find_pipes(Instance *x) {
   Sched *s = x->s;
   uint64_t nstage = 0, nmb = 0;
@@ -246,7 +250,7 @@ bool find_pipes(Instance *x) {
   return warn_remainder(s);
 }
 
-/* The rank of stage m of pipe p, for its microbatch mb. */
+/* Evaluates the rank of stage m of pipe p for its microbatch mb. */
 static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t *rank) {
   const Clause *c = p->clause;
   int64_t r;
@@ -279,12 +283,12 @@ static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t 
 
 typedef VEC(uint32_t) Ranks;
 
-/* Adds the rows of pipe p, whose place depends on the microbatch: one for each rank that runs a
- * stage. The row of the first microbatch of stage k is p->first + k; the others come behind. Sets
- * their ranks and models, and row_of. */
+/* Adds the rows of pipe p, whose place may depend on the microbatch: one row for each rank that
+ * runs a stage. The row of the first microbatch of stage k is p->first + k; the other rows follow.
+ * Sets the rank and model of each row, and row_of. */
 static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
-  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
-           r; /* 1 + that of the stage at hand */
+  /* row: [nrank] 1 + row of the present stage */
+  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->model->nrank), r;
   p->first = rank->n;
   for (uint32_t m = 0; m < p->nstage; m++) {
     if (!place_of(s, p, m, 0, &r))
@@ -315,9 +319,7 @@ static bool deal(Sched *s, Pipe *p, Ranks *rank, Ranks *model) {
 }
 
 uint32_t pipe_of(const Sched *s, uint32_t row) {
-  uint32_t first = 0,
-           n = s->model
-                   ->npipe; /* the last one that begins no later: microbatches are of one pipe */
+  uint32_t first = 0, n = s->model->npipe; /* the last pipe whose first microbatch is not larger */
   while (n > 1) {
     uint32_t half = n / 2;
     if (s->model->pipe[first + half].mb0 <= s->model->stage[row].mb0)
@@ -328,11 +330,12 @@ uint32_t pipe_of(const Sched *s, uint32_t row) {
   return first;
 }
 
-/* The rows of a stage of the model in a circle; they are on different ranks. */
+/* Links the rows of each stage of the model in a ring. Refuses two rows of a stage on one rank. */
 static bool join_replicas(Sched *s) {
   uint32_t *first = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel),
            *last = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel); /* row + 1 */
-  uint32_t *on = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);    /* model + 1 last looked at */
+  /* 1 + the last model stage seen on a rank */
+  uint32_t *on = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t i = 0; i < s->model->nstage; i++) {
     uint32_t m = s->model->stage[i].model;
     if (last[m])
@@ -360,7 +363,7 @@ static bool join_replicas(Sched *s) {
   return true;
 }
 
-static int by_stage(const void *va, const void *vb) { /* pipe and model, both in the key */
+static int by_stage(const void *va, const void *vb) { /* the key has pipe and stage */
   const uint64_t *a = va, *b = vb;
   return *a < *b ? -1 : *a > *b;
 }
@@ -376,15 +379,17 @@ void number_chunks(Sched *s, Model *model) {
   }
 }
 
-/* Sorts rows of a pipe that were appended out of order, so that chunks ascend with stages. */
+/* Sorts the rows of each rank, so that chunks ascend with stages, because deal appends rows out of
+ * order. */
 void sort_chunks(Sched *s) {
   uint64_t *key = arena_alloc(s->arena, s->model->nstage * sizeof *key);
-  for (uint32_t i = 0; i < s->model->nstage; i++) /* a pipe has microbatches of its own */
+  /* mb0 orders pipes: each has its own microbatches */
+  for (uint32_t i = 0; i < s->model->nstage; i++)
     key[i] = (uint64_t)s->model->stage[i].mb0 << 32 | s->model->stage[i].model;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t a = s->model->rank_stage0[r], n = s->model->rank_stage0[r + 1] - a;
-    uint64_t *of = arena_alloc(s->arena,
-                               sizeof *of * 2 * n + 1); /* key, row: keys differ on a rank */
+    /* pairs of key and row; keys differ on a rank */
+    uint64_t *of = arena_alloc(s->arena, sizeof *of * 2 * n + 1);
     for (size_t i = 0; i < n; i++)
       of[2 * i] = key[s->model->rank_stage[a + i]], of[2 * i + 1] = s->model->rank_stage[a + i];
     qsort(of, n, 2 * sizeof *of, by_stage);
@@ -434,7 +439,7 @@ bool place_stages(Instance *x) {
     return false;
   number_chunks(s, x->model);
   if (s->model->row_of)
-    sort_chunks(s); /* else rows are in that order already */
+    sort_chunks(s); /* without row_of, rows are in this order already */
   return find_graph(x) && find_ties(x);
 }
 
@@ -456,7 +461,7 @@ bool only_clause(Instance *x, ClauseKind kind, const char *word, const Clause **
   return true;
 }
 
-typedef struct Linked { /* a rank, and which link it has */
+typedef struct Linked { /* a rank and the value of its link */
   int64_t link;
   uint32_t rank;
 } Linked;
@@ -491,7 +496,7 @@ bool find_groups(Instance *x) {
       s->model->group[at[k].rank] = s->model->ngroup;
   }
   if (s->model->ngroup == 0)
-    x->model->group = NULL; /* each rank has a link of its own */
+    x->model->group = NULL; /* no two ranks share a link */
   return true;
 }
 

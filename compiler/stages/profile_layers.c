@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Cuts the layers of a profile (layers.c) into as many runs as the schedule has stages: by stage_id
- * if every layer has one, otherwise so that the slowest run takes the least time, with runs filled
- * from the first on. A stage takes the sums of the costs of its layers, but for boundary, which is
- * all that later stages read of it and of earlier stages, and work, which is the largest.
+ * Cuts the layers of a profile (layers.c) into one run of layers for each stage. If every layer has
+ * a stage_id, the stage_ids decide. Otherwise the time of the slowest run is least, and runs are
+ * filled from the first on. The cost of a stage is the sum of the costs of its layers, with two
+ * exceptions: boundary is all that later stages read of this stage and of earlier stages, and work
+ * is the largest of its layers.
  *
  * Cost: linear, times at most 64 steps of a binary search for the time of the slowest stage. */
 #include <string.h>
@@ -10,14 +11,14 @@
 #include "layers.h"
 #include "stages.h"
 
-/* Fills runs from the first on, none above `most` and each with a layer; how many are needed. With
- * `set` the layers are given their runs, of which there are `stages`. */
+/* Fills runs from the first on: each has at least one layer and takes at most `most`. Returns the
+ * number of runs. set: also sets Layer.stage; there are `stages` runs, each with a layer. */
 static uint32_t fill_runs(Layers *l, uint64_t most, uint32_t stages, bool set) {
   uint32_t run = 0;
   uint64_t sum = 0;
   for (uint32_t k = 0; k < l->n; k++) {
     uint64_t t = layer_time(l, k);
-    bool must = set && l->n - k == stages - 1 - run; /* a layer for each run that is left */
+    bool must = set && l->n - k == stages - 1 - run; /* leave a layer for each later run */
     if (k > 0 && (sum + t > most || must))
       run++, sum = 0;
     sum += t;
@@ -62,7 +63,7 @@ static bool cut(Layers *l, uint32_t stages) {
       }
     return true;
   }
-  while (low < high) { /* least time of the slowest run */
+  while (low < high) { /* binary search for the least time of the slowest run */
     uint64_t most = low + (high - low) / 2;
     if (fill_runs(l, most, stages, false) <= stages)
       high = most;
@@ -74,7 +75,7 @@ static bool cut(Layers *l, uint32_t stages) {
 }
 
 static void set(Sched *s, uint32_t st, CostKey k, uint64_t value, bool *has) {
-  uint32_t row = st; /* replicas cost the same */
+  uint32_t row = st; /* replicas have the same costs */
   do
     *cost_field(&s->model->stage[row], k) = value;
   while ((row = s->model->stage[row].replica) != st);
@@ -88,7 +89,8 @@ bool cut_layers(Layers *l, Model *model, bool *has) {
   if (!cut(l, stages))
     return false;
   uint64_t(*sum)[NKEYS] = arena_zalloc(s->arena, stages, sizeof *sum);
-  uint64_t *cross = NEW_ARRAY(s->arena, uint64_t, (size_t)stages + 1); /* bytes, by differences */
+  /* difference of bytes from one cut to the next */
+  uint64_t *cross = NEW_ARRAY(s->arena, uint64_t, (size_t)stages + 1);
   uint64_t bytes = 0;
   const char *cuts = "";
   for (uint32_t k = 0; k < l->n; k++) {
@@ -101,7 +103,7 @@ bool cut_layers(Layers *l, Model *model, bool *has) {
       const Layer *to = &y[l->edge.at[l->out[a->first_out + j]].to];
       last = !to->gone && to->stage > last ? to->stage : last;
     }
-    /* its output passes the cuts from the one to the other */
+    /* its output crosses the cuts between its stage and the last stage that reads it */
     cross[a->stage] += a->cost[KEY_BOUNDARY], cross[last] -= a->cost[KEY_BOUNDARY];
     if (k > 0 && a->stage != y[l->sorted[k - 1]].stage)
       cuts = arena_printf(s->arena, "%s%s%s", cuts, *cuts ? ", " : "", y[l->sorted[k - 1]].name);

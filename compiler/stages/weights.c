@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Decides which lines of the `weights` clauses (lang/spec.md 5.13) count, and which version of its
- * stage's weights an op reads. Cost: linear in the square of the lines, and in lines for each
- * op. */
+ * Finds the lines of the `weights` clauses (lang/spec.md 5.13) that apply to a schedule and to an
+ * op. Cost: linear in the square of the lines, and in lines for each op. */
 #include "instance.h"
 #include "hints.h"
 #include "names.h"
@@ -19,7 +18,7 @@ static const char *line_text(Sched *s, const WeightLine *l) {
                               l->state ? l->state : "");
 }
 
-/* A line behind one of its kind that holds always, of the same schedule. */
+/* Reports a line that follows an unconditional line of its kind, in one schedule. */
 static bool never_holds(Sched *s, const WeightLine *l, const WeightLine *first) {
   if (first->when)
     return true;
@@ -47,7 +46,7 @@ bool find_weights(Instance *x) {
     diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
     return false;
   }
-  /* From the schedule itself to its last base, each in the order of the text. */
+  /* from the schedule itself to its last base; the lines of each in the order of the text */
   for (uint32_t hi = x->clauses.n; hi > 0;) {
     uint32_t lo = hi - 1, d = x->clauses.at[lo].depth;
     while (lo > 0 && x->clauses.at[lo - 1].depth == d)
@@ -99,7 +98,8 @@ static bool has_lines(const Sched *s, WeightWord word, int kind) {
   return false;
 }
 
-/* The first line of a word, kind and state (NULL: none) that holds. False: reported. */
+/* Finds the first line of a word, kind and state (NULL: none) whose `when` is true. False:
+ * reported. */
 static bool find_line(Sched *s, WeightWord word, int kind, Name state, uint32_t stage, uint32_t mb,
                       const WeightLine **line) {
   *line = NULL;
@@ -119,7 +119,8 @@ static bool find_line(Sched *s, WeightWord word, int kind, Name state, uint32_t 
 bool weight_line(Sched *s, WeightWord word, uint32_t op, uint32_t mb, const WeightLine **line) {
   const Op *o = &s->orders->op[op];
   int kind = o->kind;
-  if (word == WW_READS) { /* R makes a stash for the backward, so it reads what that reads */
+  /* R makes a stash for the backward, so it reads the version of the backward */
+  if (word == WW_READS) {
     size_t cell = (size_t)o->stage * s->model->nmb + o->mb;
     if (kind == PIPE_R && !has_lines(s, word, PIPE_R))
       kind = s->orders->op[s->orders->at_b[cell] - 1].kind;

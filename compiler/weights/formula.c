@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Makes the formulas of each op: terms in postfix order (runtime/include/pipe_formula.h) from the
- * lines of `weights`, with the values of the schedule and the op put in and constants folded.
- * Requires versions.
+ * Makes the formula of each op from the lines of `weights`: terms in postfix order
+ * (runtime/include/pipe_formula.h), with the values of the schedule and of the op as constants,
+ * folded. Requires versions.
  *
- * Folding also removes a correction where it corrects nothing:
+ * Folding also removes corrections that change nothing:
  *
  *   0             x * 0, 0 / x
  *   x             x + 0, x - 0, x * 1, x / 1, pow(x, 1)
@@ -12,9 +12,9 @@
  *   the constant  a condition between two equal constants
  *   no formula    `w`; `g` in `applies`; 1 in `rate`
  *
- * The lines of a state come last, and only for states that something else on the stage depends on.
- * Ops with equal terms share a row. An op whose line does not mention the microbatch shares the row
- * of the op of its stage before it, if the numbers of both ops are equal. */
+ * The lines of states come last, and only for states that another formula of the stage reads. Ops
+ * with equal terms share a row. If a line does not mention the microbatch, an op shares the row of
+ * the previous op of its stage, provided that the numbers of both ops are equal. */
 #include "formula.h"
 #include "base.h"
 #include "names.h"
@@ -27,17 +27,17 @@
 #include "weight_lines.h"
 #include "weights.h"
 
-/* What the names stand for at one op. */
+/* The values of names at one op. */
 typedef struct At {
   uint32_t op, stage, mb; /* mb: unit */
   const WeightLine *line;
-  double number[FO_NNAMES]; /* from FO_DELAY on */
+  double number[FO_NNAMES]; /* from FO_DELAY on; the others are unused */
 } At;
 
-/* Part of a formula that is being made: its terms are from `first` to the end. */
+/* A part of an unfinished formula: the terms from `first` to the end. */
 typedef struct Part {
   uint32_t first;
-  bool known, array; /* a constant; one element for each weight */
+  bool known, array; /* a constant; has one element for each weight */
   double value;
 } Part;
 
@@ -48,20 +48,21 @@ typedef struct Make {
   uint32_t n;
 } Make;
 
-/* The last formula of a stage for one line. */
+/* The latest formula of a stage for one line. */
 typedef struct Last {
   const WeightLine *line;
   double number[FO_NNAMES];
   uint32_t row, states;
 } Last;
-enum { APPLIES = PIPE_NOPS, RATE, THEN, SORTS = THEN + 32 }; /* after those of ops; THEN + state */
+/* kinds of ops come first; THEN + state */
+enum { APPLIES = PIPE_NOPS, RATE, THEN, SORTS = THEN + 32 };
 
 typedef struct Table {
   Sched *s;
   VEC(PipeFormula) formula;
   VEC(PipeRule) rule;
   VEC(PipeThen) then;
-  uint32_t *hash, *rule_hash; /* row + 1, open addressing */
+  uint32_t *hash, *rule_hash; /* 1 + row; open addressing */
   uint32_t cap, rule_cap;
   Last *last;  /* [nstage * SORTS] */
   bool *by_mb; /* [nwline] the line mentions its microbatch */
@@ -92,7 +93,7 @@ static bool push(Make *k, const Expr *e, PipeTerm t) {
   return true;
 }
 
-/* The terms from `first` on become a constant. */
+/* Replaces the terms from `first` on by a constant. */
 static bool constant(Make *k, const Expr *e, uint32_t first, double value, Part *p) {
   if (!isfinite(value)) {
     fail(k, e, isnan(value) ? "is no number" : "is infinite");
@@ -103,7 +104,7 @@ static bool constant(Make *k, const Expr *e, uint32_t first, double value, Part 
   return push(k, e, (PipeTerm){PIPE_TERM_CONST, 0, value});
 }
 
-/* Drops the terms from p->first on, except those of `keep`, which end at `end`. */
+/* Keeps only the terms of `keep`, which end at `end`, of those from p->first on. */
 static void keep_part(Make *k, Part *p, const Part *keep, uint32_t end) {
   uint32_t first = p->first, n = end - keep->first;
   memmove(&k->term[first], &k->term[keep->first], n * sizeof *k->term);
@@ -147,7 +148,7 @@ static bool make_name(Make *k, const Expr *e, Part *p) {
 
 static bool is(const Part *p, double value) { return p->known && p->value == value; }
 
-/* Applies an operation to two parts; the second ends the terms. */
+/* Applies an operation to two parts; the terms of b are the last. */
 static bool make_binary(Make *k, const Expr *e, PipeTermOp op, const Part *a, const Part *b,
                         Part *p) {
   uint32_t end_a = b->first, end_b = k->n;
@@ -218,7 +219,7 @@ static bool make_condition(Make *k, const Expr *e, Part *p) {
   return push(k, e, (PipeTerm){PIPE_TERM_COND, 0, 0});
 }
 
-/* e for each j from a up to, not including, b. */
+/* Adds up e for each j from a to b - 1. */
 static bool make_sum(Make *k, const Expr *e, Part *p) {
   const Arg *j = e->args, *lo = j->next, *hi = lo->next;
   Part a, b, next;
@@ -284,7 +285,7 @@ static uint32_t hash_of(const void *data, size_t n) {
   return h;
 }
 
-/* Doubles an open-addressing table of rows. */
+/* Doubles a hash table of n rows with open addressing. */
 static uint32_t *grow(Arena *arena, uint32_t *cap, uint32_t n,
                       uint32_t (*hash_row)(const Table *, uint32_t), const Table *t) {
   *cap = *cap ? 2 * *cap : 64;
@@ -301,7 +302,7 @@ static uint32_t *grow(Arena *arena, uint32_t *cap, uint32_t n,
 static uint32_t hash_formula(const Table *t, uint32_t row) {
   return hash_of(t->formula.at[row].term, t->formula.at[row].n * sizeof(PipeTerm));
 }
-/* NULL: it has none. */
+/* NULL: the rule has no `then`. */
 static const PipeThen *thens(const Table *t, const PipeRule *r) {
   return r->nthen ? &t->then.at[r->then0] : NULL;
 }
@@ -324,7 +325,7 @@ static uint32_t formula_row(Table *t, const Make *k) {
   }
   PipeTerm *term = arena_alloc(arena, bytes);
   memcpy(term, k->term, bytes);
-  uint32_t depth = 0, deepest = 0, array = 0; /* bit d: the value at depth d is an array */
+  uint32_t depth = 0, deepest = 0, array = 0; /* bit d: the value at stack depth d is an array */
   for (uint32_t at = 0; at < k->n; at++) {
     uint32_t nop = pr_term_operands[term[at].op], low = depth - nop;
     bool is_array = term[at].op == PIPE_TERM_ELEM || (array >> low) != 0;
@@ -368,7 +369,8 @@ static uint32_t rule_row(Table *t, PipeRule r, const PipeThen *then) {
 
 /* ---- the formula of a line at an op ---- */
 
-/* Row of the formula; NONE: it changes nothing. */
+/* Sets *row to the formula of a line at an op; NONE: it changes nothing. Adds its states to
+ * *states. */
 static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *states) {
   Sched *s = t->s;
   const WeightLine *l = at->line;
@@ -407,7 +409,8 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
   return true;
 }
 
-/* [round] how many microbatches, or slices, an update applies, over the replicas of its stage. */
+/* [round] The number of microbatches, or slices, whose gradients an update applies, over all
+ * replicas. */
 static uint32_t *count_gradients(const Sched *s) {
   uint32_t *own = NEW_ARRAY(s->arena, uint32_t, s->orders->round0[s->model->nstage] + 1), *all;
   uint32_t *at = NEW_ARRAY(s->arena, uint32_t, s->model->nstage + 1);
@@ -431,7 +434,8 @@ static uint32_t *count_gradients(const Sched *s) {
   return all;
 }
 
-/* The numbers of an op and the microbatch of its lines: of a U, that of its last gradient. */
+/* The numbers of an op, and the microbatch for its lines; for a U, the microbatch of its last
+ * gradient. */
 static At at_op(const Sched *s, uint32_t op, const uint32_t *n) {
   const Op *o = &s->orders->op[op];
   At at = {.op = op, .stage = o->stage, .mb = o->mb};
@@ -446,14 +450,15 @@ static At at_op(const Sched *s, uint32_t op, const uint32_t *n) {
   return at;
 }
 
-/* All lines but states. If an update has some, rule says what it does; else its row is NONE. */
+/* Makes the formulas of all lines except `then`. rule: by update; NONE where it has no such
+ * line. */
 static bool first_lines(Table *t, const uint32_t *n, PipeRule *rule, uint32_t *states) {
   Sched *s = t->s;
   for (uint32_t op = 0; op < s->orders->nop; op++) {
     const Op *o = &s->orders->op[op];
     if (o->kind == PIPE_W ||
         (s->versions->maker && s->versions->maker[op] != NONE && s->versions->maker[op] != op))
-      continue; /* it reads what another one has made */
+      continue; /* it reads the estimate of another op */
     At at = at_op(s, op, n);
     uint32_t *named = &states[o->stage];
     if (o->kind != PIPE_U) {
@@ -474,7 +479,7 @@ static bool first_lines(Table *t, const uint32_t *n, PipeRule *rule, uint32_t *s
   return true;
 }
 
-/* What update op sets the states to that its stage keeps so far; *n of them. */
+/* Finds the `then` lines of an update, *n of them, for the states that its stage keeps so far. */
 static bool then_lines(Table *t, const At *update, uint32_t *states, PipeThen then[32],
                        uint32_t *n) {
   Sched *s = t->s;
@@ -495,7 +500,8 @@ static bool then_lines(Table *t, const At *update, uint32_t *states, PipeThen th
   return true;
 }
 
-/* A state that a stage keeps may be set from another one, which it then keeps, too. */
+/* Finds the states that each stage keeps: a state may be set from another state, which the stage
+ * then keeps, too. */
 static bool find_states(Table *t, const uint32_t *n, uint32_t *states) {
   Sched *s = t->s;
   PipeThen then[32];
@@ -530,7 +536,7 @@ static bool all_rules(Table *t, const uint32_t *n, const PipeRule *rule, uint32_
   return true;
 }
 
-/* The states of the lines that count; each must be set by one. */
+/* Names the states. Each must be set by a line. */
 static bool name_states(Sched *s, Versions *versions) {
   versions->state = NEW_ARRAY(s->arena, const char *, s->model->nwline + 1);
   for (uint32_t i = 0; i < s->model->nwline; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Formulas of the lines of `weights` (lang/spec.md 5.14). formula.c turns an expression and an op
+ * Formulas of the lines of `weights` (lang/spec.md 5.14). formula.c turns an expression at an op
  * into terms, which the emitted program evaluates (runtime/include/pipe_formula.h). */
 #ifndef PIPEC_FORMULA_H
 #define PIPEC_FORMULA_H
@@ -10,7 +10,7 @@
 /* ---- formula.c: requires versions; ensures formula, rule, then of s, Versions.weights[].formula,
  * and the states that each stage keeps. False: reported ---- */
 bool formulas(Sched *s, Versions *versions);
-/* Whether update u needs the weights from before it once it has run. */
+/* Does update u need the old weights after it has run? */
 bool formula_needs_old(const Sched *s, uint32_t u);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * Assigns a slot to each version of the weights, and proves that a ring of n versions still has
- * what is read. Requires versions and formulas. With a `weights` clause, ensures slot and out of
- * Versions and, with maker, last_reader.
+ * Assigns a slot to each weight version, and proves that a ring of n versions still has each
+ * version that is read. Requires versions and formulas. With a `weights` clause, ensures slot and
+ * out of Versions.weights and, with maker, last_reader.
  *
  * Definition: a version lives from the U that makes it to its last reader. The next U, which reads
  * the newest version, is one of its readers. An op that shares an estimate reads the estimate and
  * no version.
  *
- * Method: interval colouring, with as many slots as versions live at once. A U writes where the
- * version that it reads lies, unless a later op reads that version too. Otherwise it takes the slot
- * that has been free longest, so that slots go round in a steady state.
+ * Method: interval colouring, with as many slots as versions live at once. A U writes into the slot
+ * of the version that it reads, unless a later op reads that version too. Otherwise it takes the
+ * slot that has been free longest, so that slots rotate in a steady state.
  *
  * Lemma: version 0 and the last version can both have slot 0. Proof: no other version lives after
- * the last U, so slot 0 is free then, unless the version before the last is in slot 0 and is
- * overwritten.
+ * the last U. So slot 0 is free then, unless it holds the version before the last, which the last U
+ * overwrites.
  *
  * Cost: linear. */
 #include "weights.h"
@@ -21,19 +21,20 @@
 #include "plant.h"
 #include "weight_lines.h"
 
-typedef struct Stage { /* a row of the stage table, while its rank is walked */
-  uint32_t updates;    /* so far: the newest version */
-  uint32_t ring, need; /* versions that may be kept (NONE: any), that reads need */
-  uint32_t nslot, live, most, head, tail; /* slots; versions alive, and most; its queue */
+typedef struct Stage { /* state of a row of the stage table */
+  uint32_t updates;    /* updates so far: the newest version */
+  uint32_t ring, need; /* versions that may be kept (NONE: any number); versions that reads need */
+  /* slots; versions alive now; at most; ends of its queue */
+  uint32_t nslot, live, most, head, tail;
 } Stage;
 
 typedef struct Slots {
   Sched *s;
-  Stage *stage;   /* [nstage] */
-  uint32_t *last; /* by version, from at0 of its stage on: 1 + row of the last op that reads it */
-  uint32_t *slot_of; /* the same: its slot */
-  uint32_t *queue;   /* the same: slots that are free, oldest first */
-  uint32_t lost;     /* (ring) first op whose version is overwritten; NONE */
+  Stage *stage;      /* [nstage] */
+  uint32_t *last;    /* by version, from at0 of the stage on: 1 + the last op that reads it */
+  uint32_t *slot_of; /* by version: its slot */
+  uint32_t *queue;   /* from at0 of the stage on: free slots, oldest first */
+  uint32_t lost;     /* first op whose version a ring has overwritten; NONE */
 } Slots;
 
 uint32_t estimate_maker(const Sched *s, uint32_t op) {
@@ -43,18 +44,18 @@ uint32_t estimate_maker(const Sched *s, uint32_t op) {
                                                                                             : maker;
 }
 
-/* Versions 0 to the number of updates of a stage are rows of one table for all. */
+/* The first version of a stage in tables by version; a stage has 1 + updates versions. */
 static size_t at0(const Sched *s, uint32_t stage) {
   return (size_t)s->orders->round0[stage] + stage;
 }
 
-/* Does op, no U, read its version, and not an estimate that another op has made of it? */
+/* Does op, which is no U, read its version, and not an estimate that another op made of it? */
 static bool reads_version(const Sched *s, uint32_t op) {
   uint32_t maker = estimate_maker(s, op);
   return s->versions->weights[op].version != NONE && (maker == NONE || maker == op);
 }
 
-/* A version that a ring of the stage has lost, and what would keep all that are read. */
+/* Reports the version that a ring of the stage has lost, and how many versions the stage needs. */
 static bool overwritten(Slots *v) {
   Sched *s = v->s;
   uint32_t op = v->lost, stage = s->orders->op[op].stage, r = op_rank(s, op);
@@ -78,7 +79,7 @@ static bool overwritten(Slots *v) {
   return false;
 }
 
-/* Who reads which version last; false: a ring has lost one, reported. */
+/* Finds the last reader of each version. False: a ring has lost a version, reported. */
 static bool find_last(Slots *v) {
   Sched *s = v->s;
   for (uint32_t i = 0; i < s->orders->nop; i++) {
@@ -91,7 +92,7 @@ static bool find_last(Slots *v) {
     }
     if (!reads_version(s, i))
       continue;
-    if (o->kind != PIPE_SIDE) /* which reads the newest, and that is there anyway */
+    if (o->kind != PIPE_SIDE) /* a SIDE reads the newest version, which always exists */
       v->last[at0(s, o->stage) + version] = i + 1;
     uint32_t need = st->updates - version + 1;
     if (need > st->need)
@@ -108,7 +109,7 @@ static void give(Slots *v, uint32_t stage, uint32_t slot) {
   st->live--;
 }
 
-/* The slot of the version that update u of the stage makes, which is version k+1. */
+/* The slot of version k + 1, which update u of the stage makes. */
 static uint32_t slot_for(Slots *v, uint32_t u, uint32_t stage, uint32_t k) {
   Sched *s = v->s;
   Stage *st = &v->stage[stage];
@@ -123,7 +124,6 @@ static uint32_t slot_for(Slots *v, uint32_t u, uint32_t stage, uint32_t k) {
   return st->head < st->tail ? v->queue[at + st->head++] : st->nslot++;
 }
 
-/* Walks a rank once more: slots. */
 static void find_slots(Slots *v, uint32_t r) {
   Sched *s = v->s;
   for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
@@ -152,7 +152,7 @@ static void find_slots(Slots *v, uint32_t r) {
   }
 }
 
-/* The last op that reads each estimate that is shared, at the op that makes it. */
+/* Finds the last op that reads each shared estimate, by its maker. */
 static void find_readers(Sched *s, Versions *versions) {
   versions->last_reader = arena_alloc(s->arena,
                                       (size_t)s->orders->nop * sizeof *versions->last_reader + 1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Computes which version of its stage's weights each op reads. Requires sides. Ensures staleness,
- * discrepancy and delay; with a `weights` clause also Versions, apart from slots and formulas; with
- * a line that has `per` also maker.
+ * Finds the version of its stage's weights that each op reads. Requires sides. Ensures staleness,
+ * discrepancy and delay; with a `weights` clause all of Versions.weights but slots and formulas;
+ * with a line that has `per`, maker.
  *
- * Proves that a version that is read has been made before, on the same rank. Method: the updates of
- * a stage stand on the rank that reads its weights, so the list of the rank alone says what an op
- * reads. If one line with `per` applies to several ops of a stage, and `per` has the same value for
- * them, all read what the first of them reads. Cost: linear. */
+ * Proves that a version that is read was made before, on the same rank. Method: all updates of a
+ * stage stand on the rank that reads its weights, so the list of this rank decides what an op
+ * reads. If `per` of one line has the same value for several ops of a stage, all of them read what
+ * the first of them reads. Cost: linear. */
 #include <string.h>
 
 #include "weights.h"
@@ -16,15 +16,15 @@
 #include "plant.h"
 #include "weight_lines.h"
 
-typedef struct Stage { /* a row of the stage table, while its rank is walked */
-  uint32_t updates;    /* so far: the newest version */
-  uint32_t behind;     /* most `ahead` of an F whose gradient no U has applied yet */
+typedef struct Stage { /* state of a row of the stage table */
+  uint32_t updates;    /* updates so far: the newest version */
+  uint32_t behind;     /* largest `ahead` of an F whose gradient no U has applied yet */
 } Stage;
 
-typedef struct Shared {   /* the first op of those of a row that read alike */
-  const WeightLine *line; /* NULL: an empty place of the table */
+typedef struct Shared {   /* the first of the ops of a row that share a read */
+  const WeightLine *line; /* NULL: a free place of the table */
   uint32_t stage, op;
-  int64_t value; /* of its `per` */
+  int64_t value; /* value of `per` */
 } Shared;
 
 typedef struct Reads {
@@ -35,7 +35,7 @@ typedef struct Reads {
   uint32_t nshared, cap;
 } Reads;
 
-/* The version is made by an update that stands below, or by none. */
+/* Reports a version that a later update makes, or that no update makes. */
 static bool unborn(Reads *v, uint32_t op, const WeightLine *line, int64_t version) {
   Sched *s = v->s;
   uint32_t stage = s->orders->op[op].stage, n = updates_of(s, stage),
@@ -82,7 +82,7 @@ static void grow_shared(Reads *v) {
       v->shared[place_of(v, old[i].line, old[i].stage, old[i].value)] = old[i];
 }
 
-/* The op whose reading op shares; op itself if it is the first. False: reported. */
+/* Finds the op whose read op shares; op itself if it is the first. False: reported. */
 static bool find_maker(Reads *v, const WeightLine *l, uint32_t op, uint32_t *maker) {
   Sched *s = v->s;
   int64_t value;
@@ -97,7 +97,7 @@ static bool find_maker(Reads *v, const WeightLine *l, uint32_t op, uint32_t *mak
   return true;
 }
 
-/* Which version op reads; false: reported. */
+/* Finds the version that op reads. False: reported. */
 static bool find_read(Reads *v, Versions *versions, uint32_t op) {
   Sched *s = v->s;
   const Op *o = &s->orders->op[op];
@@ -130,7 +130,7 @@ static bool find_read(Reads *v, Versions *versions, uint32_t op) {
   return true;
 }
 
-/* How old are the weights of the gradient that op, a B or W, adds to the newest version? */
+/* Notes the staleness and discrepancy of the gradient that op, a B or W, adds. */
 static void find_distance(Reads *v, uint32_t op, uint32_t *worst, uint32_t *most) {
   Sched *s = v->s;
   const Op *o = &s->orders->op[op];
@@ -170,7 +170,7 @@ static bool mentions(const Expr *e) {
   return mentions(e->a) || mentions(e->b) || mentions(e->c);
 }
 
-/* Warns of a schedule with stale weights, unless a check or a `weights` line shows it is meant. */
+/* Warns of stale weights, unless a check or a `weights` line shows that they are intended. */
 static void warn_async(Reads *v, uint32_t b, uint32_t updates) {
   Sched *s = v->s;
   uint32_t f =
@@ -193,7 +193,6 @@ static void warn_async(Reads *v, uint32_t b, uint32_t updates) {
       updates, s->model->nrank);
 }
 
-/* Walks each rank with its updates counted. */
 static bool find_reads(Reads *v, Versions *versions) {
   Sched *s = v->s;
   uint32_t worst = NONE, most = 0;
@@ -210,7 +209,7 @@ static bool find_reads(Reads *v, Versions *versions) {
       st->updates++;
       continue;
     }
-    if (o->kind == PIPE_SIDE) { /* the newest, which is there anyway */
+    if (o->kind == PIPE_SIDE) { /* a SIDE reads the newest version, which always exists */
       v->read[i] = st->updates;
       if (s->versions->weights)
         s->versions->weights[i].version = st->updates;

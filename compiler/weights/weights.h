@@ -8,22 +8,23 @@
 
 /* Weight versions and formulas over them. Made by versions, formulas and version_slots. */
 typedef struct Versions {
-  /* [nrank] the most updates of a stage between the version that an F reads and the version that
-   * its gradient is applied to. */
+  /* [nrank] most updates of one stage between the version that an F reads and the version that its
+   * gradient updates */
   uint32_t *staleness;
-  /* [nrank] the same between the versions that an F and its B or I read. */
+  /* [nrank] most updates between the versions that an F and its B or I read */
   uint32_t *discrepancy;
-  uint32_t *delay;       /* [nstage] staleness of one row */
-  /* [nop] slots count from 0 for each row after version_slots, and within the rank after slots.
+  uint32_t *delay;       /* [nstage] staleness of the row */
+  /* [nop] slots: numbered from 0 for each row after version_slots, within the rank after slots.
    * NULL: no `weights` clause. */
   PipeWeights *weights;
-  /* [nop] for a line with `per`: the first op that reads alike; NONE. NULL: no line has `per` */
+  /* [nop] for a line with `per`: the first op that shares the read; NONE. NULL: no line has
+   * `per`. */
   uint32_t *maker;
-  uint32_t *last_reader; /* [nop] (version_slots) by maker: its last reader; NULL like maker */
+  uint32_t *last_reader; /* [nop] (version_slots) last reader of the maker; NULL like maker */
   /* (formulas) as in PipeProgram */
   PipeFormula *formula; PipeRule *rule; PipeThen *then; const char **state;
   uint32_t nformula, nrule, nthen, nstate;
-  /* [nstage] (version_slots) slots for versions; NULL: no `weights` clause */
+  /* [nstage] (version_slots) number of slots for versions; NULL: no `weights` clause */
   uint32_t *nversion;
 } Versions;
 
@@ -33,7 +34,7 @@ bool versions(Sched *s, Versions *versions);
 /* ---- version_slots.c: requires formulas. Proves that no version is overwritten before its last
  * reader. Ensures the slots of weights, nversion, last_reader ---- */
 bool version_slots(Sched *s, Versions *versions);
-/* (formulas) The op that makes the estimate that op reads: op itself, or the first op that shares
+/* (formulas) The op that makes the estimate that `op` reads: op itself, or the first op that shares
  * it. NONE: op reads its version unchanged, or is a U. */
 uint32_t estimate_maker(const Sched *s, uint32_t op);
 
