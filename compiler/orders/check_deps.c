@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Proves that the ops of each rank exist as often as they must, in an order that the data allows on
- * the rank, and finds the updates of each stage. Requires expand; expand has refused a second op of
- * a kind, and a U with nothing to apply. For every stage and microbatch:
+ * Proves that each rank has the ops that it must have, in an order that the data allows on the
+ * rank, and finds the updates of each stage. Requires expand, which has refused a second op of a
+ * kind and a U that repeats the last. For every stage and microbatch:
  *
  *   - there is one F, then one B, or one I and one W;
- *   - R, if there is one, is between F and what comes next;
+ *   - R, if there is one, is between F and the first backward;
  *   - slices go forward in order and backward in reverse; all R of a microbatch stand between;
  *   - U comes after the last backward of its stage; U(m) applies the gradient of m;
  *   - replicas update equally often, and so do stages that share weights;
@@ -17,7 +17,8 @@
 #include "orders.h"
 #include "plant.h"
 
-/* One message per stage and kind: the first unit that lacks it, and how many do. */
+/* Checks that the stage has all ops of a kind. Reports one error per stage and kind: the first unit
+ * without this op, and the number of further ones. */
 static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t *at,
                      bool only_split) {
   uint32_t missing = 0, first = 0;
@@ -55,8 +56,9 @@ static bool in_order(Sched *s, uint32_t earlier, uint32_t later, const char *why
   return false;
 }
 
-/* Checks the slices of a microbatch: a forward comes after earlier slices, whose stashes it reads;
- * a backward after later slices, which add to its gradient. at: rows of F, or of B and I. */
+/* Checks the order of the slices of a microbatch. A forward comes after the earlier slices, whose
+ * stashes it reads; a backward after the later slices, which add to its gradient. at: rows of F, or
+ * of B and I. */
 static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forward) {
   const PipeStage *st = &s->model->stage[stage];
   for (uint32_t u = st->mb0; u + 1 < st->mb0 + st->nmb; u++) {
@@ -75,7 +77,7 @@ static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forw
   return true;
 }
 
-/* R: after its F, before the first backward. */
+/* Checks that R is after its F and before the first backward. */
 static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
   if ((f < r && r < b) || PLANTED(DEPS_RECOMPUTE))
     return true;
@@ -90,12 +92,13 @@ static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
   return false;
 }
 
-/* R of slices: in order, after the last F of the microbatch, which reads the stashes that are made
- * again, and before the first backward, which reads them all. at_f, at_r, at_b of the stage. */
+/* Checks the R of slices: in order; after the last F of the microbatch, which reads the stashes
+ * before R makes them again; before the first backward, which reads all of them. f, again, b: at_f,
+ * at_r, at_b of the stage. */
 static bool check_slices_again(Sched *s, uint32_t stage, const uint32_t *f, const uint32_t *again,
                                const uint32_t *b) {
   const PipeStage *st = &s->model->stage[stage];
-  uint32_t before = NONE; /* the unit before this one that is recomputed */
+  uint32_t before = NONE; /* the last recomputed unit of the microbatch */
   for (uint32_t u = st->mb0; s->model->slices > 1 && u < st->mb0 + st->nmb; u++) {
     uint32_t slice = u % s->model->slices, last = u - slice + s->model->slices - 1;
     before = slice == 0 ? NONE : before;
@@ -134,7 +137,7 @@ static bool check_stage(Sched *s, uint32_t stage) {
   bool ok = complete(s, stage, "F", f, false);
   if (s->model->forward)
     return ok && check_slices(s, stage, f, true);
-  /* Without any backward at all, say B; with some W but no I, say I. */
+  /* with some W but no I, report a missing I; else a missing B */
   bool split = false;
   uint32_t mb0 = s->model->stage[stage].mb0, mb1 = mb0 + s->model->stage[stage].nmb;
   for (uint32_t mb = mb0; mb < mb1 && !split; mb++)
@@ -151,8 +154,7 @@ static bool check_stage(Sched *s, uint32_t stage) {
     return false;
   uint32_t u = s->orders->round[s->orders->round0[stage + 1] - 1].u, none = NONE;
   for (uint32_t k = s->orders->round0[stage]; k < s->orders->round0[stage + 1] && none == NONE; k++)
-    if (s->orders->op[s->orders->round[k].u].mb ==
-            NONE && /* else its label is wrong, see check_label */
+    if (s->orders->op[s->orders->round[k].u].mb == NONE && /* for U(m), see check_label */
         (s->orders->round[k].grad == NONE ||
          (k > s->orders->round0[stage] &&
           s->orders->round[k].grad == s->orders->round[k - 1].grad)))
@@ -164,8 +166,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
     ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
          (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes")) &&
          (!again[mb] || check_recompute(s, f[mb] - 1, again[mb] - 1, b[mb] - 1));
-    if (ok && last - 1 > u + s->orders->op[u].group &&
-        !PLANTED(DEPS_UPDATE)) { /* in its action: see check_overlap */
+    /* check_overlap proves it for the ops of the action of u */
+    if (ok && last - 1 > u + s->orders->op[u].group && !PLANTED(DEPS_UPDATE)) {
       diag_error(s->diag, DIAG_UPDATE, s->orders->site[s->orders->op[u].site],
                  "rank %u updates stage %u before %s, whose gradient would be lost",
                  s->model->stage[stage].rank, stage, op_text(s, last - 1));
@@ -184,7 +186,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
          check_slices(s, stage, b, false) && check_slices_again(s, stage, f, again, b);
 }
 
-/* The updates of each stage. Their gradients are complete once check_stage has found all ops. */
+/* Finds the updates of each stage. Their gradients are complete once check_stage has found all
+ * ops. */
 static void find_rounds(Sched *s, Orders *orders) {
   uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
            *grad = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
@@ -236,7 +239,6 @@ static bool check_replicas(Sched *s) {
   return true;
 }
 
-/* Rows of a tie update together, too. */
 static bool check_tied(Sched *s) {
   for (uint32_t k = 0; k < s->model->ntie; k++)
     for (uint32_t j = s->model->tie_row0[k] + 1; j < s->model->tie_row0[k + 1]; j++) {
@@ -256,7 +258,8 @@ static bool check_tied(Sched *s) {
   return true;
 }
 
-/* U(m) against the gradient of m, or of a slice of m. version: how many updates came before it. */
+/* Checks that U(m) applies the gradient of m, or of a slice of m. version: [cell] number of updates
+ * before the gradient; k: before u. */
 static bool check_label(Sched *s, uint32_t u, uint32_t slice, uint32_t k, const uint32_t *version) {
   const Op *o = &s->orders->op[u];
   size_t cell = (size_t)o->stage * s->model->nmb + o->mb + slice;
@@ -273,7 +276,6 @@ static bool check_label(Sched *s, uint32_t u, uint32_t slice, uint32_t k, const 
   return false;
 }
 
-/* Walks each rank with its updates counted. */
 static bool check_labels(Sched *s) {
   bool ok = true, labelled = false;
   for (uint32_t k = 0; k < s->orders->round0[s->model->nstage] && !labelled; k++)

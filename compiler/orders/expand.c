@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Expands a schedule with its parameters into the compute ops of each rank. Requires resolve.
  * Ensures nrank, nstage, nmb, stage (placement, sizes, times), op with its maps at_f at_b at_w
- * at_r, site, check. Every op is on a stage of its rank, its microbatch exists, and no op is there
- * twice.
+ * at_r, site and check. Every op is on a stage of its rank, its microbatch exists, and it occurs
+ * once.
  *
  * Cost: linear in ops plus iterations; a budget stops loops that make no ops. */
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static bool no_stage(Ex *x, const OpRef *o, Span at, const char *why) {
   return false;
 }
 
-/* The clause of pipe k, and its microbatches, in the schedule whose order is being run; or NULL. */
+/* The clause of pipe k in the running order's schedule, or NULL. */
 static const Clause *pipe_clause(const Ex *x, uint32_t k) {
   return x->in_use ? x->in_use->pipe[k] : x->s->model->pipe[k].clause;
 }
@@ -35,7 +35,6 @@ uint32_t pipe_mbs(const Ex *x, uint32_t k) {
   return x->in_use ? x->in_use->nmb[k] : x->s->model->pipe[k].nmb / x->s->model->slices;
 }
 
-/* The pipe that an op is of. */
 bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   Sched *s = x->s;
   int64_t index = 0, lo = 0, hi = 0;
@@ -99,7 +98,7 @@ const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n) {
   return row + a;
 }
 
-/* Says which stages of the pipe the rank has, if they are few. */
+/* Helps with the list of the rank's stages of the pipe, if they are few. */
 static void own_stages(Ex *x, const uint32_t *row, uint32_t n) {
   Sched *s = x->s;
   const char *list = "";
@@ -178,14 +177,14 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
   return true;
 }
 
-/* Backwards take the slices of a microbatch from the last to the first. */
+/* Backwards go from the last slice of a microbatch to the first. */
 static bool is_back(const OpRef *o) { return o->op == PIPE_B || o->op == PIPE_I; }
 
-/* True if the unit that an op without index takes next is on another rank. */
+/* Is the unit that an op without an index takes next placed on another rank? */
 static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
   const Sched *s = x->s;
   const PipeStage *st = &s->model->stage[row];
-  if (unit < 0) /* behind one that is left out */
+  if (unit < 0) /* it follows a microbatch that was left out */
     return false;
   if (!x->in_use)
     return s->model->row_of && unit < st->nmb && !runs_mb(s, row, st->mb0 + (uint32_t)unit);
@@ -196,8 +195,8 @@ static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
   return mb < nmb && x->in_use->place[k][(size_t)st->model * nmb + (size_t)mb] != x->rank;
 }
 
-/* The microbatch and slice of an op without index: F, R, B and I go on after the last of their kind
- * on the stage, W: next_w.c. A W with mb -1: there is none. */
+/* Finds the microbatch and slice of an op without an index. F, R, B and I continue after the last
+ * op of their kind on the stage; for W see next_w.c. mb -1: there is no W left. */
 static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice) {
   Sched *s = x->s;
   int64_t slices = s->model->slices;
@@ -211,15 +210,15 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
                   : o->op == PIPE_R ? x->next_r[*stage]
                                     : x->next_b[*stage];
   while (elsewhere(x, *stage, place))
-    ++place; /* all slices of a microbatch are in one place */
+    ++place; /* all slices of a microbatch are on one rank */
   int64_t q = (place % slices + slices) % slices;
   *mb = (place - q) / slices;
   *slice = is_back(o) ? slices - 1 - q : q;
   return true;
 }
 
-/* The microbatch of the step (its first unit) that mb, counted as in the order that is being run,
- * is. NONE: `clip` leaves it out. False: there is no such one. */
+/* Finds the microbatch of the step (its first unit) that microbatch mb of the running order means.
+ * NONE: `clip` or a range leaves it out. False: it does not exist, reported. */
 static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
   const Sched *s = x->s;
   const PipeStage *st = &s->model->stage[stage];
@@ -259,7 +258,7 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
   }
 }
 
-/* Microbatch mb of the pipe, whose first unit is `at`, is placed on another rank. */
+/* Reports that microbatch mb of the pipe, whose first unit is `at`, is placed on another rank. */
 static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t at) {
   const Sched *s = x->s;
   uint32_t model = s->model->stage[stage].model;
@@ -267,7 +266,8 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
            arena_printf(
                s->arena, "microbatch %lld of stage %u is placed on rank %u", (long long)mb, model,
                s->model->stage[s->model->row_of[(size_t)model * s->model->nmb + at]].rank));
-  bool by_index = x->list || (x->list_op && x->list_op->kind == ST_KERNEL); /* it has to have one */
+  /* its ops need an index */
+  bool by_index = x->list || (x->list_op && x->list_op->kind == ST_KERNEL);
   if (by_index && o->op != PIPE_U)
     diag_help(s->diag, "'clip' around it leaves out what is placed elsewhere");
   else if (o->op != PIPE_W && o->op != PIPE_U)
@@ -324,7 +324,8 @@ bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb) {
   return row && s->orders->op[row - 1].kind == kind;
 }
 
-/* Sets where the next op of this kind on the stage counts from; returns it. NULL: not counted. */
+/* Sets the unit from which the next op of this kind on the stage counts, and returns its entry.
+ * NULL: the kind is not counted. */
 static int64_t *note_next(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   int64_t slices = x->s->model->slices, place, *next = next_of(x, o->op, stage);
   if (!next || __builtin_mul_overflow(mb, slices, &place) ||
@@ -351,7 +352,8 @@ bool add_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   int64_t *next = note_next(x, o, stage, mb, slice);
   if (!step_mb(x, o, stage, mb, &at))
     return false;
-  bool own = x->list && !(x->in_use && x->in_use->list); /* of what is used those that it lists */
+  /* ops of a used order only if it lists them itself */
+  bool own = x->list && !(x->in_use && x->in_use->list);
   if (next && own && (at == NONE || !has_run(s, (uint8_t)o->op, stage, at + (uint32_t)slice)))
     note_listed(x, next, *next);
   if (at != NONE && !runs_mb(x->s, stage, at))
@@ -362,7 +364,7 @@ bool add_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   return (x->list ? list_op : copy ? push_copy : push_op)(x, (uint8_t)o->op, stage, at);
 }
 
-/* What stands in the parentheses of an op; where it is `index`, its value is given. */
+/* `value` stands for `index`. */
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
                 int64_t *slice) {
   Sched *s = x->s;
@@ -404,8 +406,8 @@ bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
   return bind_macro(x, o, index, index_value) && run_opref(x, o->def->op);
 }
 
-/* U or U(m), of one stage or of all of a pipe, or of the rank. Not of an order that is used: who
- * uses it updates. */
+/* Runs U or U(m) of one stage, of all stages of a pipe, or of the rank. A used order drops its
+ * updates: the using schedule must issue them. */
 bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   Sched *s = x->s;
   uint32_t n, one;
@@ -499,7 +501,7 @@ static bool run_body(Ex *x, const Stmt *b, const void *of) {
   return run_block(x, b);
 }
 
-/* The time stamp or priority of what t lists. */
+/* Sets the time stamp or priority of what t lists. */
 static bool set_stamp(Ex *x, const Stmt *t) {
   x->list_op = t;
   x->keyed = x->joint ? x->joint->value != NULL : t->value != NULL;
@@ -560,7 +562,8 @@ bool run_block(Ex *x, const Stmt *b) {
 
 /* ---- orders ---- */
 
-/* An update without a phase has the phase of the op before it; the last of a rank are flush. */
+/* Gives an update without a phase the phase of the op before it; the last updates of a rank are
+ * flush. */
 static void phase_of_updates(Sched *s, uint32_t r) {
   uint32_t first = s->orders->rank_op0[r], end = s->orders->rank_op0[r + 1];
   for (; end > first && s->orders->op[end - 1].kind == PIPE_U; end--)
@@ -664,7 +667,7 @@ bool bind_tune(Sched *s, Tuning *tuning, const Clause *c, const Clause *chosen) 
 
 /* ---- the pass ---- */
 
-/* What an expansion for another value of `tune` has made goes, but for the places in the text. */
+/* Drops what an expansion for another value of `tune` has made, but keeps Orders.site. */
 static void begin(Expanded *e) {
   const Orders before = e->orders;
   *e = (Expanded){.tuning = e->tuning};

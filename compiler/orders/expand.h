@@ -1,73 +1,78 @@
 /* SPDX-License-Identifier: MIT
- * The state of the expand pass, for the three ways to give a rank its order: statements in sequence
+ * The state of the expand pass, for the three ways to order a rank: statements in sequence
  * (expand.c), time stamps (order_clock.c) and priorities (order_rules.c).
  *
  * Inside `clock` and `rules`, ops are not pushed but listed, with the expressions after their `@`
- * and `when`. run_clock and run_rules then decide in which order to push them. */
+ * and `when`. Later run_clock and run_rules push them in the order that these expressions give. */
 #ifndef PIPEC_EXPAND_H
 #define PIPEC_EXPAND_H
 
 #include "instance.h"
 
-typedef struct KernelItem { /* an op of the kernel being expanded */
+typedef struct KernelItem { /* an op of a kernel */
   int64_t lag, lo, hi;
   const Expr *index;
-  uint32_t stage;      /* if fixed: its stage, once a turn has run; else NONE */
+  uint32_t stage;      /* fixed: its stage, known after the first turn; else NONE */
   bool fixed;
 } KernelItem;
 
-typedef struct Listed { /* what stands in clock or rules */
+typedef struct Listed { /* an op listed in clock or rules */
   int64_t key;         /* time stamp, or priority */
-  uint32_t seq;        /* place in the list */
+  uint32_t seq;        /* position in the list */
   int64_t turn;        /* (clock) turn of the outermost block */
   uint32_t stage, mb;
-  uint8_t kind;        /* of its op: PipeOp, OFF and LOAD included */
-  uint8_t phase;       /* PipePhase of the label around it; PIPE_NPHASES: no label */
-  bool keyed;          /* it has a key; else it fills */
-  const OpRef *use;    /* as written */
+  uint8_t kind;        /* PipeOp, OFF and LOAD included */
+  uint8_t phase;       /* PipePhase of the enclosing label; PIPE_NPHASES: no label */
+  bool keyed;          /* it has a key; false: it fills gaps */
+  const OpRef *use;    /* the op as written */
   const Stmt *stmt;
-  const Stmt *joint;   /* the overlap or group that it stands in, or NULL */
-  /* Equal for all of a joint; (clock) for all of a U or REDUCE, which share a tick; 0: none. */
+  const Stmt *joint;   /* the overlap that contains it, or NULL */
+  /* equal for members of an overlap and, in clock, ops of one U, which share a tick; 0: alone */
   uint32_t joint_first;
-  bool any;            /* (rules) it names no op: in an overlap, the op that is first in line */
-  Expr *guard;         /* (rules) `when`, with all but the quantities put in; or NULL */
+  /* (rules) in an overlap: it names no op, but means the op that is first in line */
+  bool any;
+  /* (rules) `when` with numbers for everything but quantities; NULL: no condition */
+  Expr *guard;
 } Listed;
 
-typedef struct Later { /* a part of a condition that has no value, and may not be needed */
+typedef struct Later { /* a part of a condition that has no value yet, and may not be needed */
   const Expr *of;
-  int64_t *env;        /* [nslot] the variables where it was listed */
+  int64_t *env;        /* [nslot] the variables at the time of listing */
 } Later;
 
-/* An op of clock or rules, for ops without an index behind the block. */
+/* An op of clock or rules from which ops without an index behind the block count on. */
 typedef struct Noted {
   int64_t key;         /* time stamp */
-  bool last;           /* the last op with this `next` */
-  int64_t *next;       /* entry of Ex.next_f, next_b or next_r, */
-  int64_t place;       /* and its value if this op is the last of its kind on its stage */
+  bool last;           /* it is the last op with this `next` */
+  int64_t *next;       /* entry of Ex.next_f, next_b or next_r */
+  int64_t place;       /* the value of *next if this op is the last of its kind on its stage */
 } Noted;
 
-typedef struct Region { /* of rules: these ops of a rank are put in order once all are known */
-  uint32_t rank, first, n, copy, ncopy, cls0, ncls; /* rows of Orders.op, of Orders.copy; classes */
+/* A block of rules: its ops are put in order after all ranks have their ops. */
+typedef struct Region {
+  /* n ops and ncopy copies of `rank`, from `first` and `copy` on; ncls classes from cls0 on */
+  uint32_t rank, first, n, copy, ncopy, cls0, ncls;
   const Stmt *at;
 } Region;
 
-/* What a rank may take next (rules.h): `n` rows of RuleTables.parts. */
+/* A candidate: what a rank may take next (rules.h). Rows first .. first + n - 1 of
+ * RuleTables.parts. */
 typedef struct RuleCand {
   uint32_t cls, first, n;
-  /* The microbatch of the first op that it names; NONE: it names none, and keeps the one it
-   * took. */
+  /* microbatch of its first named op; NONE: it names no op, and remains after it was taken */
   uint32_t mb;
   uint32_t missing;    /* number of named ops whose inputs are not known */
-  uint64_t avail;      /* when the known inputs arrive */
+  uint64_t avail;      /* time at which the known inputs arrive */
   int64_t key;
   Expr *guard;
 } RuleCand;
 typedef struct RulePart {
-  /* row of Orders.op, or Orders.nop (at the end) + row of Orders.copy; NONE: any of */
+  /* row of Orders.op; or Orders.nop (its final value) + row of Orders.copy; NONE: any op of this
+   * stage and kind */
   uint32_t op;
-  uint32_t stage;      /*   this stage, */
-  uint32_t cand, next; /* whose it is; row + 1 of the next part with this op, 0 */
-  uint8_t kind;        /*   and this kind */
+  uint32_t stage;
+  uint32_t cand, next; /* its candidate; 1 + row of the next part with this op, 0: no more */
+  uint8_t kind;
 } RulePart;
 
 typedef VEC(uint32_t) CandHeap;
@@ -77,36 +82,38 @@ typedef struct RuleClass {
   const Stmt *stmt;
   uint32_t stage;
   uint8_t kind;
-  bool keyed, joint;    /* joint: of an overlap */
-  CandHeap ready, coming; /* inputs have arrived; producers have started */
+  bool keyed, joint;    /* joint: it is an overlap */
+  /* candidates whose inputs have arrived; candidates whose producers have started */
+  CandHeap ready, coming;
 } RuleClass;
 
-/* The order of another schedule, while it runs in place of a `use`. */
+/* The order of another schedule, while it runs in place of a `use`. "Outside" is the order around
+ * it. */
 typedef struct Use {
   const Stmt *at;
-  const Clause **pipe; /* [npipe] the clauses of its pipes; NULL: it has none there */
-  const uint32_t *nmb; /* [npipe] their microbatches */
-  const int64_t *index; /* [npipe] their places in an array of pipes */
-  int64_t shift;       /* the microbatch outside that its microbatch 0 means; */
-  int64_t total;       /* the same outside of all */
+  const Clause **pipe; /* [npipe] the clauses of its pipes; NULL: the pipe does not exist there */
+  const uint32_t *nmb; /* [npipe] number of their microbatches */
+  const int64_t *index; /* [npipe] their indices in an array of pipes */
+  int64_t shift;       /* microbatch outside for its microbatch 0 */
+  int64_t total;       /* microbatch of the compiled schedule for its microbatch 0 */
   int64_t lo, hi, step; /* it runs only these of its microbatches; step 0: all */
-  bool clip;           /* whether it stands in `clip` */
-  uint32_t first;      /* row of its first op, */
-  uint32_t listed;     /*   of the first one that it lists */
-  /* Where places depend on the microbatch, here or there; else NULL: */
-  /* [npipe] the rank of each stage and microbatch of its own, [stage * nmb + mb]. */
+  bool clip;           /* it stands in `clip` */
+  uint32_t first;      /* row of its first op */
+  uint32_t listed;     /* index of the first op that it lists */
+  /* Set if places depend on the microbatch, in either schedule; else NULL. [npipe] rank of each
+   * stage and microbatch of its own, [stage * nmb + mb]. */
   uint32_t *const *place;
-  /* [nheld] The rows of the present rank that it runs, by chunk. If a row is of another rank, all
-   * microbatches of the chunk are left out. */
+  /* Set likewise. [nheld] its rows on the present rank, by chunk. A row of another rank stands for
+   * a chunk whose microbatches are all left out. */
   const uint32_t *held;
   uint32_t nheld;
-  /* The same as chunks of the rank, -1: of another rank; made when needed (rules_when.c). */
+  /* `held` as chunks of the rank, -1: of another rank; made when needed (rules_when.c) */
   Arg *own_chunks;
-  const Stmt *list;    /* the clock or rules that it stands in, or NULL */
+  const Stmt *list;    /* the clock or rules around it, or NULL */
   const struct Use *outer;
 } Use;
 
-/* Is microbatch mb, counted as in u, left out of it by `in`? */
+/* Does the range of `use` leave out microbatch mb of the used order? */
 static inline bool use_leaves_out(const Use *u, int64_t mb) {
   if (u->step == 0)
     return false;
@@ -114,73 +121,74 @@ static inline bool use_leaves_out(const Use *u, int64_t mb) {
                      : mb > u->lo || mb <= u->hi || (u->lo - mb) % -u->step != 0;
 }
 
-/* A schedule that is used, and the last values with which it was found to fit. */
+/* A used schedule, and the values with which it last was found to fit. */
 typedef struct Fitting {
   const Schedule *sc;
-  uint32_t *slot;      /* [n] of env: its parameters, then its values and those of its bases */
+  /* [n] slots of Eval.env: its parameters, then its values and those of its bases */
+  uint32_t *slot;
   int64_t *value;      /* [n] */
   uint32_t n, nparam;
-  bool checked;        /* there have been any */
+  bool checked;        /* `value` is set */
   Clauses clauses;
   const Clause **pipe; /* as in Use */
   uint32_t *nmb;
   int64_t *index;
-  uint32_t **place, *nplace; /* [npipe] the same, and how many there is room for */
-  bool dealt;          /* there are places that depend on the microbatch, here or there */
-  uint32_t row;        /* of Ex.fitting */
+  uint32_t **place, *nplace; /* [npipe] as in Use; room for so many ranks */
+  bool dealt;          /* places depend on the microbatch, in either schedule */
+  uint32_t row;        /* its index in Ex.fitting */
 } Fitting;
 
-/* What `rules` list. */
+/* The tables of all blocks of `rules`. */
 typedef struct RuleTables {
   VEC(Region) regions;
   VEC(RuleCand) cands;
   VEC(RulePart) parts;
   VEC(RuleClass) classes;
-  VEC(Later) later;    /* of conditions: rows of BI_LATER */
+  VEC(Later) later;    /* parts of conditions; rows of BI_LATER */
 } RuleTables;
 
 typedef struct Ex {
   Sched *s;
   Instance in;
-  Orders *orders;      /* what it makes: the same that s sees */
+  Orders *orders;      /* the product; s sees it as const */
   Sides *sides;
-  Arena scratch;       /* memory of clock and rules until the pass ends */
+  Arena scratch;       /* memory until the pass ends */
   uint32_t rank;
   uint8_t phase;
   bool labelled;
   bool clip;           /* inside `clip` */
-  uint64_t budget;     /* loop iterations left to the rank */
+  uint64_t budget;     /* loop iterations that the rank may still run */
   uint32_t turns;      /* loop iterations of all ranks so far */
-  bool period_said;
+  bool period_said;    /* a wrong period was reported */
   VEC(KernelItem) items;
-  const OpRef *use;    /* the op as written in the order, while a macro is expanded */
-  const Use *in_use;   /* the innermost `use` that is being run, or NULL */
+  const OpRef *use;    /* the op as written in the order, also while its macro is expanded */
+  const Use *in_use;   /* the innermost running `use`, or NULL */
   uint32_t use_depth;
-  VEC(int64_t) outer_next; /* of push_next */
-  VEC(uint32_t) rows;  /* of one that is being looked at */
-  bool use_told;       /* the error that was reported last is at a `use` */
-  VEC(Fitting) fitting; /* of each schedule that was used, the last values */
+  VEC(int64_t) outer_next; /* stack of push_next */
+  VEC(uint32_t) rows;  /* scratch of same_places */
+  bool use_told;       /* the last error is reported at a `use` */
+  VEC(Fitting) fitting; /* one for each used schedule */
   uint32_t op_cap;
-  /* [nstage] What an op without index takes: one past the last. */
+  /* [nstage] what an op without an index takes next: 1 + the last unit */
   int64_t *next_f, *next_b, *next_r;
   uint32_t *fresh;     /* [nstage] number of gradient ops since the last U */
-  uint32_t *last_u;    /* [nstage] op + 1; 0: none */
-  /* [nstage + nrank] By stage, then by rank: the first op that may be an I without W. */
+  uint32_t *last_u;    /* [nstage] 1 + op; 0: none */
+  /* [nstage + nrank] by stage, then by rank: the first op that may be an I without W */
   uint32_t *w_from;
 
   /* clock and rules */
-  const Stmt *list, *list_op; /* being listed; its op statement */
-  /* The overlap that is being listed, its stamp or priority, and 1 + its first row. */
+  const Stmt *list, *list_op; /* the block being listed; its present op statement */
+  /* the overlap being listed; its stamp or priority; 1 + its first row */
   const Stmt *joint;
   int64_t joint_key;
   uint32_t joint_first;
-  /* (rules) [nstage * (nmb + 1)] row + 1 of U(m); the last of a stage: of U. NULL: there is none */
+  /* (rules) [nstage * (nmb + 1)] 1 + row of U(m); last entry of a stage: of U. NULL: no U so far */
   uint32_t *at_u;
-  uint32_t whole;      /* first row + 1 of the U of a rank that is being listed */
+  uint32_t whole;      /* 1 + first row of the U of a whole rank that is being listed */
   int64_t key;
   bool keyed;
   VEC(Listed) listed;
-  VEC(Noted) noted;    /* of the block */
+  VEC(Noted) noted;    /* ops of the block */
   RuleTables rules;
 } Ex;
 
@@ -189,60 +197,63 @@ bool find_sides(Ex *x);
 
 /* ---- expand.c ---- */
 bool spend(Ex *x, const Stmt *t);
-/* Runs the body of loop t, turn by turn. */
+/* Runs the body of loop t for each turn. */
 bool do_turns(Ex *x, const Stmt *t, bool (*body)(Ex *, const Stmt *, const void *), const void *of);
 bool run_block(Ex *x, const Stmt *b);
-/* The pipe of an op; its microbatches. */
+/* The pipe of an op; the number of microbatches of pipe k. */
 bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe);
 uint32_t pipe_mbs(const Ex *x, uint32_t k);
-/* The number of microbatches of the pipes that o may be of, if it is equal for all. */
+/* The number of microbatches of the pipes that o may belong to. False: it differs. */
 bool array_mbs(const Ex *x, const OpRef *o, int64_t *n);
-/* The stage of an op; NONE: another rank has it, and `clip` drops the op. */
+/* The stage of an op; NONE: it is on another rank, and `clip` drops the op. */
 bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
-/* The rows of the present rank by chunk; of a used order, the rows that it runs. pipe_rows: the
- * rows of a pipe. */
+/* The rows of the present rank, by chunk; in a used order, the rows that this order runs.
+ * pipe_rows: only the rows of a pipe. */
 const uint32_t *rank_rows(const Ex *x, uint32_t *n);
 const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n);
-/* The microbatch and slice in the parentheses of an op; `value` stands for `index`. */
+/* Evaluates the microbatch and slice in the parentheses of an op; `value` stands for `index`. */
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
                 int64_t *slice);
 bool add_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
-/* The entry of next_f, next_b or next_r that an op counts in, and its value behind the op if
- * `outside` is microbatch 0. NULL: the kind is not counted. */
+/* The entry of next_f, next_b or next_r that counts this op, and in *place its value after the op.
+ * outside: microbatch of the step that counts as 0. NULL: the kind is not counted. */
 int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside,
                      int64_t *place);
-/* push_next saves what ops without index take; pop_next restores it, with `w` for W too. Calls
+/* push_next saves what ops without an index take; pop_next restores it, for W too if w. Calls
  * nest. */
 uint32_t push_next(Ex *x);
 void pop_next(Ex *x, uint32_t pushed, bool w);
-/* Is the op in the order of the rank already? */
+/* Is the op already in the order of the rank? */
 bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb);
-/* Binds the parameters of a macro as o says, with `value` for `index`, and runs it. */
+/* Binds the parameters of a macro as o says, with index_value for `index`; run_macro then runs
+ * it. */
 bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
 bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
 bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb);
 
 /* ---- next_w.c ---- */
-/* What a W without index takes in the order at hand; *mb -1: none is left, skip the W. */
+/* Finds what a W without an index takes in the present order. *mb -1: none is left, skip the W.
+ * False: reported. */
 bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice);
 
 /* ---- kernel.c ---- */
 bool run_kernel(Ex *x, const Stmt *t);
 
 /* ---- push.c ---- */
-/* Adds an op to the rank; false: reported (it is there twice, or a U has nothing to apply). */
+/* Adds an op to the rank. False: reported (the op is there already, or a U repeats the last
+ * one). */
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
-/* The same for an OFF or LOAD. */
+/* Adds an OFF or LOAD to the rank. False: reported. */
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 
-/* Where the op stands in the text: a row of Orders.site. */
+/* The place of the op in the text: a row of Orders.site. */
 uint32_t op_site(Ex *x, const OpRef *o);
 
 /* ---- transfers_clause.c ---- */
-bool find_lowering(Ex *x); /* the `transfers` clauses */
+bool find_lowering(Ex *x); /* reads the `transfers` clauses */
 
 /* ---- recompute.c ---- */
-/* Adds R by the `recompute` clauses, once every rank has its ops. */
+/* Adds R by the `recompute` clauses. Requires that every rank has its ops. */
 bool insert_recompute(Ex *x);
 
 /* ---- overlap.c ---- */
@@ -251,43 +262,48 @@ bool run_overlap(Ex *x, const Stmt *t);
 bool beside_update(Sched *s, uint32_t a, uint32_t b);
 enum { MAX_TOGETHER = 64 };
 bool too_many(Ex *x, const Stmt *t, uint32_t n); /* reports more than MAX_TOGETHER */
-/* Makes one action of the ops from `first` on, from the body of t; one op stays a plain op. */
+/* Makes one action of the ops from `first` on, made by the body of t. A single op stays a plain
+ * op. */
 bool join_ops(Ex *x, const Stmt *t, uint32_t first);
-bool find_send(Ex *x); /* the `send` clauses */
+bool find_send(Ex *x); /* reads the `send` clauses */
 
 /* ---- order_clock.c ---- */
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
-void no_ticks(Ex *x); /* reports why only a clock can be used in the present clock */
-bool list_any(Ex *x, const OpRef *o); /* (rules) an op without index in an overlap */
-/* Notes that ops without index behind the block continue at *next = place. */
+void no_ticks(Ex *x); /* reports that only a clock can be used in the present clock */
+bool list_any(Ex *x, const OpRef *o); /* (rules) lists an op without an index in an overlap */
+/* Notes that ops without an index behind the block continue at *next = place. */
 void note_listed(Ex *x, int64_t *next, int64_t place);
-/* next_behind for a listed op; also NULL if it ran before the block. */
+/* next_behind for a listed op. NULL also if the op ran before the block. */
 int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place);
-/* Runs the body of t, an overlap with one time stamp for all its ops, inside a clock. */
+/* Runs the body of t, an overlap in a clock or rules, whose ops share its time stamp or
+ * priority. */
 bool list_joint(Ex *x, const Stmt *t);
-/* Runs the body of t for each index and leaves its ops in x->listed. Adds `period` to the key once
- * for each index. */
+/* Runs the body of t for each index and leaves its ops in x->listed. Adds `period` to the keys once
+ * per index. */
 bool list_body(Ex *x, const Stmt *t, int64_t period);
-/* Sets missing phases of ops a..b: warmup before the first backward, flush after the last F. */
+/* Sets the missing phases of ops a .. b - 1: warmup before the first backward, flush after the last
+ * F. */
 void label_phases(Sched *s, uint32_t a, uint32_t b);
-/* The same for all ops a..b. */
+/* Sets the phases of all ops a .. b - 1 anew. */
 void label_again(Sched *s, uint32_t a, uint32_t b);
-/* An OFF or LOAD without a phase has the phase of the op after it, or of the last before `end`. */
+/* Gives an OFF or LOAD without a phase the phase of the op after it, or of the last op before
+ * `end`. */
 void label_copy(Sched *s, Copy *c, uint32_t end);
 bool run_clock(Ex *x, const Stmt *t);
 
 /* ---- order_rules.c ---- */
-/* Puts `when` into l->guard, with all but the quantities evaluated. False: reported. */
+/* Sets l->guard: `when` with everything but quantities evaluated. False: reported. */
 bool rules_guard(Ex *x, Listed *l);
-/* Pushes the ops of t in any order and remembers them. */
+/* Pushes the ops of t in any order and remembers them for play_rules. */
 bool run_rules(Ex *x, const Stmt *t);
-/* Plays all ranks, once every rank has its ops, and puts the ops of `rules` in order. */
+/* Plays all ranks, and puts the ops of `rules` in order. Requires that every rank has its ops. */
 bool play_rules(Ex *x);
 
 /* ---- expand.c ---- */
-/* The `tune` clause that holds for the schedule, or NULL. */
+/* The `tune` clause that applies to the schedule, or NULL. */
 const Clause *find_tune(const Schedule *sc);
-/* Gives the variable of c the Tuning.at-th value of its range if c is `chosen`, else the first. */
+/* Gives the variable of c a value of its range: if c is `chosen` the one at index Tuning.at, else
+ * the first. */
 bool bind_tune(Sched *s, struct Tuning *tuning, const Clause *c, const Clause *chosen);
 
 /* ---- use.c ---- */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * Expands kernels (`steady`), whose ops stand at fixed distances from the index. Part of expand.
+ * Expands kernels (`steady`), whose ops have fixed distances (lags) from the index. Part of expand.
  *
- * note [steady]: a clipped kernel runs for every k from the smallest to the largest at which one of
- * its ops is in range. An op at k - lag outside its range is dropped. Warmup and flush are the
- * iterations in which an op was dropped (lang/spec.md 5.2). */
+ * note [steady]: a kernel runs for every k from the smallest to the largest at which one of its ops
+ * is in range. The range of an op is that of the kernel, or else the microbatches of its pipe. An
+ * op at k - lag outside its range is dropped. Warmup and flush are the iterations that drop an op
+ * (lang/spec.md 5.2). */
 #include "expand.h"
 #include "hints.h"
 #include "names.h"
 
-/* Does the pipe of an op follow from the index of the kernel, by its parameters, too? */
+/* Does the pipe of an op depend on the index of the kernel, possibly through macro parameters? */
 static bool pipe_depends(const OpRef *o, const OpRef *op) {
   bool depends = op->pipe_index->depends;
   const Param *p = o->op < 0 ? o->def->params : NULL;
@@ -17,9 +18,10 @@ static bool pipe_depends(const OpRef *o, const OpRef *op) {
   return depends;
 }
 
-/* Microbatches of the pipe that an op of a kernel is of, macros included. Of an array of pipes that
- * have as many each it is not asked which; else the index is that of every turn: it does not depend
- * on it, and parameters of macros are bound as at index 0. */
+/* Finds the number of microbatches of the pipe of a kernel's op, macros included. If all pipes of
+ * an array have the same number, the index of the pipe does not matter. Otherwise it must be the
+ * same at every turn: it must not depend on the kernel's index, and macro parameters are bound at
+ * index 0. */
 static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
   const Pipe *p;
   const OpRef *op = o;
@@ -27,8 +29,8 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
     op = op->def->op;
   if (op->pipe_index && array_mbs(x, op, n))
     return true;
-  bool nested = o->op < 0 &&
-                o->def->op->op < 0; /* arguments of the inner one may name what has no value yet */
+  /* arguments of the inner op may have no value yet */
+  bool nested = o->op < 0 && o->def->op->op < 0;
   if (op->pipe_index && (nested || pipe_depends(o, op))) {
     diag_error(x->s->diag, DIAG_LAG, op->pipe_at,
                "which of the pipes '%s' it is %s, and they have not as many microbatches each",
@@ -48,12 +50,12 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
 
 typedef struct Kernel {
   const Stmt *t;
-  int64_t lo, hi; /* its range, if it has one */
-  int64_t at;     /* its index; while ops are looked for 0 */
-  bool inside;    /* a loop */
+  int64_t lo, hi; /* its range; without one hi is set for each op */
+  int64_t at;     /* its index; 0 while ops are collected */
+  bool inside;    /* inside a loop */
 } Kernel;
 
-/* What o is in the kernel, by the values at hand. */
+/* Makes the item of o from the present values. */
 static bool item_of(Ex *x, const OpRef *o, const Kernel *k, KernelItem *it) {
   Sched *s = x->s;
   int64_t v;
@@ -84,9 +86,9 @@ static bool items_of_turn(Ex *x, const Stmt *b, const void *of) {
   return kernel_items(x, b, &in);
 }
 
-/* Finds the ops of a kernel and their lags, of those in a loop once for each turn. Lets that depend
- * on the index have no value yet; nothing that is evaluated here may use them (resolve saw to
- * that). */
+/* Finds the ops of a kernel and their lags; an op in a loop once for each turn. A `let` that
+ * depends on the index has no value yet; resolve has checked that nothing evaluated here uses
+ * it. */
 static bool kernel_items(Ex *x, const Stmt *b, const Kernel *k) {
   Sched *s = x->s;
   for (; b; b = b->next) {
@@ -131,7 +133,7 @@ static bool iteration_of_turn(Ex *x, const Stmt *b, const void *of) {
 }
 
 static bool kernel_op(Ex *x, const OpRef *o, const Kernel *k) {
-  KernelItem own; /* of this turn of a loop */
+  KernelItem own; /* item of an op in a loop, for this turn */
   if (o->item == NONE && !item_of(x, o, k, &own))
     return false;
   KernelItem *it = o->item == NONE ? &own : &x->items.at[o->item];
@@ -175,7 +177,7 @@ static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k) {
 
 bool run_kernel(Ex *x, const Stmt *t) {
   Sched *s = x->s;
-  x->list_op = t; /* in a clock its ops have no time stamps */
+  x->list_op = t; /* in a clock the ops of a kernel have no time stamps */
   x->keyed = false;
   int64_t step;
   Kernel in = {.t = t};
@@ -201,7 +203,7 @@ bool run_kernel(Ex *x, const Stmt *t) {
     from = a < from ? a : from;
     to = z > to ? z : to;
   }
-  for (uint32_t i = 0; i < x->items.n && !over; i++) /* every k - lag below has a value */
+  for (uint32_t i = 0; i < x->items.n && !over; i++) /* every k - lag below fits */
     over = __builtin_sub_overflow(from, x->items.at[i].lag, &a) ||
            __builtin_sub_overflow(to, x->items.at[i].lag, &z);
   if (over) {

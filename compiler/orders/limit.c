@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Turns `limit` clauses into rows of numbers (find_limits) and proves them over the finished
- * program (check_limits). Both sides of a comparison must be linear in the counts. So a row is one
- * sum, which `tune` can keep while it moves ops (justify.c). Cost of a proof: the ops and copies of
- * a rank times its rows times its stages. */
+ * Turns `limit` clauses into rows of numbers (find_limits) and proves them for the finished program
+ * (check_limits). Both sides of a comparison must be linear in the counts. So a row is one sum,
+ * which `tune` can keep below its bound while it moves ops (justify.c). Cost of the proof: the ops
+ * and copies of a rank, times its rows, times its stages. */
 #include "limit.h"
 #include "base.h"
 #include "graph.h"
@@ -69,8 +69,8 @@ uint32_t limits_of(const Sched *s, uint32_t r, uint32_t *first) {
   return s->claims->nrow ? s->claims->row0[r + 1] - s->claims->row0[r] : 0;
 }
 
-/* Let a row have weight a for a stash and h for a held microbatch. Then each stash takes at least
- * min(a, a + h) of the bound. */
+/* Lemma: let a row have weight a for a stash and h for a held microbatch. Then each stash takes at
+ * least min(a, a + h) of the bound. */
 int64_t limits_room(const Sched *s, uint32_t r) {
   uint32_t first, n = limits_of(s, r, &first),
                   nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
@@ -93,7 +93,7 @@ int64_t limits_room(const Sched *s, uint32_t r) {
 const char *const count_name[NCOUNTS] = {
     [LIVE] = "inflight", [HELD] = "held", [KEPT] = "kept", [HOST] = "host"};
 
-/* Adds " + 2*inflight(0)"; chunk: NONE, of all. */
+/* Adds " + 2*inflight(0)" to a text. chunk: NONE: of all chunks. */
 static const char *add_term(Sched *s, const char *text, int64_t weight, int count, uint32_t rank,
                             uint32_t chunk) {
   if (weight == 0)
@@ -124,7 +124,7 @@ const char *limit_text(Sched *s, const Limit *l) {
 typedef struct Finder {
   Sched *s;
   Limit row;
-  int64_t plain; /* the part of the sum without counts */
+  int64_t plain; /* constant part of the sum */
 } Finder;
 
 static bool is_memory(const Expr *e) { return e->kind == EX_CALL && e->builtin == BI_MEMORY; }
@@ -145,7 +145,7 @@ bool counts_now(const Expr *e) { return mentions(e, is_count); }
 
 bool is_byte_limit(const Clause *c) { return mentions(c->value, is_memory); }
 
-/* So much may stand before a count: all ops together do not overflow. Requires the ops. */
+/* May a count have this weight? The sum over all ops must not overflow. Requires the ops. */
 static bool weight_fits(const Sched *s, int64_t weight) {
   int64_t most = INT64_MAX / 8 / ((int64_t)s->orders->nop + 1);
   return weight <= most && weight >= -most;
@@ -201,9 +201,8 @@ static bool add_count(Finder *x, const Expr *call, int64_t factor) {
   return true;
 }
 
-#define MOST_PLAIN (INT64_MAX / 4) /* what the counts and the other side add to it then fits */
+#define MOST_PLAIN (INT64_MAX / 4) /* leaves room for the counts and the other side */
 
-/* Adds e, times factor, to the sum. */
 static bool add_to(Finder *x, const Expr *e, int64_t factor) {
   Sched *s = x->s;
   int64_t v;
@@ -241,7 +240,7 @@ static bool add_to(Finder *x, const Expr *e, int64_t factor) {
   }
 }
 
-/* The row that compares; false: reported. */
+/* Makes the row of comparison e. False: reported. */
 static bool find_row(Sched *s, const Clause *c, const Expr *e, Limit *row) {
   Finder x = {.s = s, .row = {.clause = c, .compare = e, .at = e->at, .rank = NONE}};
   bool less = e->kind == EX_LT || e->kind == EX_LE, more = e->kind == EX_GT || e->kind == EX_GE;
@@ -268,10 +267,10 @@ static bool find_row(Sched *s, const Clause *c, const Expr *e, Limit *row) {
   *row = x.row;
   if (row->rank != NONE)
     return true;
-  return not_linear(&x, e); /* all counts are in branches that are not taken */
+  return not_linear(&x, e); /* every count is in a branch that is not taken */
 }
 
-/* Takes a bound of memory(r) into Claims.bytes. False: reported. */
+/* Notes a bound of memory(r) in Claims.bytes. False: reported. */
 static bool find_bytes(Sched *s, Claims *claims, const Expr *e) {
   const bool less = e->kind == EX_LT || e->kind == EX_LE,
              more = e->kind == EX_GT || e->kind == EX_GE;
@@ -307,7 +306,8 @@ int64_t stash_bytes_room(const Sched *s, uint32_t r, uint32_t slots) {
     const PipeStage *st = &s->model->stage[row];
     fixed += round64(st->weight_bytes) + round64(st->grad_bytes) + round64(st->opt_bytes);
     work = st->work_bytes > work ? st->work_bytes : work;
-    if (st->prev < PIPE_MANY && s->model->stage[st->prev].rank != r) /* F comes, B goes */
+    /* receive slots of F, send slots of B */
+    if (st->prev < PIPE_MANY && s->model->stage[st->prev].rank != r)
       fixed += (uint64_t)2 * slots * round64(row_inputs_bytes(s, row));
     if (st->next < PIPE_MANY && s->model->stage[st->next].rank != r)
       fixed += (uint64_t)2 * slots * round64(st->boundary_bytes);
@@ -343,7 +343,7 @@ static bool find_rows(Sched *s, Claims *claims, Arena *a, const Clause *c, Rows 
   return true;
 }
 
-/* Claims.row and row0 from n rows in any order. */
+/* Makes Claims.row and row0 from n rows in any order. */
 static void set_limits(Sched *s, Claims *claims, const Limit *row, uint32_t n) {
   uint32_t *at = claims->row0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + (size_t)2);
   claims->row = arena_alloc(s->arena, n * sizeof *s->claims->row + 1);
@@ -370,34 +370,33 @@ bool find_limits(Sched *s, Claims *claims) {
 
 /* ---- the proof ---- */
 
-/* note [when copies run]: copies run one after the other, each from its place on or later; the
- * copies that an op waits for are over when it starts. So, at any place of the ops, the copies have
- * come to one of the beginnings and ends from the last copy that is waited for to the last that has
- * its place, whatever time they take. The largest of what they add to a row counts. A queue of the
- * candidates for the maximum has it at its head. */
-typedef struct
-    Ends { /* of a row; number 2 * c: c copies are over; 2 * c + 1: and the next one has begun */
-  int64_t sum;         /* what copies have added, at the last of them so far */
-  uint32_t *at;        /* [n] in their order, whose sums fall */
-  int64_t *most;       /* [n] these */
-  uint32_t first, end; /* of the queue */
+/* note [when copies run]: the copies of a rank run one after the other, each from its place on or
+ * later. When an op starts, the copies that it waits for have ended. So, before an op, the rank is
+ * at some begin or end of a copy: from the end of the last copy that an op has waited for, to the
+ * end of the last copy whose place has come. The largest amount that copies add to a row at any of
+ * these points counts. A queue of candidates for this maximum has it at its head. */
+typedef struct Ends {  /* a row's queue. Point 2 * c: c copies are over; 2 * c + 1: c + 1 begun */
+  int64_t sum;         /* sum that copies have added up to the last point so far */
+  uint32_t *at;        /* [n] candidate points, ascending; their sums descend */
+  int64_t *most;       /* [n] these sums */
+  uint32_t first, end; /* ends of the queue */
 } Ends;
 
 typedef struct Walk {
   Sched *s;
   uint32_t rank, nchunk, first, n; /* first, n: rows of Claims.row */
-  int64_t *now;                    /* [NCOUNTS * nchunk] of ops alone */
-  uint32_t copied, over;           /* copies that have their place, that ops have waited for */
-  const PipeInstr **copy;          /* [ncopy] of the rank */
-  uint32_t ncopy, *wait_copy;      /* copies that each op waits for */
+  int64_t *now;                    /* [NCOUNTS * nchunk] counts of ops alone */
+  uint32_t copied, over;           /* copies whose place has come; that ops have waited for */
+  const PipeInstr **copy;          /* [ncopy] copies of the rank */
+  uint32_t ncopy, *wait_copy;      /* [op of the rank] number of copies that it waits for */
   Ends *ends;                      /* [n] */
-  const Limit *broken;             /* first limit that does not hold, */
-  int64_t excess;                  /*   by how much at its worst moment, */
-  uint32_t op, end;                /*   at this op and this end of a copy, */
-  int64_t *moment;                 /*   and what was there of ops */
+  const Limit *broken;             /* first limit that does not hold */
+  int64_t excess;                  /* amount by which its worst moment exceeds it */
+  uint32_t op, end;                /* worst moment: this op, and this point of the copies */
+  int64_t *moment;                 /* [NCOUNTS * nchunk] counts of ops at the worst moment */
 } Walk;
 
-/* What the begin, or the end, of a copy adds to a count; false: to none. */
+/* What the begin, or the end, of a copy adds to a count. False: nothing. */
 static bool copy_adds(const PipeInstr *in, bool end, int *what, int64_t *by) {
   bool off = in->op == PIPE_OFF, device = end == off;
   *what = device ? LIVE : HOST;
@@ -409,7 +408,6 @@ static size_t cell_of(const Walk *w, int what, uint32_t stage) {
   return (size_t)what * w->nchunk + w->s->model->stage[stage].chunk;
 }
 
-/* The next end of a copy may have come. */
 static void push_end(Ends *e, uint32_t number, int64_t change) {
   e->sum += change;
   while (e->end > e->first && e->most[e->end - 1] <= e->sum)
@@ -432,7 +430,7 @@ static void look(Walk *w, uint32_t op) {
   }
 }
 
-/* The copies that have their place before op i of the rank, and those that it waits for. */
+/* Adds the copies whose place is before op i of the rank, and drops those that op i waits for. */
 static void copies_before(Walk *w, uint32_t i) {
   for (; w->copied < w->ncopy && w->copy[w->copied]->wait <= i; w->copied++)
     for (int end = 0; end < 2; end++) {
@@ -452,7 +450,7 @@ static void copies_before(Walk *w, uint32_t i) {
       e->first++;
 }
 
-/* The copies of the rank, and how many of them each op waits for, of its finished list. */
+/* Finds the copies of the rank, and how many of them each op waits for, in the finished list. */
 static void find_copies(Walk *w, uint32_t r, Arena *a) {
   Sched *s = w->s;
   const PipeRank *rank = &s->prog->rank[r];
@@ -474,7 +472,7 @@ static void find_copies(Walk *w, uint32_t r, Arena *a) {
   }
 }
 
-/* What copies have added to the worst moment. */
+/* Adds what copies have added to the worst moment. */
 static void add_copies(Walk *w) {
   for (uint32_t x = 1; x <= w->end; x++) {
     const PipeInstr *in = w->copy[(x - 1) / 2];
@@ -485,7 +483,7 @@ static void add_copies(Walk *w) {
   }
 }
 
-/* Walks one rank; final: with its copies. */
+/* Walks the ops of one rank; final: with its copies. */
 static void walk_rank(Walk *w, uint32_t r, bool final) {
   Sched *s = w->s;
   w->rank = r, w->nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
@@ -518,7 +516,7 @@ static void walk_rank(Walk *w, uint32_t r, bool final) {
   arena_free(&own);
 }
 
-/* May the stashes of rank r fit? Slots of transfers are not known yet. */
+/* Can the stashes of rank r fit? Counts no slots of transfers, which are not known yet. */
 static bool bytes_kept(const Sched *s, uint32_t r) {
   const int64_t room = stash_bytes_room(s, r, 0);
   int64_t live = 0, start, end;
@@ -556,7 +554,7 @@ bool limit_quantity(Sched *s, const Expr *call, int64_t *value) {
   return true;
 }
 
-/* The comparison that is false, "5 <= 4", and why: the numbers in it. */
+/* Reports the false comparison, "5 <= 4", and the numbers in it. */
 static void report_sides(Sched *s, const Walk *w) {
   static const char *const sign[] = {"<", "<=", ">", ">="};
   const Limit *l = w->broken;
@@ -567,7 +565,7 @@ static void report_sides(Sched *s, const Walk *w) {
   bool (*const outer)(Sched *, const Expr *, int64_t *) = s->eval.quantity;
   s->eval.moment = w->moment, s->eval.quantity = limit_quantity;
   bool known = eval(s, e->a, &a) && eval(s, e->b, &b);
-  BUG_IF(!known); /* find_row has had the same numbers */
+  BUG_IF(!known); /* find_row has evaluated the same expressions */
   diag_error(s->diag, DIAG_OVER_LIMIT, l->at, "limit not kept: %lld %s %lld is false at %s",
              (long long)a, sign[e->kind - EX_LT], (long long)b, op_text(s, w->op));
   diag_note(s->diag, NO_SPAN, "with %s", eval_explain(s, e));

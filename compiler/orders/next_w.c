@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Decides which microbatch a W without an index takes (lang/spec.md 5.1): the oldest I of its
- * chunk, or of the rank, that waits for its W. In a block of `rules`, the oldest I is known only
- * after the play of all ranks. So a W of such an I must name its microbatch, and so must every W in
- * the text of `clock` and `rules`. Cost: linear in the ops of the rank. */
+ * Finds the microbatch for a W without an index (lang/spec.md 5.1): the oldest I of its chunk, or
+ * of the rank, that waits for its W. In a block of `rules` the oldest I is known only after the
+ * play of all ranks. So a W behind such a block must name its microbatch if the oldest I is in the
+ * block, and so must every W in the text of `clock` and `rules`. Cost: linear in the ops of the
+ * rank. */
 #include "expand.h"
 #include "names.h"
 
-/* The first row at or after `i` with an I of that stage (NONE: of any) that waits; Orders.nop if
- * there is none. */
+/* The first row at or after `i` with an I of the stage (NONE: of any stage) that waits for its W;
+ * Orders.nop: none. */
 static uint32_t waiting(const Sched *s, uint32_t stage, uint32_t i) {
   for (; i < s->orders->nop; i++) {
     const Op *p = &s->orders->op[i];
@@ -18,9 +19,9 @@ static uint32_t waiting(const Sched *s, uint32_t stage, uint32_t i) {
   return i;
 }
 
-/* The block of rules that row i is of, or NULL. */
+/* The block of rules that contains row i, or NULL. */
 static const Region *region_of(const Ex *x, uint32_t i) {
-  uint32_t a = 0, b = x->rules.regions.n; /* the last that begins at or before i */
+  uint32_t a = 0, b = x->rules.regions.n; /* the last block that begins at or before i */
   while (a < b) {
     uint32_t mid = a + (b - a) / 2;
     if (x->rules.regions.at[mid].first <= i)
@@ -57,7 +58,7 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
   const Pipe *p = NULL;
   uint32_t n, row = s->orders->nop, first = s->orders->rank_op0[x->rank],
               *from = &x->w_from[s->model->nstage + x->rank];
-  if (x->list) { /* by way of `use`: resolve refuses it in the block itself */
+  if (x->list) { /* only through `use`: resolve refuses it in the block itself */
     refuse_bare_w(s, x->use->at, o, x->list);
     diag_note(s->diag, x->in_use->at->at, "'%s' is used here", x->in_use->at->name);
     x->use_told = true;
@@ -72,7 +73,7 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
     return false;
   if (!any && *stage == NONE)
     return *mb = -1, true;
-  if (!any || p) { /* each chunk has its own */
+  if (!any || p) { /* count by chunk */
     held = any ? held : stage;
     for (uint32_t i = 0; i < (any ? n : 1); i++) {
       uint32_t *at = &x->w_from[held[i]];
@@ -95,7 +96,7 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
   if (g)
     return say_which(x, o, g);
   const Op *i = &s->orders->op[row];
-  *from = row + 1; /* all before it are taken, or run now */
+  *from = row + 1; /* every I before it has its W, or gets it now */
   *stage = i->stage, *slice = i->mb % s->model->slices;
   *mb = (int64_t)(i->mb - s->model->stage[i->stage].mb0) / s->model->slices -
         (x->in_use ? x->in_use->total : 0);

@@ -2,18 +2,22 @@
  * Plays the compute ops on an idle network: each rank in its order, each action as soon as its
  * tensors are there. Requires check_deps. Proves that the orders of the ranks agree with the data;
  * if they do not, the schedule deadlocks under every channel model. Ensures the one global order of
- * transfers that the lowering `global` gives to every rank: by the time at which a transfer could
- * start. Ties: gradients first, then activations, then sums (turn_of), where every op takes time,
- * the same for all microbatches, and no stages are tied (takes_time); else the order of the data,
- * and with side ops in COMM streams that of the play (by_time). Every dependence points forward in
- * this order, so with enough slots it cannot deadlock.
+ * transfers, which the lowering `global` gives to every rank: by the time at which a transfer could
+ * start. Transfers that could start at one time are ordered
  *
- * Why a player beside the machine of machine.h: when it runs there are no transfers yet, because
- * its times sort them; and searches call it thousands of times.
+ *   - by turn_of, gradients first, then activations, then sums, if every op takes time, equal for
+ *     all microbatches, and no stages are tied (takes_time);
+ *   - otherwise in the order of the data;
+ *   - with side ops in COMM streams, in the order of the play (by_time).
+ *
+ * Every dependence points forward in this order, so with enough slots it cannot deadlock.
+ *
+ * Why not the machine of machine.h: it plays transfers, and there are none yet, because the times
+ * found here sort them. Searches also call this player thousands of times.
  *
  * Method: marked graph. There is no choice, so one pass over the ops decides. The sort is a radix
- * sort. Cost: linear. The play goes back and forth between ranks, in too many places for the
- * hardware to predict, so what an op will touch is prefetched a few ops ahead. */
+ * sort. Cost: linear. The play moves between ranks too irregularly for the hardware to predict, so
+ * it prefetches the data of an op some ops ahead. */
 #include <string.h>
 
 #include "base.h"
@@ -21,7 +25,7 @@
 #include "orders.h"
 #include "plant.h"
 
-/* The row that makes input k of o; the row that reads its output k. */
+/* The row that makes input k of o; the row that reads output k of o. */
 static inline uint32_t maker(const Sched *s, const Op *o, uint32_t k) {
   Link l = link_at(s, input_link(s, o, k));
   return o->kind == PIPE_F ? l.from : l.to;
@@ -30,7 +34,7 @@ static inline uint32_t reader(const Sched *s, const Op *o, uint32_t k) {
   Link l = link_at(s, output_link(s, o, k));
   return o->kind == PIPE_F ? l.to : l.from;
 }
-/* The op of that row. */
+/* The op of o's direction and microbatch on `row`. */
 static inline uint32_t op_of(const Sched *s, const Op *o, uint32_t row) {
   return *op_at(s, o->kind == PIPE_F, row, o->mb) - 1;
 }
@@ -45,8 +49,7 @@ uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
   return k < op_outputs(s, o) ? op_of(s, o, reader(s, o, k)) : NONE;
 }
 
-/* The next row of those whose gradients an update of `row` needs: its replicas, or all rows of the
- * stages that share its weights. */
+/* The rows are the replicas of `row`, or all rows of the stages that share its weights. */
 bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
   if (s->model->stage[row].tied != NONE) {
     uint32_t k = s->model->tie_of[row];
@@ -74,8 +77,8 @@ uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
   return NONE;
 }
 
-/* Op i adds the last gradient to update k of its row: if this was the last of all replicas, the sum
- * can start: the op of them that ended last, else NONE. */
+/* Op i adds the last gradient to update k of its row. If all replicas then have theirs, the sum can
+ * start: returns the op among them that ended last, else NONE. */
 static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i, uint32_t k) {
   uint32_t st = s->orders->op[i].stage, last = i;
   if (s->model->stage[st].replica == st)
@@ -90,7 +93,7 @@ static uint32_t last_of_replicas(const Sched *s, const OrderRun *run, uint32_t i
   return last;
 }
 
-/* The same of all rows of a tie. */
+/* Like last_of_replicas, for all rows of a tie. */
 static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i, uint32_t turn) {
   uint32_t st = s->orders->op[i].stage, last = i;
   if (s->model->stage[st].tied == NONE)
@@ -106,7 +109,7 @@ static uint32_t last_of_tie(const Sched *s, const OrderRun *run, uint32_t i, uin
   return last;
 }
 
-/* When update k of a row can start, for the sums that it needs. */
+/* The time at which the sums for update k of a row end. */
 static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint32_t k) {
   const PipeStage *cost = run->stage;
   uint64_t end = 0;
@@ -120,8 +123,8 @@ static uint64_t sums_end(const Sched *s, const OrderRun *run, uint32_t row, uint
   return end + (tied ? cost[run->uniform ? 0 : row].time[PIPE_TIE] : 0);
 }
 
-/* When op i, of the action that begins with op `first`, has all that it waits for; turn: updates of
- * its stage so far. False: a rank has not made it yet. */
+/* Raises *start to the time at which op i, of the action that begins with op `first`, has all that
+ * it waits for. turn: updates of its stage so far. False: a rank has not made an input yet. */
 static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, uint32_t i,
                     uint32_t turn, uint64_t *start) {
   const Op *o = &s->orders->op[i];
@@ -136,7 +139,7 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, u
       *start = run->end[dep] + send;
   }
   if (o->kind == PIPE_U && waits_for_others(s, o->stage)) {
-    run->head[r] = first; /* rows of a tie may be on this rank, too */
+    run->head[r] = first; /* rows of a tie may be on this rank */
     if (order_late_replica(s, i, run->head) != NONE)
       return false;
     uint64_t sum = sums_end(s, run, o->stage, turn);
@@ -145,7 +148,8 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, u
   return true;
 }
 
-/* Plays the action first..last of a rank from `start` on: when the outputs of its ops may leave. */
+/* Plays the action first..last of a rank from `start` on. Sets the times at which the outputs of
+ * its ops can leave, and returns its end. */
 static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint32_t last,
                             uint64_t start) {
   const PipeStage *cost = run->stage;
@@ -159,8 +163,8 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
   return end;
 }
 
-/* The first R of a microbatch in slices from `unit` on; where there is none its first backward,
- * which all wait for. NONE: that is not there. */
+/* The first R, from `unit` on, of a microbatch in slices; without one, its first backward, for
+ * which all its slices wait. NONE: there is neither. */
 static uint32_t next_again(const Sched *s, uint32_t stage, uint32_t unit) {
   size_t row = (size_t)stage * s->model->nmb;
   uint32_t last = unit - unit % s->model->slices + s->model->slices - 1;
@@ -202,7 +206,7 @@ int64_t order_makes(const Sched *s, const Op *o) {
   return n;
 }
 
-/* What the play of the ops some way below op i of its rank touches. */
+/* Prefetches what the play touches for ops some way below op i of the rank. */
 static inline void fetch_ahead(const Sched *s, const OrderRun *run, uint32_t i) {
   enum { AHEAD = 16, OPS_AHEAD = 24 };
   if (i + OPS_AHEAD >= s->orders->nop)
@@ -219,10 +223,10 @@ static inline void fetch_ahead(const Sched *s, const OrderRun *run, uint32_t i) 
 bool order_run(Sched *s, OrderRun *run) {
   uint32_t *work = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   uint8_t *queued = NEW_ARRAY(s->arena, uint8_t, s->model->nrank);
-  uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->model->nstage); /* that have run */
+  uint32_t *updates = NEW_ARRAY(s->arena, uint32_t, s->model->nstage); /* updates that have run */
   uint64_t *now = NEW_ARRAY(s->arena, uint64_t, s->model->nrank),
            *first = NEW_ARRAY(s->arena, uint64_t, s->model->nrank),
-           *stop = NEW_ARRAY(s->arena, uint64_t, s->model->nrank); /* end of its last action */
+           *stop = NEW_ARRAY(s->arena, uint64_t, s->model->nrank); /* end of the last action */
   uint32_t nwork = 0, left = s->orders->nop;
   run->nxfer = 0;
   run->t = (Timing){0, 0, 0};
@@ -254,10 +258,10 @@ bool order_run(Sched *s, OrderRun *run) {
         const Op *o = &s->orders->op[m];
         uint32_t turn = updates[o->stage];
         updates[o->stage] += o->kind == PIPE_U;
-        uint32_t last = NONE, all = NONE; /* sums that can go now */
+        uint32_t last = NONE, all = NONE; /* sums that can start now */
         if (o->kind < PIPE_U && waits_for_others(s, o->stage) &&
             s->orders->round[s->orders->round0[o->stage] + turn].grad == m) {
-          run->head[r] = m + 1; /* it has run: rows of a tie may be on this rank, too */
+          run->head[r] = m + 1; /* op m has run, and rows of a tie may be on this rank */
           last = last_of_replicas(s, run, m, turn), all = last_of_tie(s, run, m, turn);
           for (uint32_t at = 0, q = 0;
                (last != NONE || all != NONE) && order_member(s, o->stage, &at, &q);) {
@@ -283,7 +287,7 @@ bool order_run(Sched *s, OrderRun *run) {
             work[nwork++] = q;
           }
         }
-        if (run->xfer && last != NONE) /* behind what a rank is waiting for */
+        if (run->xfer && last != NONE) /* after the tensors, for which ranks wait */
           run->xfer[run->nxfer++] = (Xfer){last, XFER_REDUCE};
         if (run->xfer && all != NONE)
           run->xfer[run->nxfer++] = (Xfer){all, XFER_TIE};
@@ -303,7 +307,8 @@ bool order_run(Sched *s, OrderRun *run) {
   return left == 0;
 }
 
-/* The op that rank r, stuck at head[r], waits for; *at: which op of the action there needs it. */
+/* The op for which rank r, stuck at head[r], waits. *at: the op of the action there that needs
+ * it. */
 static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r, uint32_t *at) {
   for (uint32_t h = *at = head[r]; h <= head[r] + s->orders->op[head[r]].group; h++) {
     uint32_t dep = s->orders->op[h].kind == PIPE_U ? order_late_replica(s, h, head) : NONE;
@@ -317,7 +322,7 @@ static uint32_t blocker(const Sched *s, const uint32_t *head, uint32_t r, uint32
   return NONE;
 }
 
-/* Follows who waits for whom from each rank and reports the shortest cycle. */
+/* Follows the waits from each rank and reports the shortest cycle among those found. */
 static void report_cycle(Sched *s, Ideal *ideal, const uint64_t *end, const uint32_t *head) {
   uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
            *at = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
@@ -381,15 +386,15 @@ static void report_cycle(Sched *s, Ideal *ideal, const uint64_t *end, const uint
   if (joined)
     diag_help(s->diag, "the ops of an overlap start together, once each has what it needs: "
                        "take the one that is waited for out of it");
-  else if (norder <= 2) /* all else is what ops need */
+  else if (norder <= 2) /* all other waits of the cycle are needs of ops */
     diag_help(s->diag, "%s", change);
   Stall *stall = NEW(s->arena, Stall);
   *stall = (Stall){"deadlock", hop, best_len, NULL, end, head};
   ideal->stall = stall;
 }
 
-/* Does every op take time? Ops of no time pass on what they get: then transfers at one time may
- * need each other. */
+/* Does every op take time, the same for all microbatches, and are no stages tied? Ops without time
+ * pass on tensors at once, so transfers of one time may need each other. */
 static bool takes_time(const Sched *s) {
   for (uint32_t i = 0; i < s->model->nstage; i++) {
     const PipeStage *st = &s->model->stage[i];
@@ -400,8 +405,8 @@ static bool takes_time(const Sched *s) {
   return s->model->unit_time == NULL && !s->model->tie_of;
 }
 
-/* Among transfers at one time: gradients first, up the ranks, then activations, down the ranks,
- * then sums, since only an update waits for a sum. */
+/* Orders transfers of one time: gradients first, from the last rank up, then activations, from the
+ * first rank down, then sums, for which only updates wait. */
 static uint32_t turn_of(const Sched *s, const Xfer *x) {
   uint32_t r = op_rank(s, x->from), turn = s->orders->op[x->from].kind == PIPE_F
                                                ? s->model->nrank + r
@@ -414,9 +419,9 @@ typedef struct Keyed {
   Xfer x;
 } Keyed;
 
-/* Sorts x[n] by the times at which they can start; most: no time is later. Where the costs allow
- * it, ties go by turn_of: so an order that repeats has no longer a period than the times have. Else
- * they stay as they are, in the order of the data. A radix sort. */
+/* Sorts x[n] by the times at which they can start; most: the latest time. If takes_time, ties go by
+ * turn_of, so that a repeating order has no longer a period than its times. Otherwise ties keep the
+ * order of the data. A radix sort. */
 static void sort_by_time(const Sched *s, Xfer *x, uint32_t n, const uint64_t *end, uint64_t most) {
   enum { DIGIT = 11, N = 1 << DIGIT };
   uint64_t spread = !takes_time(s)                        ? 1
@@ -443,10 +448,10 @@ static void sort_by_time(const Sched *s, Xfer *x, uint32_t n, const uint64_t *en
   arena_free(&own);
 }
 
-/* A transfer, or a side op of a COMM stream. */
+/* A transfer, or a side op of a COMM stream, while they are sorted. */
 typedef struct Placed {
   uint64_t time;
-  uint32_t n;                 /* transfers that were made before it */
+  uint32_t n;                 /* number of transfers made before it */
   uint32_t late, rank, at, i; /* rank, at: of a side op, else 0 */
   Xfer x;
 } Placed;
@@ -464,8 +469,8 @@ static int by_time(const void *a, const void *b) {
   return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
 }
 
-/* Sorts the transfers as they were made with the side ops of the COMM streams: each of these when
- * the op before it ends, ties in the order of the play (side.c, note [sides cannot stall]). */
+/* Sorts the transfers together with the side ops of COMM streams: a side op goes where the op
+ * before it ends. Ties keep the order of the play (side.c, note [sides cannot stall]). */
 static void sort_with_sides(Sched *s, Ideal *ideal, const OrderRun *run) {
   uint32_t n = 0;
   Placed *all = arena_alloc(s->arena, (ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *all);

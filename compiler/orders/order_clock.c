@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * Orders a rank by time stamps: `clock` (lang/spec.md 5.5). Lists the ops of the body for every
  * index, puts an op without a stamp on the first free tick after its I, sorts the list by stamp and
- * pushes it. Two ops on one tick are an error. Only the order is kept; costs decide when an op
+ * pushes it. Two ops on one tick are an error. Only the order remains; costs decide when an op
  * starts.
  *
  * A schedule that is used inside a clock must give its ops stamps, too. The stamps of both clocks
- * add up, and ticks belong to the outer one.
+ * add up, and the outer clock owns the ticks.
  *
- * With a period T, a tick is free if no op of the block is on it modulo T, and the W of a stage
- * have the same place in every period. Cost: n log n, and T for each stage. */
+ * With a period T, a tick is free if no op of the block is on it modulo T, and every W of a stage
+ * has the same place in every period. Cost: n log n, and T for each stage. */
 #include <string.h>
 
 #include "expand.h"
@@ -34,27 +34,28 @@ int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place) {
   return next && !has_run(x->s, l->kind, l->stage, l->mb) ? next : NULL;
 }
 
-/* Notes an op that a used schedule lists, in the counts of the order that uses it. */
+/* Notes an op that a used schedule lists, for the order that uses the schedule. */
 static void note_used(Ex *x, const Listed *l) {
   const Use *u = x->in_use;
   if (!u || !u->list)
     return;
-  while (u && u->list) /* the block counts as the order that it stands in */
+  while (u && u->list) /* the block belongs to the order around it */
     u = u->outer;
   int64_t place, *next = listed_next(x, l, u ? u->total : 0, &place);
   if (next)
     note_listed(x, next, place);
 }
 
-/* In the block ops without index are counted as they are listed; behind it from the last one by
- * stamp. In which order `rules` run is not known yet: from the highest one. */
+/* Sets what ops without an index behind the block take. Inside the block they count as listed.
+ * Behind a clock they continue after the last op by stamp. Behind `rules`, whose order is not known
+ * yet, they continue after the highest op. */
 static void count_listed(Ex *x, const Stmt *t, uint32_t before) {
   Noted *l = x->noted.at;
   uint32_t n = x->noted.n;
   pop_next(x, before, false);
   for (uint32_t i = 0; i < n; i++)
     *l[i].next = -1;
-  for (uint32_t i = 0; i < n; i++) { /* meanwhile the row of the last one */
+  for (uint32_t i = 0; i < n; i++) { /* meanwhile *next is the row of the last op */
     int64_t old = *l[i].next;
     if (old < 0 || (t->kind == ST_RULES ? l[i].place > l[old].place : l[i].key >= l[old].key))
       *l[i].next = i;
@@ -115,8 +116,8 @@ bool list_any(Ex *x, const OpRef *o) {
 
 bool list_joint(Ex *x, const Stmt *t) {
   int64_t key = 0;
-  if (!t->value &&
-      x->list->kind == ST_CLOCK) { /* by way of `use`: resolve refuses it in the block itself */
+  /* only through `use`: resolve refuses it in the block itself */
+  if (!t->value && x->list->kind == ST_CLOCK) {
     diag_error(
         x->s->diag, DIAG_CLAUSE, t->at,
         "'overlap' cannot be used inside 'clock %s': it stands in no 'clock' that gives it a time stamp",
@@ -161,7 +162,7 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
     }
     for (uint32_t k = first_noted; ok && period && k < x->noted.n; k++)
       if (__builtin_add_overflow(x->noted.at[k].key, base, &x->noted.at[k].key))
-        x->noted.at[k].key = base < 0 ? INT64_MIN : INT64_MAX; /* it is left out */
+        x->noted.at[k].key = base < 0 ? INT64_MIN : INT64_MAX; /* only an op that `clip` left out */
     if (__builtin_add_overflow(i, step, &i))
       break;
   }
@@ -181,7 +182,7 @@ void label_phases(Sched *s, uint32_t a, uint32_t b) {
   for (uint32_t i = a; i < b; i++)
     if (s->orders->op[i].phase == PIPE_NPHASES)
       s->orders->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
-  for (uint32_t i = a, end; i < b; i = end) { /* an action is in one phase */
+  for (uint32_t i = a, end; i < b; i = end) { /* an action has one phase */
     end = i + s->orders->op[i].group + 1;
     bool one = true;
     for (uint32_t k = i + 1; k < end; k++)
@@ -208,7 +209,7 @@ static int by_key(const void *va, const void *vb) {
   return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
-static int by_cell(const void *va, const void *vb) { /* the I's first, by stage and microbatch */
+static int by_cell(const void *va, const void *vb) { /* every I first, by stage and microbatch */
   const Listed *a = va, *b = vb;
   bool ia = a->kind == PIPE_I && a->keyed, ib = b->kind == PIPE_I && b->keyed;
   if (ia != ib)
@@ -220,7 +221,8 @@ static int by_cell(const void *va, const void *vb) { /* the I's first, by stage 
   return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
-/* Gives each op without stamp that of its I, or the first of the block if that is not in it. */
+/* Gives each op without a stamp the stamp of its I; if the I is not in the block, the first stamp
+ * of the block. */
 static bool start_of_fill(Ex *x) {
   Listed *l = x->listed.at;
   uint32_t n = x->listed.n, ni = 0;
@@ -263,8 +265,7 @@ static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
   Listed *l = x->listed.at;
   uint32_t held = s->model->rank_stage0[x->rank + 1] - s->model->rank_stage0[x->rank];
   bool *taken = NEW_ARRAY(tmp, bool, (size_t)period);
-  int64_t *place = NEW_ARRAY(tmp, int64_t,
-                             held); /* of a chunk: tick in the period + 1; 0: none yet */
+  int64_t *place = NEW_ARRAY(tmp, int64_t, held); /* [chunk] 1 + tick in the period; 0: none yet */
   for (uint32_t k = 0; k < x->listed.n; k++)
     if (l[k].keyed)
       taken[residue(l[k].key, period)] = true;
@@ -292,13 +293,14 @@ static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
   return true;
 }
 
-/* Without a period: the gaps between stamps, ascending, take waiting W, the oldest I first. */
+/* Without a period: fills the gaps between stamps, ascending, with the waiting W, the oldest I
+ * first. */
 static void fill_gaps(Ex *x, Arena *tmp) {
   Listed *l = x->listed.at;
   uint32_t n = x->listed.n, nfill = 0;
   uint32_t *wait = NEW_ARRAY(tmp, uint32_t, n);
   uint32_t head = 0;
-  int64_t tick = INT64_MIN; /* the last one taken */
+  int64_t tick = INT64_MIN; /* the last tick taken */
   for (uint32_t k = 0; k <= n; k++) {
     if (k < n && !l[k].keyed) { /* sorted behind its I */
       wait[nfill++] = k;
@@ -317,16 +319,16 @@ static void fill_gaps(Ex *x, Arena *tmp) {
 
 /* ---- the statement ---- */
 
-/* A copy: it takes no tick of the rank. */
+/* Is it a copy, which takes no tick of the rank? */
 static bool beside(const Listed *l) { return l->kind == PIPE_OFF || l->kind == PIPE_LOAD; }
 
-/* Those that take ticks of the rank first. */
+/* Sorts ops before copies, then by key. */
 static int by_stream(const void *va, const void *vb) {
   bool a = beside(va), b = beside(vb);
   return a != b ? a - b : by_key(va, vb);
 }
 
-/* They share a tick: ops of an overlap, what one U lists. */
+/* Do they share a tick? Ops of an overlap do, and the ops of one U. */
 static bool together(const Listed *a, const Listed *b) {
   return a->joint_first != 0 && a->joint_first == b->joint_first;
 }
@@ -337,7 +339,7 @@ static const char *listed_text(Sched *s, const Listed *l) {
   return arena_strndup(s->arena, text, (size_t)n);
 }
 
-/* Are two that may not be on one tick? l: sorted by_stream. */
+/* Are two ops, or two copies, on one tick that must not be? l: sorted by_stream. */
 static bool same_tick(const Listed *l, uint32_t n) {
   const Listed *last[] = {NULL, NULL};
   for (uint32_t k = 0; k < n; k++) {
@@ -349,7 +351,8 @@ static bool same_tick(const Listed *l, uint32_t n) {
   return false;
 }
 
-/* The n listed ops for period `period` instead of `old`, with ops without a stamp filled in. */
+/* Gives the n listed ops stamps for `period` instead of `old`, and fills in ops without a stamp.
+ * False: it fails, or two meet. */
 static bool play_period(Ex *x, Arena *tmp, uint32_t n, int64_t old, int64_t period) {
   int64_t by;
   uint32_t ops = 0;
@@ -370,7 +373,7 @@ static bool play_period(Ex *x, Arena *tmp, uint32_t n, int64_t old, int64_t peri
   return ok && !same_tick(x->listed.at, n);
 }
 
-/* The least longer period in which the n listed ops do not meet; 0: none within the steps. */
+/* The least longer period in which no two of the n listed ops meet; 0: not found within STEPS. */
 static int64_t longer_period(Ex *x, uint32_t n, int64_t period) {
   enum { STEPS = 1 << 20 };
   Diag silent = *x->s->diag, *diag = x->s->diag;
@@ -388,7 +391,7 @@ static int64_t longer_period(Ex *x, uint32_t n, int64_t period) {
   return found;
 }
 
-/* all: how many are listed. */
+/* all: number of listed ops and copies. */
 static bool report_tick(Ex *x, const Stmt *t, uint32_t all, const Listed *a, const Listed *b) {
   Sched *s = x->s;
   diag_error(s->diag, DIAG_CLOCK, b->use->at, "rank %u: %s and %s are both on tick %lld", x->rank,
@@ -406,7 +409,7 @@ static bool report_tick(Ex *x, const Stmt *t, uint32_t all, const Listed *a, con
   return false;
 }
 
-/* Copies have a stamp each, and no two are on one tick. */
+/* Checks that each copy has a stamp, and that no two share a tick. */
 static bool check_copies(Ex *x, const Stmt *t, const Listed *l, uint32_t n) {
   for (uint32_t k = 0; k < n; k++) {
     if (!l[k].keyed) {
@@ -425,10 +428,10 @@ void label_copy(Sched *s, Copy *c, uint32_t end) {
     c->phase = s->orders->op[c->at < end ? c->at : end - 1].phase;
 }
 
-/* Pushes what is listed, by stamps: l[0..n) are ops, then come `more` copies. */
+/* Pushes what is listed, by stamp: l[0..n) are ops, then come `more` copies. */
 static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint32_t more) {
   const Listed *copy = l + n, *end = copy + more;
-  uint32_t action = x->s->orders->nop; /* first row of the action */
+  uint32_t action = x->s->orders->nop; /* first row of the present action */
   for (uint32_t k = 0; k <= n; k++) {
     for (; copy < end && (k == n || copy->key <= l[k].key); copy++) {
       x->use = copy->use, x->phase = copy->phase;
@@ -467,7 +470,7 @@ bool run_clock(Ex *x, const Stmt *t) {
   }
   if (!list_body(x, t, period))
     return false;
-  if (x->list) /* of a schedule that is used in a clock: that one goes on */
+  if (x->list) /* inside a used schedule: the outer clock continues */
     return true;
   Listed *l = x->listed.at;
   uint32_t n = x->listed.n, all = n, first = s->orders->nop, copy = s->orders->ncopy;
@@ -479,7 +482,7 @@ bool run_clock(Ex *x, const Stmt *t) {
     n--;
   if (!check_copies(x, t, l + n, all - n))
     return false;
-  x->listed.n = n; /* what takes ticks of the rank */
+  x->listed.n = n; /* without copies */
   if (!start_of_fill(x))
     return false;
   qsort(l, n, sizeof *l, by_key);
@@ -494,7 +497,7 @@ bool run_clock(Ex *x, const Stmt *t) {
     return false;
   qsort(l, n, sizeof *l, by_key);
   bool labelled = x->labelled;
-  x->labelled = true; /* each has its own phase, or none yet */
+  x->labelled = true; /* each op has its own phase, or none yet */
   ok = push_listed(x, t, l, n, all - n);
   x->phase = phase, x->labelled = labelled;
   if (!ok)

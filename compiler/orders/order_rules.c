@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Orders a rank by priorities: `rules` (lang/spec.md 5.6). Lists the statements and pushes their
- * ops in any order. When all ranks have ops, rules_play.c plays them, and the order in which they
- * ran is the result. Cost: linear, apart from the play. */
+ * ops in any order. When all ranks have ops, rules_play.c plays them; the order in which they run
+ * is the result. Cost: linear, apart from the play. */
 #include <string.h>
 
 #include "base.h"
@@ -27,7 +27,7 @@ static uint32_t class_of(Ex *x, uint32_t first, const Listed *l, bool joint) {
 
 static bool is_copy(const Listed *l) { return l->kind == PIPE_OFF || l->kind == PIPE_LOAD; }
 
-/* Candidates of the block have their class first, then, with add_part, what they consist of. */
+/* Adds a candidate of the block; add_part then adds its parts. */
 static void add_cand(Ex *x, uint32_t cls, const Listed *l) {
   *vec_push(&x->scratch, &x->rules.cands) = (RuleCand){.cls = cls,
                                                        .first = x->rules.parts.n,
@@ -36,7 +36,7 @@ static void add_cand(Ex *x, uint32_t cls, const Listed *l) {
                                                        .guard = l->guard};
 }
 
-/* op: row of Orders.op, or of Orders.copy, or NONE. */
+/* Adds a part to the last candidate. op: row of Orders.op or of Orders.copy, or NONE. */
 static void add_part(Ex *x, const Listed *l, uint32_t op) {
   RuleCand *c = &x->rules.cands.at[x->rules.cands.n - 1];
   *vec_push(&x->scratch, &x->rules.parts) = (RulePart){
@@ -45,7 +45,8 @@ static void add_part(Ex *x, const Listed *l, uint32_t op) {
   c->mb = c->mb == NONE && op != NONE ? l->mb : c->mb;
 }
 
-/* The place of an update in x->at_u: its row + 1, of the block at hand if it is behind g->first. */
+/* The entry of x->at_u for an update: 1 + row. The row is of the present block if it is behind
+ * g->first. */
 static uint32_t *update_row(Ex *x, const Listed *l) {
   const Sched *s = x->s;
   if (!x->at_u)
@@ -55,7 +56,7 @@ static uint32_t *update_row(Ex *x, const Listed *l) {
                   (l->mb == NONE ? s->model->nmb : l->mb)];
 }
 
-/* The row + 1 of an op that is pushed already, of an update in this block; 0. */
+/* 1 + the row of an op that is pushed already (a U: in this block); 0: none. */
 static uint32_t row_of(Ex *x, const Region *g, const Listed *l) {
   Sched *s = x->s;
   if (is_copy(l) || l->any)
@@ -68,12 +69,13 @@ static uint32_t row_of(Ex *x, const Region *g, const Listed *l) {
   return row && s->orders->op[row - 1].kind == l->kind ? row : 0;
 }
 
-/* A U without microbatch: one for all gradients of the stage, however often it is listed. */
+/* Is it a U without microbatch that is listed again? One such U applies all gradients of the
+ * stage. */
 static bool listed_before(Ex *x, const Region *g, const Listed *l) {
   return l->kind == PIPE_U && l->mb == NONE && row_of(x, g, l);
 }
 
-/* Pushes what is listed, in whatever order. */
+/* Pushes a listed op or copy. */
 static bool push_rule(Ex *x, const Listed *l) {
   x->use = l->use;
   x->phase = l->phase;
@@ -86,7 +88,7 @@ static bool push_rule(Ex *x, const Listed *l) {
   return true;
 }
 
-/* An op, or copy, that stands alone. */
+/* Adds a candidate for an op or copy outside of overlaps. row: 1 + its row; 0: push it first. */
 static bool add_single(Ex *x, const Region *g, const Listed *l, uint32_t row) {
   Sched *s = x->s;
   if (!row) {
@@ -99,7 +101,8 @@ static bool add_single(Ex *x, const Region *g, const Listed *l, uint32_t row) {
   return true;
 }
 
-/* The ops of an overlap, l[0..n), without ops that ran before the block; one op is no overlap. */
+/* Adds a candidate for the ops of an overlap, l[0..n), without ops that ran before the block; a
+ * single op is no overlap. */
 static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
   Sched *s = x->s;
   const Listed *left[MAX_TOGETHER];
@@ -119,10 +122,10 @@ static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
     left[nleft++] = &l[i];
   }
   if (nleft == 0 || (nleft == 1 && left[0]->any))
-    return true; /* all that it names is left out */
+    return true; /* no named op is left */
   if (nleft == 1)
     return add_single(x, g, left[0], row_of(x, g, left[0]));
-  for (uint32_t i = 0; i < nleft; i++) /* rows first: a part needs them */
+  for (uint32_t i = 0; i < nleft; i++) /* push first: a part needs the row */
     if (!left[i]->any && !row_of(x, g, left[i]) && !push_rule(x, left[i]))
       return false;
   for (uint32_t i = 0; i < nleft; i++)
@@ -136,14 +139,14 @@ static bool add_joint(Ex *x, const Region *g, const Listed *l, uint32_t n) {
   return true;
 }
 
-/* Pushes what is listed and remembers it, in region g. */
+/* Pushes what is listed and adds its candidates, in region g. */
 static bool add_listed(Ex *x, Region *g) {
-  for (uint32_t k = 0; k < x->listed.n;
-       k++) { /* what stands alone comes first: it may be there once */
+  /* single ops first: an overlap may name them again */
+  for (uint32_t k = 0; k < x->listed.n; k++) {
     const Listed *l = &x->listed.at[k];
     uint32_t row = l->joint || l->kind == PIPE_U ? 0 : row_of(x, g, l);
     if (l->joint || (row && row <= g->first) || listed_before(x, g, l))
-      continue; /* it has run before the block */
+      continue; /* it ran before the block, or is listed already */
     if (!add_single(x, g, l, 0))
       return false;
   }
@@ -160,7 +163,7 @@ bool run_rules(Ex *x, const Stmt *t) {
   Sched *s = x->s;
   if (!list_body(x, t, 0))
     return false;
-  if (x->list) /* of a schedule that is used in rules: those go on */
+  if (x->list) /* inside a used schedule: the outer rules continue */
     return true;
   Region g = {.rank = x->rank,
               .first = s->orders->nop,
@@ -169,7 +172,7 @@ bool run_rules(Ex *x, const Stmt *t) {
               .at = t};
   uint8_t phase = x->phase;
   bool labelled = x->labelled;
-  x->labelled = true; /* each has its own phase, or none yet */
+  x->labelled = true; /* each op has its own phase, or none yet */
   bool ok = add_listed(x, &g);
   x->phase = phase, x->labelled = labelled;
   g.n = s->orders->nop - g.first;
@@ -180,9 +183,9 @@ bool run_rules(Ex *x, const Stmt *t) {
   return ok;
 }
 
-/* ---- nothing goes on ---- */
+/* ---- a stuck play ---- */
 
-/* "inflight(r) = 4, P - r = 4": the quantities and their numbers, as far as they have values. */
+/* The quantities of e and the numbers beside them, for messages: "inflight(r) = 4, P - r = 4". */
 static const char *explain(Sched *s, const Expr *e, const char *text) {
   int64_t v;
   if (!e || (e->kind == EX_CALL && e->builtin == BI_LATER))
@@ -197,7 +200,7 @@ static const char *explain(Sched *s, const Expr *e, const char *text) {
   return explain(s, e->c, explain(s, e->b, explain(s, e->a, text)));
 }
 
-/* e mentions inflight(r), that of all chunks. */
+/* Does e mention inflight(r) without a chunk? */
 static bool says_inflight(const Expr *e) {
   if (!e)
     return false;
@@ -213,8 +216,8 @@ static bool runs_backward(const Sched *s, uint32_t r) {
   return false;
 }
 
-/* The number of microbatches of a stage of which some slices, and not all, have gone forward: they
- * hold stashes, and none can go back. */
+/* The number of microbatches of a stage with some slices, but not all, forward: they hold stashes
+ * and cannot go backward. */
 static uint32_t half_forward(const Rules *q, uint32_t stage) {
   const Sched *s = q->s;
   uint32_t n = 0;
@@ -229,7 +232,8 @@ static uint32_t half_forward(const Rules *q, uint32_t stage) {
   return n;
 }
 
-/* Reports why candidate c of the region, the first in line with its inputs, is not taken. */
+/* Reports why candidate `cand` of the region, which is first in line and has its inputs, does not
+ * run. */
 static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
   Sched *s = q->s;
   const RuleCand *c = &q->x->rules.cands.at[cand];
@@ -274,7 +278,7 @@ static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
   return true;
 }
 
-/* Reports an op that is ready, but only in overlaps whose other ops are not. */
+/* Reports an op that is ready, but only in overlaps with ops that are not. */
 static void explain_apart(Rules *q, const Region *g) {
   Sched *s = q->s;
   for (uint32_t op = g->first; op < g->first + g->n; op++)
@@ -294,7 +298,8 @@ static void explain_apart(Rules *q, const Region *g) {
     }
 }
 
-/* The oldest microbatch whose op the region holds back though its inputs are there; or NONE. */
+/* The oldest microbatch with an op that has its inputs, and that the region holds back; NONE:
+ * none. */
 static uint32_t held_back(Rules *q, const Region *g) {
   uint32_t mb = NONE;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
@@ -308,7 +313,7 @@ static uint32_t held_back(Rules *q, const Region *g) {
   return mb;
 }
 
-/* An op reads a version that no update makes before it, since the gradients for it need that op. */
+/* Reports an op that reads a version of an update that needs this op first. */
 static bool report_version(Rules *q) {
   Sched *s = q->s;
   const Rounds *t = q->rounds;
@@ -334,8 +339,8 @@ static bool report_version(Rules *q) {
   return true;
 }
 
-/* Reports that nothing can go on. The reason is a condition that holds back an op with its inputs;
- * of several, the condition that holds back the oldest microbatch. */
+/* Reports that no rank can proceed. The cause is a condition that holds back an op with its inputs;
+ * of several, the one that holds back the oldest microbatch. */
 static bool report_starved(Rules *q) {
   Sched *s = q->s;
   const Region *worst = NULL;
@@ -346,9 +351,9 @@ static bool report_starved(Rules *q) {
     if (mb != NONE && mb <= least)
       worst = g, least = mb;
   }
+  /* without such an op the data forms a cycle or is never made, which the proofs report */
   if (!worst)
-    return report_version(
-        q); /* else the data goes round in a circle, or is never made: the proofs say where */
+    return report_version(q);
   uint32_t r = q->rank = worst->rank, left = worst->first + worst->n - q->next[r];
   diag_error(s->diag, DIAG_STARVED, worst->at->at,
              "rank %u starves: %u op%s left, and none may run", r, left,
@@ -367,8 +372,8 @@ static bool report_starved(Rules *q) {
 
 /* ---- the order ---- */
 
-/* Adds what did not run in a play that stood still, so that the proofs find fault with the order.
- * Overlaps whose ops stand nowhere else stay together. */
+/* Adds the ops that did not run in a stuck play, so that the proofs report the fault of the order.
+ * Overlaps whose ops occur nowhere else stay together. */
 static void append_rest(Rules *q, const Region *g, uint32_t done) {
   const Sched *s = q->s;
   uint32_t end = g->first + g->n;
@@ -400,7 +405,7 @@ static void append_rest(Rules *q, const Region *g, uint32_t done) {
     }
 }
 
-/* Copies in the order in which they began. */
+/* Puts the copies of a region in the order in which they began. */
 static void reorder_copies(Rules *q, const Region *g) {
   Sched *s = q->s;
   uint32_t n = g->copy, end = g->first + g->n;
@@ -461,7 +466,7 @@ static void reorder(Rules *q) {
 
 static bool of_rules(const Rules *q, uint32_t op) { return q->op[op].part != 0; }
 
-/* rest[stage]: the U without microbatch of the region, which takes all gradients up to it. */
+/* Sets rest[stage] to the region's U without microbatch, which applies all gradients up to it. */
 static void find_rests(const Rules *q, const Region *g, uint32_t *rest) {
   for (uint32_t i = g->first; i < g->first + g->n; i++) {
     const Op *o = &q->s->orders->op[i];
@@ -474,8 +479,8 @@ static void find_gradients(Rules *q, Rounds *t) {
   Sched *s = q->s;
   uint32_t *behind = arena_alloc(q->arena, s->model->nstage * sizeof *behind + 1),
            *rest = arena_alloc(q->arena, s->model->nstage * sizeof *rest + 1);
-  const Region *g = q->x->rules.regions.at +
-                    q->x->rules.regions.n; /* the last one that is not behind row i */
+  /* the regions from g on end after row i */
+  const Region *g = q->x->rules.regions.at + q->x->rules.regions.n;
   memset(rest, 0xff, s->model->nstage * sizeof *rest);
   memset(behind, 0xff, s->model->nstage * sizeof *behind);
   for (uint32_t i = s->orders->nop; i-- > 0;) {
@@ -508,7 +513,7 @@ static void find_gradients(Rules *q, Rounds *t) {
   }
 }
 
-/* An op that reads a version which an update of its rank makes waits for that. */
+/* Makes an op that reads a version of an update of its rank wait for this update. */
 static bool find_versions(Rules *q, Rounds *t) {
   Sched *s = q->s;
   for (uint32_t i = 0; i < s->orders->nop; i++) {
@@ -525,7 +530,7 @@ static bool find_versions(Rules *q, Rounds *t) {
     if (!weight_value(s, line, i, &v))
       return false;
     if (v < 1 || v > t->first[o->stage + 1] - t->first[o->stage])
-      continue; /* it is there, or never made: see versions.c */
+      continue; /* the version exists from the start, or never: see versions.c */
     uint32_t *head = &t->waits[t->first[o->stage] + (uint32_t)v - 1];
     t->next_wait[i] = *head;
     *head = i + 1;
@@ -534,15 +539,15 @@ static bool find_versions(Rules *q, Rounds *t) {
   return true;
 }
 
-/* If rules have a U, or one that waits for a sum stands before other ops: what the updates of all
- * ranks wait for. False: reported. */
+/* Finds what the updates of all ranks wait for. Needed only if rules have a U, or if a U that waits
+ * for a sum stands before other ops. False: reported. */
 static bool find_rounds(Rules *q) {
   Sched *s = q->s;
   Arena *a = q->arena;
   bool any = false;
   uint32_t nu = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    bool behind = false; /* an op that comes after it, in rules or not */
+    bool behind = false; /* an op, in rules or not, comes after it */
     for (uint32_t i = s->orders->rank_op0[r + 1]; i-- > s->orders->rank_op0[r];) {
       bool update = s->orders->op[i].kind == PIPE_U;
       any |= update && (of_rules(q, i) || (behind && is_summed(s, s->orders->op[i].stage)));
@@ -585,8 +590,8 @@ static void find_needs(Rules *q) {
     for (uint32_t k = 0, ninput = op_inputs(s, o); k < ninput; k++)
       q->op[i].need += order_dep(s, i, k) != NONE;
     bool first = (o->kind == PIPE_B || o->kind == PIPE_I) && (o->mb + 1) % s->model->slices == 0;
-    for (uint32_t k = 0; first && s->orders->at_load && k < s->model->slices;
-         k++) /* which reads all stashes */
+    /* the first backward reads the stashes of all slices */
+    for (uint32_t k = 0; first && s->orders->at_load && k < s->model->slices; k++)
       q->op[i].need += s->orders->at_load[cell - k] &&
                        q->op[s->orders->nop + s->orders->at_load[cell - k] - 1].part;
     order_own_users(s, i, own);
@@ -645,7 +650,7 @@ bool play_rules(Ex *x) {
     if (p->op == NONE)
       continue;
     if (p->kind == PIPE_OFF || p->kind == PIPE_LOAD)
-      p->op += s->orders->nop; /* copies are counted behind all ops */
+      p->op += s->orders->nop; /* copies are numbered after all ops */
     x->rules.cands.at[p->cand].missing++;
     p->next = q.op[p->op].part;
     q.op[p->op].part = i + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Makes actions of several ops, `overlap { ... }` (lang/spec.md 5.10): their expansion, their cost,
- * and the proof that their ops are independent. In the op table, the ops of an action follow each
- * other, each with the number of ops of the action after it. Cost: linear, as an action has at most
+ * and the proof that their ops are independent. In the op table the ops of an action are adjacent;
+ * each has the number of ops of the action after it. Cost: linear, as an action has at most
  * MAX_TOGETHER ops. */
 #include <string.h>
 
@@ -34,7 +34,7 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
       diag_help(s->diag, "put it before or after the overlap");
       return false;
     }
-  uint8_t phase = PIPE_NPHASES; /* of an update that has none it is that of its action */
+  uint8_t phase = PIPE_NPHASES; /* an update without a phase takes that of its action */
   for (uint32_t i = first; i < s->orders->nop; i++) {
     s->orders->op[i].group = (uint16_t)(s->orders->nop - 1 - i);
     phase = s->orders->op[i].phase < PIPE_NPHASES ? s->orders->op[i].phase : phase;
@@ -63,9 +63,9 @@ bool find_send(Ex *x) {
 
 const char *send_text(const Sched *s) { return send_names[s->orders->send]; }
 
-/* ---- for all who come later ---- */
+/* ---- for later passes ---- */
 
-/* The time of an action of one F and one B; 0: another action, or no time is given. */
+/* The time of an action of one F and one B; 0: another action, or no such time is given. */
 static uint64_t fused_time(const Sched *s, const PipeStage *cost, bool uniform, const Op *a,
                            const Op *b) {
   if ((a->kind == PIPE_F) == (b->kind == PIPE_F) || (a->kind != PIPE_B && b->kind != PIPE_B))
@@ -93,14 +93,14 @@ uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32
   return sum;
 }
 
-/* Both are of slices of one microbatch: is one of them an R, and does b wait for a? */
+/* Of two ops on slices of one microbatch: is one of them an R, and does b wait for a? */
 static bool makes_again(const Op *a, const Op *b) {
   bool back = b->kind == PIPE_B || b->kind == PIPE_I;
   return (a->kind == PIPE_F && b->kind == PIPE_R) || (a->kind == PIPE_R && back) ||
          (a->kind == PIPE_R && b->kind == PIPE_R && a->mb < b->mb);
 }
 
-/* Op u updates a stage that is tied to that of `grad`, the last gradient that its sum needs. */
+/* Does op u update a stage tied to that of `grad`, the last gradient that its sum needs? */
 static bool summed_with(const Sched *s, uint32_t grad, uint32_t u) {
   uint32_t a = s->orders->op[grad].stage, b = s->orders->op[u].stage;
   if (s->orders->op[u].kind != PIPE_U || !s->model->tie_of || s->model->tie_of[a] == NONE ||
@@ -110,7 +110,8 @@ static bool summed_with(const Sched *s, uint32_t grad, uint32_t u) {
   return k < s->orders->round0[a + 1] && s->orders->round[k].grad == grad;
 }
 
-/* Does `then` need what `first`, of its rank, made or did to their stash, or an earlier slice? */
+/* Does `then` need a result of `first`, an op of its rank: a tensor, a stash, or an earlier
+ * slice? */
 static bool needs(const Sched *s, uint32_t first, uint32_t then) {
   static const uint8_t turn[] = {
       [PIPE_F] = 0, [PIPE_R] = 1, [PIPE_B] = 2, [PIPE_I] = 2, [PIPE_W] = 3, [PIPE_U] = 0};

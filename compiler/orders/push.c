@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Adds one op to the order of a rank. Refuses an op that is there twice, or that its pipe does not
- * have. Part of expand. Cost: constant. */
+ * Adds one op or copy to the order of a rank. Refuses an op that occurs twice, or that a
+ * forward-only schedule cannot have. Part of expand. Cost: constant. */
 #include "base.h"
 #include "expand.h"
 #include "hints.h"
@@ -37,8 +37,8 @@ static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb
       .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(x, x->use)};
 }
 
-/* A U that only repeats the last one is refused here, so that there are not many more of them than
- * of gradients; check_deps refuses the others that have nothing to apply. */
+/* Refuses a U that only repeats the last one, which keeps the number of updates near the number of
+ * gradients. check_deps refuses the other updates without gradients. */
 static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   uint32_t old = x->last_u[stage];
@@ -88,7 +88,7 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   return true;
 }
 
-/* OFF and LOAD are no ops: they stand between those. */
+/* OFF and LOAD are not ops: they stand between ops. */
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   if (s->model->forward) {

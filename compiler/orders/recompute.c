@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Adds R by the `recompute` clause (lang/spec.md 5.11): before the first backward of every stage
  * and microbatch for which the condition holds and that has no R. With slices, the R of a
- * microbatch come in order, each before the first op that reads its stash: the R of a later slice
- * or the first backward. Part of expand, after all orders are complete, those of `rules` included.
- * Cost: linear. */
+ * microbatch come in order, each before the first op that reads its stash: the R of a later slice,
+ * or the first backward. Part of expand, after all orders, including `rules`, are complete. Cost:
+ * linear. */
 #include <string.h>
 
 #include "base.h"
@@ -44,14 +44,15 @@ bool insert_recompute(Ex *x) {
     uint32_t end = s->orders->rank_op0[r + 1];
     s->orders->rank_op0[r] = n;
     while (i < end) {
-      uint32_t after = i + 1 + s->orders->op[i].group; /* an action stays together */
+      uint32_t after = i + 1 + s->orders->op[i].group; /* R stands before a whole action */
       place[i] = n;
       for (uint32_t j = i; j < after; j++) {
         const Op *o = &s->orders->op[j];
         uint32_t slice = o->kind == PIPE_U ? 0 : o->mb % s->model->slices;
         bool first = (o->kind == PIPE_B || o->kind == PIPE_I) && slice + 1 == s->model->slices,
              yes = false;
-        if (!first && o->kind != PIPE_R) /* they read the stashes of all, or of all before them */
+        /* these read the stashes of all slices, or of all earlier slices */
+        if (!first && o->kind != PIPE_R)
           continue;
         if (!wanted(s, c, o, &yes))
           return false;
@@ -73,7 +74,7 @@ bool insert_recompute(Ex *x) {
     }
   }
   s->orders->rank_op0[s->model->nrank] = place[i] = n;
-  for (uint32_t k = 0; k < s->orders->ncopy; k++) { /* OFF and LOAD stand between ops */
+  for (uint32_t k = 0; k < s->orders->ncopy; k++) { /* copies stand between ops */
     Copy *copy = &s->orders->copy[k];
     copy->at = place[copy->at];
     copy->free_by = copy->free_by ? place[copy->free_by - 1] + 1 : 0;

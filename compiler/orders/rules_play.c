@@ -5,26 +5,27 @@
  * the least key first, then the earliest arrival, then the lowest microbatch. Its copy stream does
  * the same with OFF and LOAD.
  *
- * A candidate without a key fills. It runs if no candidate with a key may run, and none that may
- * run will arrive before the filler would end. If several qualify, the first one runs. Of the
- * candidates of one statement on one stage, only the first in line counts.
+ * A candidate without a key is a filler. It runs if no candidate with a key can run now, and none
+ * will arrive, and be able to run, before the filler would end. If several fillers qualify, the
+ * first in line runs. Of the candidates of one statement on one stage, only the first in line
+ * counts.
  *
- * Why a player beside the machine of machine.h: it decides what runs next by what has run and
- * arrived, where the other players carry out given lists.
+ * Why not the machine of machine.h: this player decides what runs next by what has run and arrived;
+ * the other players carry out given lists.
  *
  * note [awaited]: before a rank takes a filler, it looks at the candidates that arrive while the
- * filler would run, in the order of arrival, up to the first that it could take then. A candidate
- * qualifies if it is first in line by then, its `when` holds now, and its partners are there by
- * then. The rank remembers this candidate while it qualifies. If there is none, the filler runs,
- * and the rank does not look at these candidates again. So it looks at each about once, except for
- * actions whose partners come later.
+ * filler would run, in the order of arrival, up to the first candidate that it could take then. A
+ * candidate qualifies if it is first in line by then, its `when` holds now, and its partners are
+ * there by then. The rank remembers this candidate while it qualifies. If no candidate qualifies,
+ * the filler runs, and the rank does not look at these candidates again. So it looks at each about
+ * once, except for actions whose partners arrive later.
  *
  * note [rounds]: a U is ready when the gradients that it applies are made, on all ranks that add
- * them up, and their sum is done. The set of gradients must not change until then, so the next
- * gradients of the stage wait for the U.
+ * them up, and their sum is done. The set of these gradients must not change until the U runs, so
+ * the next gradients of the stage wait for the U.
  *
- * Cost: an event is a rank that may have something to do; n log n, times the statements of a
- * rank. */
+ * Cost: an event is a rank that may have something to do; n log n in events, times the statements
+ * of a rank. */
 #include <string.h>
 
 #include "graph.h"
@@ -49,7 +50,7 @@ static bool comes_before(const Rules *q, uint32_t a, uint32_t b) {
   return x->avail != y->avail ? x->avail < y->avail : a < b;
 }
 
-/* The same of rows of CandHeaps; of: the Rules. */
+/* The same orders for heap.h: rows of CandHeaps; of: the Rules. */
 static bool is_ready_first(const void *a, const void *b, const void *of) {
   return ready_before(of, *(const uint32_t *)a, *(const uint32_t *)b);
 }
@@ -107,7 +108,7 @@ static void arrive(Rules *q, RuleClass *c, uint64_t now) {
     push_cand(q, &c->ready, is_ready_first, pop_cand(q, &c->coming, comes_first));
 }
 
-/* All that a candidate names is known: it arrives at its `avail`. */
+/* Puts a candidate in line: every op that it names is known, and it arrives at its `avail`. */
 static void line_up(Rules *q, uint32_t cand, uint64_t now) {
   RuleCand *c = &q->x->rules.cands.at[cand];
   RuleClass *to = &q->x->rules.classes.at[c->cls];
@@ -117,8 +118,8 @@ static void line_up(Rules *q, uint32_t cand, uint64_t now) {
     push_cand(q, &to->coming, comes_first, cand);
 }
 
-/* All producers of op have started: its inputs arrive at avail. A rank that is busy looks when it
- * ends what it runs. */
+/* All producers of op have started, and its inputs arrive at `avail`. A busy rank looks when its
+ * present action ends. */
 static void known(Rules *q, uint32_t op, uint64_t now) {
   const Sched *s = q->s;
   bool copy = op >= s->orders->nop;
@@ -132,7 +133,7 @@ static void known(Rules *q, uint32_t op, uint64_t now) {
       uint32_t cand = q->x->rules.parts.at[p - 1].cand;
       Awaited *w = &q->awaited[r];
       line_up(q, cand, now);
-      if (w->cand != NONE && c->avail <= w->at) { /* who can be taken then may be another */
+      if (w->cand != NONE && c->avail <= w->at) { /* the rank may take another candidate at w->at */
         bool before = q->x->rules.cands.at[w->cand].cls == c->cls && ready_before(q, cand, w->cand);
         w->cand = before ? cand : w->cand;
         if (before || w->partner == MANY)
@@ -165,13 +166,13 @@ static bool picked(const uint32_t *pick, uint32_t n, uint32_t op) {
   return false;
 }
 
-/* Who is first in line of a class now, or at q->by. */
+/* The candidate of a class that is first in line now, or at q->by. */
 static uint32_t first_in_line(Rules *q, RuleClass *c) {
   return q->by ? q->line[c - q->x->rules.classes.at] : rules_top(q, c);
 }
 
-/* The first one of the candidates of a heap that is there at q->by, and is not picked, or `best` if
- * that is before it. */
+/* The first candidate of a heap that is there at q->by and not picked, or `best` if `best` comes
+ * before it. */
 static uint32_t first_left(Rules *q, const CandHeap *h, const uint32_t *pick, uint32_t n,
                            uint32_t best) {
   for (uint32_t i = 0; i < h->n; i++) {
@@ -184,7 +185,7 @@ static uint32_t first_left(Rules *q, const CandHeap *h, const uint32_t *pick, ui
   return best;
 }
 
-/* The op that is first in line for a part that names none, besides those that are picked. */
+/* The op that is first in line for a part that names none, among the ops that are not picked. */
 static uint32_t partner(Rules *q, const Region *g, const RulePart *p, const uint32_t *pick,
                         uint32_t n) {
   uint32_t best = NONE;
@@ -237,8 +238,8 @@ bool rules_frozen(const Rules *q, uint32_t cand) {
   return false;
 }
 
-/* The gradients of update u are there, the last one at rounds->last. Once those of all ranks that
- * it is added up with are, too, all of these updates have what they need. */
+/* The gradients of update u are complete, the last at rounds->last. Once they are complete on all
+ * ranks whose gradients are added up, all of these updates have what they need. */
 static void close_round(Rules *q, uint32_t u, uint64_t now) {
   Sched *s = q->s;
   Rounds *t = q->rounds;
@@ -272,7 +273,7 @@ static void gradient_for(Rules *q, uint32_t u, uint64_t end, uint64_t now) {
     close_round(q, u, now);
 }
 
-/* Op, a gradient or an update, starts and ends at `end`. */
+/* Counts op, a gradient or an update, which starts now and ends at `end`. */
 static void count_round(Rules *q, uint32_t op, uint64_t end, uint64_t now) {
   const Sched *s = q->s;
   const Op *o = &s->orders->op[op];
@@ -311,13 +312,13 @@ static void count(Rules *q, int what, uint32_t stage, int64_t change) {
   q->rank_count[what][q->s->model->stage[stage].rank] += change;
 }
 
-/* A stash is in host memory only. */
+/* Counts a stash as in host memory only. */
 static void leave(Rules *q, const Copy *c) {
   count(q, LIVE, c->stage, -1);
   count(q, HOST, c->stage, 1);
 }
 
-/* What op i of an action takes when it starts (end = false), and gives back when it ends. */
+/* Counts what op i of an action takes when it starts (end = false), or gives back when it ends. */
 static void count_op(Rules *q, uint32_t i, bool end) {
   const Sched *s = q->s;
   OpCounts c = op_counts(s, &s->orders->op[i]);
@@ -325,7 +326,7 @@ static void count_op(Rules *q, uint32_t i, bool end) {
     count(q, k, s->orders->op[i].stage, end ? -c.give[k] : c.take[k]);
 }
 
-/* Op of rank r, whose outputs can leave at `end`, starts. Returns how long its transfer takes. */
+/* Starts op on rank r; its outputs can leave at `end`. Returns the time of its longest transfer. */
 static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
   const Op *o = &s->orders->op[op];
@@ -336,7 +337,7 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   count_op(q, op, false);
   uint32_t own[3], off;
   order_own_users(s, op, own);
-  uint64_t send = 0; /* of what leaves the rank */
+  uint64_t send = 0; /* longest transfer to another rank */
   for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
     uint32_t user = order_user(s, op, k);
     if (user == NONE)
@@ -355,11 +356,10 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   return send;
 }
 
-/* Rank r starts an action of n ops. */
 static void start(Rules *q, uint32_t r, const uint32_t *op, uint32_t n, uint64_t now) {
   Sched *s = q->s;
   uint64_t end = now + together_time(s, s->model->stage, false, op, n), at = now, hold = 0;
-  q->free_at[r] = end; /* those it feeds may be its own rank's */
+  q->free_at[r] = end; /* busy: it may feed ops of its own rank */
   q->begun[r] = q->next[r];
   q->ending[r] = true;
   for (uint32_t i = 0; i < n; i++) {
@@ -374,11 +374,11 @@ static void start(Rules *q, uint32_t r, const uint32_t *op, uint32_t n, uint64_t
   q->free_at[r] = end += s->orders->send == SEND_NEXT ? hold : 0;
   event_push(q, end, r);
   if (s->orders->ncopy > 0)
-    event_push(q, now, r); /* a copy may wait for this to be counted */
+    event_push(q, now, r); /* a copy may wait for these counts */
 }
 
-/* The last action of rank r has ended, and so have copies that ended meanwhile: their slots are
- * free for the next. */
+/* Ends the last action of rank r, and counts the copies that ended during it: their slots are free
+ * for the next action. */
 static void finish(Rules *q, uint32_t r, uint64_t now) {
   if (!q->ending[r] || now < q->free_at[r])
     return;
@@ -402,7 +402,7 @@ static bool comes_sooner(const void *a, const void *b, const void *of) {
   return comes_before(of, x, y);
 }
 
-/* Entry i of the heap of a class, if there is one that arrives before `end`. */
+/* Adds entry i of a class's `coming` heap, if it exists and arrives before `end`. */
 static void soon_push(Rules *q, uint32_t cls, uint32_t i, uint64_t end) {
   Soon s = {cls, i};
   uint32_t cand;
@@ -412,7 +412,7 @@ static void soon_push(Rules *q, uint32_t cls, uint32_t i, uint64_t end) {
   heap_put(q->soon.at, q->soon.n, sizeof s, &s, comes_sooner, q);
 }
 
-/* Takes the first, and puts those in that stand below it in its own heap. */
+/* Takes the first arrival, and adds the two entries below it in its own heap. */
 static uint32_t soon_pop(Rules *q, uint64_t end) {
   Soon top = q->soon.at[0];
   uint32_t cand;
@@ -423,7 +423,7 @@ static uint32_t soon_pop(Rules *q, uint64_t end) {
   return cand;
 }
 
-/* Which of the ops that it is taken with, pick[], the candidate does not name. */
+/* The op among pick[] that the candidate does not name; NONE: it names all; MANY: several. */
 static uint32_t partner_of(const Rules *q, uint32_t cand, const uint32_t *pick) {
   const RuleCand *c = &q->x->rules.cands.at[cand];
   uint32_t op = NONE;
@@ -433,8 +433,8 @@ static uint32_t partner_of(const Rules *q, uint32_t cand, const uint32_t *pick) 
   return op;
 }
 
-/* The action that is awaited is still there, and so is its partner; what else there is by then does
- * not take both away. */
+/* Can the awaited candidate still run, with its partner? Whatever else arrives until then, the rank
+ * can take this candidate or another. */
 static bool still_comes(const Rules *q, const Awaited *w) {
   const RuleCand *c = &q->x->rules.cands.at[w->cand];
   if (w->partner == MANY || is_dead(q, w->cand) || rules_frozen(q, w->cand))
@@ -448,8 +448,8 @@ static bool still_comes(const Rules *q, const Awaited *w) {
   return q->op[w->partner].need != OP_DONE && !frozen_stage(q, o->kind, o->stage);
 }
 
-/* Could rank r take, at q->by, one that is first in line then? partners: so may be others that it
- * is taken with. False: a condition has no value. */
+/* Could rank r take, at q->by, a candidate that is first in line then? partners: consider also
+ * overlaps whose partners may have changed. False: a condition has no value. */
 static bool could_take(Rules *q, const Region *g, uint32_t r, bool partners, bool *yes) {
   uint32_t room[MAX_TOGETHER];
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {
@@ -470,8 +470,8 @@ static bool could_take(Rules *q, const Region *g, uint32_t r, bool partners, boo
   return true;
 }
 
-/* Does one with a priority arrive at rank r before `end` that could be taken then? False: a
- * condition has no value. */
+/* Does a candidate with a priority arrive at rank r before `end` that the rank could take then?
+ * False: a condition has no value. */
 static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t end, bool *yes) {
   const Awaited *w = &q->awaited[r];
   *yes = false;
@@ -513,7 +513,8 @@ static bool awaits(Rules *q, const Region *g, uint32_t r, uint64_t now, uint64_t
   return ok;
 }
 
-/* The first of the fillers q->fill[0..n) during which no awaited op becomes ready; or NONE. */
+/* Finds the first of the fillers q->fill[0..n) during which no awaited candidate arrives; NONE:
+ * none. */
 static bool choose_filler(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t n,
                           uint32_t *best, uint32_t *pick) {
   bool wait = true;
@@ -535,7 +536,8 @@ static bool choose_filler(Rules *q, const Region *g, uint32_t r, uint64_t now, u
   return true;
 }
 
-/* What rank r takes at `now`, and its ops; NONE: nothing. False: a condition has no value. */
+/* Finds the candidate that rank r takes at `now`, and its ops; NONE: none. False: a condition has
+ * no value. */
 static bool choose(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t *best,
                    uint32_t *pick) {
   uint32_t room[MAX_TOGETHER], nfill = 0;
@@ -563,7 +565,8 @@ static bool choose(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t
   return *best != NONE || choose_filler(q, g, r, now, nfill, best, pick);
 }
 
-/* When all inputs of the action that begins with `op` are there; UINT64_MAX: not known yet. */
+/* The time at which all inputs of the action that begins with `op` are there; UINT64_MAX: not known
+ * yet. */
 static uint64_t action_arrives(const Rules *q, uint32_t op) {
   uint64_t avail = 0;
   for (uint32_t i = op; i <= op + q->s->orders->op[op].group; i++)
@@ -574,7 +577,7 @@ static uint64_t action_arrives(const Rules *q, uint32_t op) {
   return avail;
 }
 
-/* When the next op of rank r arrives that may let it go on; UINT64_MAX: none is under way. */
+/* The time of the next arrival with which rank r may proceed; UINT64_MAX: none is known. */
 static uint64_t next_arrival(const Rules *q, const Region *g, uint32_t r) {
   if (!g)
     return action_arrives(q, q->next[r]);
@@ -614,7 +617,7 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
     if (cand != NONE) {
       const RuleCand *c = &q->x->rules.cands.at[cand];
       n = c->n;
-      if (c->mb != NONE) /* else it is a statement that stays */
+      if (c->mb != NONE) /* a candidate without named ops stays */
         pop_cand(q, &q->x->rules.classes.at[c->cls].ready, is_ready_first);
     }
   }
@@ -634,7 +637,7 @@ static uint32_t unit_of(const Sched *s, uint32_t r) {
   return s->model->group && s->model->group[r] ? s->model->nrank + s->model->group[r] - 1 : r;
 }
 
-/* The copy that a unit runs has ended: a slot is free, for the ops that start from now on. */
+/* Ends the copy of a unit: its slot is free for the ops that start from now on. */
 static void end_copy(Rules *q, uint32_t unit) {
   uint32_t row = q->copying[unit], r;
   Copy *c = &q->s->orders->copy[row];
@@ -669,7 +672,7 @@ static void start_copy(Rules *q, uint32_t unit, uint32_t row, uint64_t now) {
     user = s->orders->at_b[cell - c->mb % s->model->slices + s->model->slices - 1] - 1;
     count(q, LIVE, c->stage, 1);
     count(q, HOST, c->stage, -1);
-    event_push(q, now, r); /* so may an op */
+    event_push(q, now, r); /* an op may wait for these counts */
   }
   if (user != NONE)
     feed(q, user, end, now);
@@ -678,7 +681,7 @@ static void start_copy(Rules *q, uint32_t unit, uint32_t row, uint64_t now) {
       event_push(q, end, k);
 }
 
-/* The copy that a unit takes: of all its ranks, those that are in a region. */
+/* Finds the copy that a unit takes, among all its ranks that are in a region. */
 static bool choose_copy(Rules *q, uint32_t unit, uint64_t now, uint32_t *best) {
   const Sched *s = q->s;
   bool yes;
@@ -728,7 +731,7 @@ bool rules_run(Rules *q) {
   memset(q->copying, 0xff, nunit * sizeof *q->copying);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     event_push(q, 0, r);
-    q->free_at[r] = 1; /* so that `known` does not wake it as well */
+    q->free_at[r] = 1; /* keeps `known` from waking it as well */
   }
   for (uint32_t i = 0; i < q->x->rules.cands.n; i++)
     if (q->x->rules.cands.at[i].missing == 0)

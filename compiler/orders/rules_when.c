@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Evaluates the conditions of `rules` (lang/spec.md 5.6). Each listed op has its own copy of its
- * condition, with everything but the quantities put in; the play evaluates the copy. Cost: linear
- * in the text of the condition. */
+ * condition, with numbers for everything but the quantities. The play evaluates the copy. Cost:
+ * linear in the text of the condition. */
 #include <string.h>
 
 #include "orders.h"
@@ -16,9 +16,10 @@ static bool no_chunk(Sched *s, uint32_t rank, const Expr *chunk, int64_t c, uint
   return false;
 }
 
-/* The chunk of a quantity is one of the order that is used: that of this rank takes its place, and
- * 0 that of the quantity if none of its ops run here. One that is known only in the play has all of
- * them behind its arguments, -1 for those. */
+/* Translates the chunk of a quantity, which counts chunks of the used order, into a chunk of this
+ * rank. If none of the chunk's ops run here, the quantity becomes 0. If only the play knows the
+ * chunk, all chunks of the used order are appended to the arguments; -1: none of its ops run here.
+ * sure: the value is needed. */
 static bool used_chunks(Ex *x, Expr *call, bool sure) {
   Sched *s = x->s;
   const Use *u = x->in_use;
@@ -50,13 +51,14 @@ static bool used_chunks(Ex *x, Expr *call, bool sure) {
   return true;
 }
 
-/* A part without a quantity. sure: it is needed. One that may not be, and has no value, is
- * evaluated where it is needed, with the variables as they are now. NULL: reported. */
+/* Evaluates a part of a condition without quantities. sure: the value is needed. A part that is
+ * perhaps not needed, and has no value now, is evaluated in the play with the present variables.
+ * NULL: reported. */
 static Expr *fold_number(Ex *x, const Expr *e, bool sure) {
   Sched *s = x->s;
   Expr *f = NEW(&x->scratch, Expr);
   *f = (Expr){.kind = EX_INT, .at = e->at, .depends = e->kind != EX_INT};
-  sure |= e->kind == EX_INT || e->kind == EX_NAME; /* these have one */
+  sure |= e->kind == EX_INT || e->kind == EX_NAME; /* they always have a value */
   if (sure ? eval(s, e, &f->value) : quiet_value(s, e, &f->value))
     return f;
   if (sure || !work_take(s->work, s->parsed->nslot, e->at))
@@ -69,8 +71,8 @@ static Expr *fold_number(Ex *x, const Expr *e, bool sure) {
   return f;
 }
 
-/* A copy of e with a number in place of everything without a quantity. Operands of &&, || and ? :
- * that are known not to be needed are left out. NULL: reported. */
+/* Copies e, with a number in place of every part without quantities. Drops operands that cannot
+ * matter. NULL: reported. */
 static Expr *fold(Ex *x, const Expr *e, bool sure) {
   if (!counts_now(e))
     return fold_number(x, e, sure);
@@ -114,10 +116,10 @@ static Expr *fold(Ex *x, const Expr *e, bool sure) {
 }
 
 bool rules_guard(Ex *x, Listed *l) {
-  const Expr *when = l->stmt->cond; /* of an op, or of its overlap */
+  const Expr *when = l->stmt->cond; /* the condition of an op or of its overlap */
+  /* the ops of one statement share a condition that does not depend on the index */
   for (uint32_t k = x->listed.n; !when->depends && !x->in_use && k-- > 0 && k + 64 > x->listed.n;)
-    if (x->listed.at[k].stmt == l->stmt &&
-        x->listed.at[k].guard) { /* the same for every op of it */
+    if (x->listed.at[k].stmt == l->stmt && x->listed.at[k].guard) {
       l->guard = x->listed.at[k].guard;
       return true;
     }
@@ -125,7 +127,7 @@ bool rules_guard(Ex *x, Listed *l) {
   return l->guard != NULL;
 }
 
-/* The value of what fold_number has left. */
+/* Evaluates a part that fold_number has left for the play. */
 static bool later_value(Sched *s, const Later *l, int64_t *value) {
   int64_t *env = s->eval.env;
   s->eval.env = l->env;
@@ -157,7 +159,7 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
   uint32_t first = s->model->rank_stage0[r], n = s->model->rank_stage0[r + 1] - first;
   if (!eval(s, call->args->next->value, &c))
     return false;
-  const Arg *own = call->args->next->next; /* see used_chunks */
+  const Arg *own = call->args->next->next; /* appended by used_chunks */
   uint32_t mine = n;
   if (own)
     n = 0;

@@ -2,16 +2,17 @@
  * Places side ops, which `side` clauses declare (lang/spec.md 5.12), in finished orders.
  * names/shapes.c checks their words; lower/side_streams.c makes their instructions.
  *
- *   find_sides    (expand) which clauses count, and their costs on each stage: Sides.row
- *   sides         (pass, requires check_deps) which op each one is attached to: Sides.use. Side ops
- *                 of the compute stream become ops of Orders.op; in a JSON file they are ops
- *                 already
- *   side_buffers  (offload) once all have their places: buffers, and the waits that buffers add
+ *   find_sides    (expand) the clauses that apply, and their costs on each stage: Sides.row
+ *   sides         (pass, requires check_deps) the op to which each side op is attached: Sides.use.
+ *                 Side ops of the compute stream become ops of Orders.op; in a JSON file they are
+ *                 ops already
+ *   side_buffers  (offload) after all have their places: buffers, and the waits that buffers add
  *
- * note [sides cannot stall]: a side op has a place in the order of its rank. It waits for ops and
- * side ops before its place, and ops behind its place wait for it. In the COMM stream it stands
- * where the op before it ends on an idle network, behind all that happens earlier (order.c). So, in
- * the play of an idle network in which side ops take no time, all waits point forward.
+ * note [sides cannot stall]: Lemma: with side ops, all waits still point forward in the play of an
+ * idle network in which side ops take no time. Proof: a side op has a place in the order of its
+ * rank. It waits for ops and side ops before its place, and ops behind its place wait for it. In
+ * the COMM stream it stands where the op before it ends on an idle network, behind everything that
+ * happens earlier (order.c).
  *
  * Cost: linear in ops times clauses, and sorts of the side ops of a rank. */
 #include <string.h>
@@ -23,7 +24,6 @@
 
 /* ---- for expand ---- */
 
-/* Value of an entry for every stage. */
 static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) {
   uint64_t most = ((uint64_t)1 << 62) /
                   (8 * (uint64_t)s->sides->ndecl *
@@ -47,8 +47,8 @@ static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) 
   return true;
 }
 
-/* The side op whose memory side op k gives back; Sides.ndecl: there is none of that name. Requires
- * that it gives. */
+/* The side op whose memory side op k gives back; Sides.ndecl: no side op has this name. Requires
+ * that k gives. */
 static uint32_t given_by(const Sched *s, uint32_t k) {
   const char *name = s->sides->decl[k]->side->gives;
   uint32_t of = 0;
@@ -57,7 +57,7 @@ static uint32_t given_by(const Sched *s, uint32_t k) {
   return of;
 }
 
-/* Checks that a buffer that is given back was taken. False: reported. */
+/* Checks that every buffer that is given back is also taken. False: reported. */
 static bool side_givers(Sched *s) {
   uint32_t n = s->sides->ndecl;
   for (uint32_t k = 0; k < n; k++) {
@@ -99,7 +99,7 @@ bool find_sides(Ex *x) {
       diag_note(s->diag, decl[k]->name_at, "also here");
       return false;
     }
-    n += k == n; /* else it replaces that of a base */
+    n += k == n; /* else it replaces the side op of a base */
     decl[k] = b->clause;
     depth[k] = b->depth;
   }
@@ -120,9 +120,10 @@ bool find_sides(Ex *x) {
   return side_givers(s);
 }
 
-/* ---- who is attached to what ---- */
+/* ---- the op of each side op ---- */
 
-/* The backward B is B, or I at its beginning and W at its end. */
+/* Does an op of `kind` match the anchor? The backward B is B; with split backwards it begins with I
+ * and ends with W. */
 static bool matches(const Anchor *a, bool after, uint32_t kind) {
   return a->op == (int)kind || (a->op == PIPE_B && kind == (after ? PIPE_W : PIPE_I));
 }
@@ -133,7 +134,7 @@ const char *side_text(Sched *s, const SideUse *u) {
   return arena_strndup(s->arena, buf, (size_t)n);
 }
 
-/* The row of the op that u, which stands at `lo` or later, runs before; false: reported. */
+/* Finds the op before which u runs, from `lo` on. False: reported. */
 static bool find_user(Sched *s, const SideUse *u, uint32_t anchor, uint32_t lo, uint32_t *user) {
   const Clause *c = s->sides->decl[u->decl];
   const Anchor *a = &c->side->before;
@@ -189,7 +190,7 @@ static bool find_user(Sched *s, const SideUse *u, uint32_t anchor, uint32_t lo, 
 
 typedef VEC(SideUse) Uses;
 
-/* The side ops of clause k on rank r. last: [nstage] room. */
+/* Adds the side ops of clause k on rank r. last: [nstage] scratch. */
 static bool attach(Sched *s, uint32_t k, uint32_t r, uint32_t *last, Uses *all) {
   const Clause *c = s->sides->decl[k];
   const Side *side = c->side;
@@ -242,11 +243,12 @@ static int by_place(const void *a, const void *b) {
   return x->decl != y->decl ? (x->decl < y->decl ? -1 : 1) : x->seq < y->seq ? -1 : 1;
 }
 
-/* Puts the side ops of the compute stream into the op table. Rows of uses and copies follow. */
+/* Inserts the side ops of the compute stream into the op table, and moves the rows that uses,
+ * copies and rounds refer to. */
 static void insert_ops(Sched *s, Orders *orders, uint32_t ninsert) {
-  uint32_t *before = NEW_ARRAY(s->arena, uint32_t,
-                               s->orders->nop + (size_t)1); /* first row of those at op i */
-  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->orders->nop + (size_t)1); /* of op i itself */
+  /* before: first row of the side ops at op i; row: of op i itself */
+  uint32_t *before = NEW_ARRAY(s->arena, uint32_t, s->orders->nop + (size_t)1);
+  uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->orders->nop + (size_t)1);
   Op *to = arena_alloc(s->arena, (s->orders->nop + (size_t)ninsert) * sizeof *to + 1);
   uint32_t n = 0, copy = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
@@ -257,7 +259,7 @@ static void insert_ops(Sched *s, Orders *orders, uint32_t ninsert) {
       before[i] = n;
       for (; k < end && s->sides->use[k].at <= i; k++) {
         SideUse *u = &s->sides->use[k];
-        u->op = n; /* others stand there */
+        u->op = n; /* other side ops stand before this row */
         if (u->kind != PIPE_SIDE)
           continue;
         to[n++] = (Op){.kind = PIPE_SIDE,
@@ -278,11 +280,11 @@ static void insert_ops(Sched *s, Orders *orders, uint32_t ninsert) {
       SideUse *u = &s->sides->use[i];
       u->at = u->op;
       u->user = u->user == NONE ? NONE : row[u->user];
-      u->lo = row[u->lo]; /* behind what was put in there */
+      u->lo = row[u->lo]; /* behind the side ops inserted there */
     }
     for (; copy < s->orders->ncopy && s->model->stage[s->orders->copy[copy].stage].rank == r;
          copy++) {
-      Copy *c = &s->orders->copy[copy]; /* as written: rank after rank */
+      Copy *c = &s->orders->copy[copy]; /* in the order of the text, rank after rank */
       c->at = before[c->at];
       c->free_by = c->free_by ? row[c->free_by - 1] + 1 : 0;
     }
@@ -332,13 +334,13 @@ bool sides(Sched *s, Orders *orders, Sides *sides) {
   return true;
 }
 
-/* ---- once all have their places ---- */
+/* ---- after all have their places ---- */
 
 uint64_t side_start(const Sched *s, uint32_t rank, const SideUse *u) {
   return u->at > s->orders->rank_op0[rank] ? s->ideal->end[u->at - 1] : 0;
 }
 
-/* The place of a side op that runs as late as it can be done in time on an idle network. */
+/* As late as it still ends in time for its user. */
 uint32_t side_latest(const Sched *s, const SideUse *u) {
   uint64_t needed = s->ideal->end[u->user + s->orders->op[u->user].group] -
                     action_time(s, s->model->stage, false, u->user);
@@ -355,9 +357,9 @@ uint32_t side_latest(const Sched *s, const SideUse *u) {
   return at > u->lo ? at : u->lo;
 }
 
-/* note [users of a slot]: who takes or gives back a buffer waits for the last one of each stream
- * that did, also where one of these has waited for another: an engine need not look through a third
- * stream. */
+/* note [users of a slot]: a side op that takes or gives back a buffer waits for the last user of
+ * the buffer in each stream, even if one of these users has waited for another. So an engine need
+ * not follow waits through a third stream. */
 typedef struct SlotUsers {
   uint32_t last[PIPE_NSTREAMS];
 } SlotUsers;
@@ -365,8 +367,9 @@ typedef struct SlotUsers {
 /* Buffers of one size on a rank. */
 typedef struct Pool {
   SideBuffers b;
-  VEC(SlotUsers) users; /* of each slot */
-  VEC(uint32_t) given;  /* side ops that gave a slot back, in turn; those from `next` on are free */
+  VEC(SlotUsers) users; /* by slot */
+  /* side ops that gave a slot back, in turn; the slots from `next` on are free */
+  VEC(uint32_t) given;
   uint32_t next;
 } Pool;
 
@@ -377,7 +380,7 @@ static int by_turn(const void *a, const void *b) {
   if (x->at != y->at)
     return x->at < y->at ? -1 : 1;
   if (x->compute != y->compute)
-    return x->compute - y->compute; /* what stands before op `at` comes before it */
+    return x->compute - y->compute; /* a side op before op `at` comes before it */
   if (x->plan != y->plan)
     return x->plan < y->plan ? -1 : 1;
   return x->use < y->use ? -1 : x->use > y->use;
@@ -412,7 +415,8 @@ static void take(Sched *s, SideUse *u, uint32_t self, Pools *pools) {
   use_slot(u, self, &p->users.at[u->out], u->dep[0]);
 }
 
-/* The side op whose buffer u gives back: of its microbatch, otherwise the oldest of the stage. */
+/* Gives back the buffer that a side op of the same microbatch took, else the oldest buffer of the
+ * stage. */
 static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *const *taken,
                  uint32_t *oldest, const uint32_t *next) {
   const Side *side = s->sides->decl[u->decl]->side;
@@ -442,7 +446,8 @@ static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *co
   return true;
 }
 
-/* Room to find takings by microbatch, of the side ops that others give back. */
+/* Allocates tables that find the taker of a buffer by stage and microbatch, for side ops whose
+ * buffers others give back. */
 static uint32_t **find_taken(Sched *s) {
   uint32_t **taken = NEW_ARRAY(s->arena, uint32_t *, s->sides->ndecl);
   for (uint32_t k = 0; k < s->sides->ndecl; k++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Decides who orders the transfers: the `transfers` clause and --lowering (lang/spec.md 8.4). */
+ * Finds the lowering, which decides the order of transfers: the `transfers` clause and --lowering
+ * (lang/spec.md 8.4). */
 #include "expand.h"
 #include "names.h"
 

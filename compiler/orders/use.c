@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * Runs the order of another schedule as a part of this one: `use` (lang/spec.md 5.7). Binds its
  * parameters for each `use` and restores them afterwards, because this schedule may also extend it.
- * The statements of its order then run as if they stood here: names of pipes mean the pipes at the
- * same positions in this schedule, microbatches count from where the `use` says, and U is dropped.
+ * The statements of its order then run in place of the `use`, with three differences: names of
+ * pipes mean the pipes at the same positions in this schedule, microbatches count from the one that
+ * the `use` names, and U is dropped.
  *
- * What was checked of a schedule holds while its parameters have the same values. Cost: linear in
- * the ops of its order. */
+ * The checks of a used schedule hold while its parameters have the same values. Cost: linear in the
+ * ops of its order. */
 #include <string.h>
 
 #include "expand.h"
 #include "names.h"
 
-enum { MAX_USES = 64 };        /* inside one another */
-enum { MAX_PLACES = 1 << 28 }; /* of stages and microbatches */
+enum { MAX_USES = 64 };        /* nesting */
+enum { MAX_PLACES = 1 << 28 }; /* stages times microbatches */
 
 /* ---- parameters and values of a schedule and its bases ---- */
 
@@ -64,7 +65,7 @@ static bool same_ranks(Ex *x, const Stmt *t, const Fitting *f) {
   Sched *s = x->s;
   const Clause *ranks = NULL;
   int64_t v;
-  for (uint32_t i = 0; i < f->clauses.n; i++) /* those of the schedule itself come last */
+  for (uint32_t i = 0; i < f->clauses.n; i++) /* the clauses of the schedule itself come last */
     if (f->clauses.at[i].clause->kind == CL_RANKS)
       ranks = f->clauses.at[i].clause;
   if (!ranks)
@@ -76,7 +77,8 @@ static bool same_ranks(Ex *x, const Stmt *t, const Fitting *f) {
                                                       (long long)v, s->model->nrank));
 }
 
-/* Its places by microbatch, of which it has nmb in pipe k: run_used compares those that it runs. */
+/* Evaluates the places of its pipe k, which has nmb microbatches there. run_used compares the
+ * places of the microbatches that it runs. */
 static bool find_places(Ex *x, const Stmt *t, Fitting *f, const Clause *c, uint32_t k,
                         uint32_t nmb) {
   Sched *s = x->s;
@@ -107,7 +109,7 @@ static bool find_places(Ex *x, const Stmt *t, Fitting *f, const Clause *c, uint3
   s->eval.env[c->slot] = outside[0];
   if (c->mb_var)
     s->eval.env[c->mb_slot] = outside[1];
-  x->turns += (uint32_t)(n / 8); /* against orders that use again and again */
+  x->turns += (uint32_t)(n / 8); /* charged to loops of `use` */
   return ok;
 }
 
@@ -137,11 +139,12 @@ static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
                                 s->model->stage[p->first + m].rank));
   }
   s->eval.env[c->slot] = outside;
-  x->turns += p->nstage / 8; /* against orders that use again and again */
+  x->turns += p->nstage / 8; /* charged to loops of `use` */
   return ok;
 }
 
-/* The next pipe of the used schedule: clause c, with its index, if it has one, at `index`. */
+/* Compares the next pipe of the used schedule with the pipe here: clause c; index: of the pipe in
+ * its array, if c makes an array. */
 static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t index,
                       uint32_t *n) {
   Sched *s = x->s;
@@ -175,7 +178,7 @@ static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t
   return true;
 }
 
-/* Fills f->pipe, f->index and f->nmb. */
+/* Compares the pipes. Fills f->pipe, f->index and f->nmb. */
 static bool same_pipes(Ex *x, const Stmt *t, Fitting *f) {
   Sched *s = x->s;
   uint32_t n = 0;
@@ -201,7 +204,8 @@ static bool same_pipes(Ex *x, const Stmt *t, Fitting *f) {
   return n > 0 || differs(s, t, t->used->name_at, "it has no 'pipe' clause");
 }
 
-/* Binds the parameters and values of t->used; those of the last time need no new check. */
+/* Binds the parameters and values of t->used, and checks them unless they are those of the last
+ * use. */
 static bool fit(Ex *x, const Stmt *t, Fitting *f) {
   Sched *s = x->s;
   if (!bind_params(s, t->used, t->args, t->within, t->name_at))
@@ -232,7 +236,7 @@ static bool fit(Ex *x, const Stmt *t, Fitting *f) {
   return f->checked = true;
 }
 
-/* The order of the rank at hand. */
+/* Finds its order for the present rank. NULL: reported. */
 static const Clause *order_of(Ex *x, const Stmt *t, const Fitting *f) {
   Sched *s = x->s;
   const Bound *found = NULL;
@@ -259,7 +263,8 @@ static const Clause *order_of(Ex *x, const Stmt *t, const Fitting *f) {
 
 /* ---- places by microbatch ---- */
 
-/* The microbatch of the step that mb of u is; -1: it is none, or left out. */
+/* The microbatch of the step that microbatch mb of u means; -1: it does not exist or is left
+ * out. */
 static int64_t step_of(const Sched *s, const Use *u, uint32_t k, int64_t mb) {
   for (; u; mb += u->shift, u = u->outer)
     if (mb < 0 || mb >= u->nmb[k] || use_leaves_out(u, mb))
@@ -274,7 +279,7 @@ static uint32_t rank_here(const Sched *s, const Pipe *p, uint32_t m, int64_t mb)
       .rank;
 }
 
-/* The row of stage m of a pipe on the rank at hand; NONE. */
+/* The row of stage m of a pipe on the present rank; NONE. */
 static uint32_t row_here(const Ex *x, const Pipe *p, uint32_t m) {
   const Sched *s = x->s;
   for (uint32_t i = s->model->rank_stage0[x->rank]; i < s->model->rank_stage0[x->rank + 1]; i++) {
@@ -285,9 +290,8 @@ static uint32_t row_here(const Ex *x, const Pipe *p, uint32_t m) {
   return NONE;
 }
 
-/* Every microbatch that u runs has its stages on the same ranks here; ensures held and nheld. A
- * chunk that no microbatch of the step is of, since all of them are left out, is a row of another
- * rank. */
+/* Checks that every microbatch that u runs has its stages on the same ranks here. Ensures held and
+ * nheld. A chunk whose microbatches are all left out gets a row of another rank. */
 static bool same_places(Ex *x, const Stmt *t, Use *u) {
   Sched *s = x->s;
   x->rows.n = 0;
@@ -326,7 +330,7 @@ static bool same_places(Ex *x, const Stmt *t, Use *u) {
 
 /* ---- the statement ---- */
 
-/* What ops without index take behind these rows. any: rows of `rules`, not yet in order. */
+/* Sets what ops without an index take behind these rows. any: rows of `rules`, not yet in order. */
 static void count_rows(Ex *x, uint32_t first, uint32_t end, int64_t outside, bool any) {
   const Sched *s = x->s;
   int64_t place, *at;
@@ -342,11 +346,12 @@ static void count_rows(Ex *x, uint32_t first, uint32_t end, int64_t outside, boo
   }
 }
 
-/* What an op without index takes: inside counted from 0, afterwards on from what has run. */
+/* Sets what an op without an index takes after the used order, which counted from 0: it continues
+ * after the ops that ran. */
 static void count_on(Ex *x, const Use *u, uint32_t outer) {
   int64_t outside = u->total - u->shift, place, *at;
   pop_next(x, outer, true);
-  if (u->list) { /* as listed, less what has run before */
+  if (u->list) { /* as listed, without ops that ran before */
     for (uint32_t i = u->listed; i < x->listed.n; i++)
       if ((at = listed_next(x, &x->listed.at[i], outside, &place)))
         *at = place;
@@ -364,7 +369,7 @@ static void count_on(Ex *x, const Use *u, uint32_t outer) {
   count_rows(x, from, x->s->orders->nop, outside, false);
 }
 
-/* The rows of other ranks that stand for chunks are at their beginning. */
+/* Resets the counts of rows of other ranks that stand for chunks. */
 static void reset_foreign(Ex *x, const Use *u) {
   for (uint32_t i = 0; u->held && i < u->nheld; i++) {
     uint32_t st = u->held[i];
