@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * The timeline picture. One row per rank; an op is a rectangle in the colour of its kind, labelled
- * with its microbatch where that fits; idle time is hatched, so the bubble is what one sees. With
- * SvgOptions.memory each row has a memory curve under it (svg_curve.c).
+ * Draws the timeline picture. Each rank has a row; an op is a rectangle in the colour of its kind,
+ * with its microbatch as a label where that fits; idle time is hatched, so the reader sees the
+ * bubble. With SvgOptions.memory each row has a memory curve under it (svg_curve.c).
  *
- * The fills are at least 12 of CIE L* apart, darkest first U B I F W, and their hues differ
- * for colour-blind readers: kinds can be told apart in a greyscale print. Chunks of one rank differ
- * by a strip at the foot of the op, the higher the later the chunk.
+ * The fills are at least 12 of CIE L* apart, darkest first U B I F W, and their hues differ for
+ * colour-blind readers: a greyscale print shows the kinds, too. A strip at the foot of an op tells
+ * the chunks of a rank apart; later chunks have a higher strip.
  *
- * Detail follows scale. With few ops each is a <rect> with a tooltip (op, times, .pipe line); with
- * many, a row is one <path> per kind and neighbours of one kind below 0.3 px become one; when the
- * mean op is below DENSE_PX, a row becomes columns that show shares of time.
+ * Detail follows scale. With few ops, each op is a <rect> with a tooltip (op, times, .pipe line).
+ * With many, a row is one <path> per kind, and neighbours of one kind below 0.3 px become one. If
+ * the mean op is narrower than DENSE_PX, a row becomes columns that show shares of time.
  *
- * What stands under the rows, and the style, are in svg_legend.c. */
+ * svg_legend.c writes the text under the rows, and the style. */
 #include "svg.h"
 
 #include <math.h>
@@ -24,13 +24,13 @@
 #include "svg_text.h"
 
 enum {
-  MAX_RECTS = 5000, /* ops on the page up to which each gets its own element and tooltip */
+  MAX_RECTS = 5000, /* most ops on a page with an element and a tooltip for each op */
   SHARES = 24,      /* steps of a column's height in a dense row */
-  MAX_NAMED = 4     /* stages of a rank that are named beside its row */
+  MAX_NAMED = 4     /* most stages of a rank that are named beside its row */
 };
 #define DENSE_PX 0.75 /* mean op width below which rows show shares of time */
-#define ARROW_PX 13.0 /* room per transfer between two rows below which none is drawn */
-#define TEXT_PT  7.9  /* of the text of a page, whose px is 1/96 in */
+#define ARROW_PX 13.0 /* room per transfer between two rows; with less, no arrows */
+#define TEXT_PT  7.9  /* size of a page's text; a px is 1/96 in */
 
 const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_F] = {"#93c0e8", "#10222f", "forward"},
@@ -42,7 +42,7 @@ const SvgLook svg_look[PIPE_NOPS] = {
     [PIPE_OFF] = {"#c2793a", "#000000", "to host"}, /* in the lane under the row */
     [PIPE_LOAD] = {"#5b52a3", "#ffffff", "from host"},
     [PIPE_SIDE] = {"#6b2f1a", "#ffffff", "side op"},
-    [PIPE_SIDE_COMM] = {"#7a7a7a", "#ffffff", "in comm"}, /* in the lane, too */
+    [PIPE_SIDE_COMM] = {"#7a7a7a", "#ffffff", "in comm"}, /* in the lane under the row */
     [PIPE_SIDE_COPY] = {"#d3a0c4", "#000000", "in copy"},
 };
 
@@ -52,7 +52,7 @@ static bool computes(const PipeInstr *in) {
   return in->op < PIPE_NOPS && pipe_op_info[in->op].stream == PIPE_COMPUTE;
 }
 
-/* Place of time t; both are shifted so that unsigned times before `begin` stay in order. */
+/* The x of time t. Signed arithmetic: t may lie before n->begin. */
 static double x_at(const Page *g, const Panel *n, uint64_t t) {
   double d = t >= n->begin ? (double)(t - n->begin) : -(double)(n->begin - t);
   return g->left + d * n->track->scale * g->px;
@@ -66,8 +66,8 @@ static double rows_height(const Page *g) {
   return g->p->nrank ? g->p->nrank * pitch(g) - g->gap : 0;
 }
 
-/* Room for the label of an op of its kind, at the page's label size: for the longest, or the short
- * ones alone would stand there. */
+/* The width of the longest label of an op of its kind, at the page's label size. If short labels
+ * could stand where the longest does not fit, only short ones would show. */
 static double label_width(const Page *g, uint32_t mb) {
   return svg_letters(g->p, mb == PIPE_NONE ? mb : g->p->nmb - 1) * 0.58 * g->label + 2;
 }
@@ -98,8 +98,8 @@ static Panel measure(const PipeProgram *p, const SvgTrack *t) {
   return n;
 }
 
-/* Where the warmup of rank r ends and its flush begins. False if the rank's ops do not come as
- * warmup, steady, flush. U is left out: it belongs to no microbatch. */
+/* Finds where the warmup of rank r ends and its flush begins. U counts as no phase: it belongs to
+ * no microbatch. False: the ops of the rank are not in the order warmup, steady, flush. */
 static bool phase_bounds(const PipeProgram *p, const SvgTrack *t, uint32_t r, uint64_t at[2]) {
   uint8_t now = PIPE_WARMUP;
   uint64_t last = 0;
@@ -127,8 +127,8 @@ static bool phase_bounds(const PipeProgram *p, const SvgTrack *t, uint32_t r, ui
   return any;
 }
 
-/* A panel has phases worth naming when every rank's ops come in their order and there is more than
- * one phase in all. */
+/* Does the panel show phases? Every rank's ops must be in the order of the phases, and there must
+ * be more than one phase in all. */
 static bool has_phases(const PipeProgram *p, const SvgTrack *t) {
   unsigned seen = 0;
   for (uint32_t r = 0; r < p->nrank; r++) {
@@ -148,10 +148,10 @@ static void path_rect(const Page *g, double x, double y, double w, double h) {
   svg_emit(g->out, "M~ ~h~v~h-~z", x, y, w, h, w);
 }
 
-/* Width with a hairline left free at the right, so that neighbours of one kind stay apart. */
+/* The width less a hairline on the right, which keeps neighbours of one kind apart. */
 static double inset(double w) { return w >= 3 ? w - 0.7 : w >= 1.5 ? w - 0.3 : w > 0.3 ? w : 0.3; }
 
-/* Shortest width at which a kind is drawn: an update that takes no time is still an event. */
+/* The least width of a kind: an update that takes no time is still visible. */
 static double least(uint8_t op) { return op == PIPE_U ? 1.4 : 0.3; }
 
 static void draw_idle(const Page *g, const Panel *n, double top) {
@@ -173,8 +173,8 @@ static void draw_idle(const Page *g, const Panel *n, double top) {
   svg_emit(g->out, "\"/>\n");
 }
 
-/* Transfers as arrows from the foot of the sender's row to the head of the receiver's (or up).
- * Those that pass behind other rows are fainter. */
+/* Draws transfers as arrows between the facing edges of the sender's and the receiver's row. Arrows
+ * that pass behind other rows are fainter. */
 static void draw_transfers(const Page *g, const Panel *n, double top) {
   const PipeProgram *p = g->p;
   static const char *const layer[3] = {"far send", "send", "head"};
@@ -203,7 +203,7 @@ static void draw_transfers(const Page *g, const Panel *n, double top) {
   }
 }
 
-/* One element per op, with a tooltip. */
+/* Draws one element per op, with a tooltip. */
 static void draw_rects(const Page *g, const Panel *n, uint32_t r, double y) {
   const PipeProgram *p = g->p;
   for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
@@ -231,7 +231,7 @@ static void draw_rects(const Page *g, const Panel *n, uint32_t r, double y) {
   }
 }
 
-/* One path per kind; ops of one kind that follow closely and are narrow are drawn as one. */
+/* Draws one path per kind; narrow neighbours of one kind become one. */
 static void draw_paths(const Page *g, const Panel *n, uint32_t r, double y) {
   const PipeRank *rank = &g->p->rank[r];
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
@@ -263,13 +263,14 @@ static void draw_paths(const Page *g, const Panel *n, uint32_t r, double y) {
   }
 }
 
-/* Columns `g->column` px wide; in each, kinds stacked from the foot by their share of its time. */
+/* Draws columns `g->column` px wide; each stacks the kinds from the foot by their share of its
+ * time. */
 static void draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
   const PipeRank *rank = &g->p->rank[r];
   size_t ncol = (size_t)ceil(span_of(n) * g->px / g->column) + 1;
   Arena own = {0};
   double *share = NEW_ARRAY(&own, double, ncol *PIPE_NOPS); /* [op][column] */
-  int *foot = NEW_ARRAY(&own, int, ncol);                   /* in steps, what is drawn so far */
+  int *foot = NEW_ARRAY(&own, int, ncol); /* steps of the column that are drawn so far */
   double *sum = NEW_ARRAY(&own, double, ncol);
   for (uint32_t i = 0; i < rank->ninstr; i++) {
     if (!computes(&rank->instr[i]))
@@ -283,7 +284,7 @@ static void draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     bool open = false;
     size_t from = 0;
-    int low = 0, high = 0; /* of the run of equal columns from `from` */
+    int low = 0, high = 0; /* foot and head of the run of equal columns from `from` */
     if (pipe_op_info[op].stream != PIPE_COMPUTE)
       continue;
     for (size_t c = 0; c <= ncol; c++) {
@@ -312,7 +313,7 @@ static void draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
   arena_free(&own);
 }
 
-/* The strip that tells chunks apart: none for chunk 0, 0.24 of the row for the last. */
+/* None for chunk 0, 0.24 of the row for the last. */
 double svg_strip(const Page *g, uint32_t chunk) {
   return g->nchunk > 1 ? g->row * 0.24 * chunk / (g->nchunk - 1) : 0;
 }
@@ -333,7 +334,7 @@ static void draw_strips(const Page *g, const Panel *n, double top) {
   svg_emit(g->out, "\"/>\n");
 }
 
-/* Labels of the kinds most of whose ops have room for theirs. */
+/* Draws the labels of the kinds of which at least half the ops have room for one. */
 static void draw_labels(const Page *g, const Panel *n, double top) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     if (n->fits[op] * 2 < n->count[op] || n->fits[op] == 0)
@@ -362,7 +363,7 @@ static void draw_labels(const Page *g, const Panel *n, double top) {
   }
 }
 
-/* The two staircases between the phases, and the names of the phases over rank 0. */
+/* Draws the two staircases between the phases, and the names of the phases over rank 0. */
 static void draw_phases(const Page *g, const Panel *n, double top) {
   double at[2] = {g->left, g->left};
   for (int k = 0; k < 2; k++) {
@@ -391,7 +392,6 @@ static void draw_phases(const Page *g, const Panel *n, double top) {
                (edge[k] + edge[k + 1]) / 2, top - 5, pipe_phase_name[k]);
 }
 
-/* The op at which a rank is over the limit. */
 static void draw_over(const Page *g, const Panel *n, double top) {
   for (uint32_t r = 0; r < g->p->nrank; r++) {
     const PipeRank *k = &g->p->rank[r];
@@ -420,7 +420,7 @@ static void draw_rank_names(const Page *g, double top) {
     uint32_t n = 0;
     for (uint32_t s = 0; s < g->p->nstage; s++)
       n += g->p->stage[s].rank == r;
-    bool stages = n > 1 && n <= MAX_NAMED && g->row >= 21; /* a second line names them */
+    bool stages = n > 1 && n <= MAX_NAMED && g->row >= 21; /* a second line names its stages */
     svg_emit(g->out, "<text class=\"rank\" font-size=\"~\" x=\"~\" y=\"~\">rank #</text>\n", size,
              g->left - 9, y + (stages ? -1.5 : 0.36 * size), (unsigned)r);
     if (!stages)
@@ -434,7 +434,7 @@ static void draw_rank_names(const Page *g, double top) {
   }
 }
 
-/* Numbers beside the rows; the last panel has also what was proved of each rank. */
+/* Draws the numbers beside the rows; beside the last panel also the proved numbers of each rank. */
 static void draw_columns(const Page *g, const Panel *n, double top, double head, bool proved) {
   double size = fmin(10.5, g->row + g->gap - 2.5), x = g->left + g->width + COLUMN - 12;
   int ncol = proved ? 2 + g->sized : 1;
@@ -464,11 +464,12 @@ static void draw_columns(const Page *g, const Panel *n, double top, double head,
   }
 }
 
-/* An axis from 0 to the right end of the rows, ticks at 1, 2 or 5 times a power of ten. */
+/* Draws an axis from 0 to the right end of the rows, with ticks at 1, 2 or 5 times a power of
+ * ten. */
 static void draw_axis(const Page *g, const Panel *n, double y) {
   double extent = g->width / g->px / n->track->scale; /* in the track's unit */
   const SvgUnit *u = svg_time_unit(extent, n->track->timed);
-  double px = g->px * n->track->scale * u->per; /* of one axis unit */
+  double px = g->px * n->track->scale * u->per; /* px of one axis unit */
   double step = 1;                              /* in axis units */
   int decimals = 0;
   for (; u->per > 1 && step * px > 600; decimals++)
@@ -490,7 +491,7 @@ static void draw_axis(const Page *g, const Panel *n, double y) {
            g->left + g->width + 12, y + 14.5, u->name);
 }
 
-/* Height over the rows, of the heading and the names of the phases. */
+/* The height above the rows, for the heading and the names of the phases. */
 static double head_height(const Page *g, const Panel *n) {
   return (g->figure <= 0 ? 22 : g->npanel > 1 ? 13 : 0) + (n->phases ? 15 : 4);
 }
@@ -554,7 +555,7 @@ static void draw_panel(const Page *g, const Panel *n, double y, bool proved) {
   draw_axis(g, n, top + rows_height(g) + 6);
 }
 
-/* Sizes of everything that depends on the program and on how long the panels are. */
+/* Sets the sizes that depend on the program and on the length of the panels. */
 static void lay_out(Page *g, Panel *n, int npanel) {
   const PipeProgram *p = g->p;
   double extent = 0, busy = 0, nop = 0, arrows = 0;
@@ -582,12 +583,12 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   }
   extent = extent > 0 ? extent : 1;
   double mean = nop > 0 && busy > 0 ? busy / nop : extent;
-  int digits = 1; /* of the last stage */
+  int digits = 1; /* digits of the last stage's number */
   for (uint32_t k = p->nstage ? p->nstage - 1 : 0; k >= 10; k /= 10)
     digits++;
   g->margin = g->figure > 0 ? 3 : 24;
   g->left = g->margin + (g->figure > 0 ? 44 : 50);
-  if (g->nchunk > 1 && g->nchunk <= MAX_NAMED) /* "stages 7 15 23 31", 8 px high */
+  if (g->nchunk > 1 && g->nchunk <= MAX_NAMED) /* room for "stages 7 15 23 31", 8 px high */
     g->left = fmax(g->left, g->margin + 9 + 4.3 * (6 + g->nchunk * (digits + 1.0)));
   g->sized = p->sized != 0;
   g->beside = g->figure > 0 ? 40 : COLUMN * (2 + g->sized) - 12;
@@ -642,7 +643,7 @@ void svg_draw(FILE *out, const PipeProgram *p, const SvgTrack *track, int ntrack
   lay_out(&g, n, ntrack);
   bool figure = g.figure > 0;
   double y = figure ? g.margin : g.margin + 14, height = figure ? y : y + 22;
-  double apart = figure ? 6 : 22; /* of panels */
+  double apart = figure ? 6 : 22; /* space between panels */
   for (int i = 0; i < ntrack; i++) {
     height += panel_height(&g, &n[i]) + apart;
     phases |= n[i].phases;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The bars over ops that are one action (svg_action.h). One path for the panel. Linear. */
+ * Draws the bars over ops of one action (svg_action.h), as one path for the panel. Linear. */
 #include "svg_action.h"
 
 #include <stdbool.h>

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Memory curves (svg_curve.h). The changes of a rank are four lists, each ascending in time because
- * ops of a stream run one after another: what ops of COMPUTE and of COPY take at their start and
- * give back at their end. One merge of them gives the steps; linear in instructions.
+ * Draws memory curves (svg_curve.h). The changes of a rank are lists that ascend in time, because
+ * the ops of a stream run one after another: for each stream, what ops take at their start, and
+ * what they give back at their end. One merge of the lists gives the steps. Cost: linear in
+ * instructions.
  *
- * What is always there is the proved bytes of the rank less the room of its ACT, GOUT and KEEP
- * pools. So the curve never passes the proved line, and touches it when they are full at once. */
+ * The constant part is the proved bytes of the rank less its ACT, GOUT and KEEP pools and its
+ * buffers. So the curve never passes the proved line, and touches it when all of these are full at
+ * once. */
 #include "svg_curve.h"
 
 #include <stdbool.h>
@@ -13,7 +15,7 @@
 
 static uint64_t round64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* Bytes of a slot of the rank that holds `stage`; PIPE_NONE: 0. */
+/* The bytes of a slot on the rank that holds `stage`; PIPE_NONE: 0. */
 static uint64_t buffer(const PipeProgram *p, uint32_t stage, uint32_t slot) {
   const PipeRank *k = &p->rank[p->stage[stage].rank];
   for (uint32_t i = 0; slot != PIPE_NONE && i < k->npool; i++)
@@ -22,8 +24,8 @@ static uint64_t buffer(const PipeProgram *p, uint32_t stage, uint32_t slot) {
   return 0;
 }
 
-/* Stashes that end with each F of the rank: those of its microbatch that nobody reads after its
- * last slice. mbs: room, all zero, for as many counts as there are stages and microbatches. */
+/* Finds how many stashes end with each F of the rank: those of its microbatch that nothing reads
+ * after the last slice. mbs: [model stage][microbatch] scratch, all zero. */
 static void find_ends(const PipeProgram *p, uint32_t r, uint32_t *mbs, uint32_t *ends) {
   const PipeRank *k = &p->rank[r];
   uint32_t slices = pipe_slices(p);
@@ -39,7 +41,7 @@ static void find_ends(const PipeProgram *p, uint32_t r, uint32_t *mbs, uint32_t 
   }
 }
 
-/* What op `in` takes (its start) or gives back (its end): bytes, or stashes without sizes. */
+/* The bytes (without sizes: the stashes) that `in` takes at its start, or gives back at its end. */
 static uint64_t amount(const PipeProgram *p, const PipeInstr *in, bool taken, uint32_t ends) {
   if (pipe_is_side(in->op))
     return p->sized ? buffer(p, in->stage, taken ? in->taken : in->given) : 0;
@@ -69,8 +71,8 @@ static uint64_t always(const PipeProgram *p, uint32_t r) {
   return p->sized ? n : 0;
 }
 
-/* The next op of a stream of rank r from *i on that takes (or gives back) anything; when:
- * UINT64_MAX if there is none. */
+/* Finds the next op of a stream of rank r, from *i on, that takes or gives back anything. Returns
+ * its start or end; UINT64_MAX: none. */
 static uint64_t next_change(const SvgCurve *c, const uint32_t *ends, uint32_t r, uint32_t *i,
                             uint8_t stream, bool taken) {
   const PipeRank *k = &c->p->rank[r];
@@ -84,17 +86,18 @@ static uint64_t next_change(const SvgCurve *c, const uint32_t *ends, uint32_t r,
 
 typedef struct Step {
   double x;
-  uint64_t level; /* from x on */
+  uint64_t level; /* bytes or stashes from x on */
 } Step;
 
 #define DOT 0.5 /* px */
 
-/* Fills step[] and returns how many, at most 2 per op and one. Changes within a dot of the first
- * are one step, to the highest level among them, and one down to the last when that is lower. */
+/* Fills step[], at most 2 per op and one, and returns their number. Changes within a dot are one
+ * step up to their highest level, and one step down to their last level if it is lower. */
 static size_t steps_of(const SvgCurve *c, const uint32_t *ends, uint32_t r, Step *step) {
   size_t n = 0;
   enum { NS = PIPE_NSTREAMS };
-  uint32_t at[2 * NS] = {0}; /* given back first: no peak that is not there */
+  /* lists of ends come first: an end and a start at one time make no peak */
+  uint32_t at[2 * NS] = {0};
   uint64_t level = 0;
   step[n++] = (Step){c->left, 0};
   for (;;) {
@@ -124,7 +127,7 @@ static size_t steps_of(const SvgCurve *c, const uint32_t *ends, uint32_t r, Step
 
 void svg_lanes(const SvgCurve *c) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
-    bool below = op == PIPE_SIDE_COMM; /* they may run beside the copies */
+    bool below = op == PIPE_SIDE_COMM; /* COMM may run beside COPY */
     if (pipe_op_info[op].stream != PIPE_COPY && !below)
       continue;
     svg_emit(c->out, "<path class=\"$\" d=\"", pipe_op_info[op].text);

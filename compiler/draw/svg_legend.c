@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * What stands under the rows of a timeline picture, the key to its colours and the caption, and the
- * style of it all. */
+ * Writes the key to the colours and the caption under the rows of a timeline picture, and its
+ * style. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "svg_action.h"
 #include "svg_page.h"
 
-enum { MAX_LINE = 1536 }; /* bytes of the caption */
+enum { MAX_LINE = 1536 }; /* most bytes of the caption */
 
-/* What the legend calls op: its letters, or the names of the side ops of that stream. */
+/* The name of op in the legend: its letters, or the names of the side ops of its stream. */
 static const char *names_of(const PipeProgram *p, uint8_t op, char buf[MAX_LINE]) {
   size_t n = 0;
   buf[0] = 0;
@@ -19,14 +19,15 @@ static const char *names_of(const PipeProgram *p, uint8_t op, char buf[MAX_LINE]
   return n ? buf : pipe_op_info[op].text;
 }
 
-/* The place of the next swatch of the legend. */
+/* The place of the legend's next swatch. */
 typedef struct Key {
   double x, y;
   int lines;
-  bool draw; /* else it is only measured */
+  bool draw; /* false: it is only measured */
 } Key;
 
-/* Room for a swatch and a text so wide; begins a line if it would go past the page. */
+/* Makes room for a swatch and a text of this width; begins a line if the text would pass the page's
+ * edge. */
 static void make_room(const Page *g, Key *k, double wide) {
   if (k->x > g->left && k->x + wide > g->left + g->width + g->beside) {
     k->x = g->left, k->y += 16;

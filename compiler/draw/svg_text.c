@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Text for the timeline picture. Numbers are rounded and printed as integers, so that neither the
- * locale's decimal point nor its grouping gets into a picture. */
+ * Makes text for the timeline picture. Numbers are rounded and printed as integers, so that the
+ * locale's decimal point and grouping do not matter. */
 #include "svg_text.h"
 
 #include <math.h>

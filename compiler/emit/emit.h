@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of emit/, what a program reads: C, CSV, JSON, pictures. */
+ * The door of emit/: outputs that a program reads: C, CSV, JSON, pictures. */
 #ifndef PIPEC_EMIT_H
 #define PIPEC_EMIT_H
 
@@ -7,16 +7,16 @@
 
 /* ---- emit_*.c: require prog; write to f ---- */
 void emit_c(Sched *s, FILE *f);
-bool csv_can(Sched *s); /* emit_csv.c: warns of what the format loses; false: reported */
+bool csv_can(Sched *s); /* emit_csv.c: warns of what the format cannot say; false: reported */
 void emit_csv(Sched *s, FILE *f);
 void emit_comms_csv(Sched *s, FILE *f);
 void emit_json(Sched *s, FILE *f);
 void emit_svg(Sched *s, FILE *f);
 void emit_trace(Sched *s, FILE *f);
-/* Opens its output itself, and compiles the inputs after the first. False: reported. */
+/* Opens its output itself. Compiles the inputs after the first. False: reported. */
 bool emit_html(Sched *s);
-/* The op at which a rank is over the memory limit, or NULL. */
+/* The op at which a rank exceeds the memory limit, or NULL. */
 const PipeInstr *over_limit(const Sched *s);
-void emit_looped(Sched *s, FILE *f); /* s->looped as C */
+void emit_looped(Sched *s, FILE *f); /* writes s->looped as C */
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Writes the program as one C file of constant tables. Requires prog. The same program gives the
- * same bytes: no times, addresses or directories. Includes only the installed header, whose ABI it
- * asserts. Cost: linear; the inner loop writes numbers without printf. */
+ * same bytes: no times, addresses or directories. Includes only the installed header, whose ABI
+ * version it asserts. Cost: linear; the inner loop writes numbers without printf. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -21,7 +21,6 @@ static void field(Text *t, uint32_t v, char after) {
   text_char(t, after);
 }
 
-/* The tables of PipeGraph, if there are any. */
 static void graph_tables(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
   if (!p->edge)
@@ -74,7 +73,8 @@ static void unit_table(Sched *s, Text *t) {
   text_string(t, "};\n");
 }
 
-/* Row i of a table with so many a line: numbers, and `op` before them unless it is PIPE_NOPS. */
+/* Writes row i of a table with so many rows on a line: numbers, after `op` unless it is
+ * PIPE_NOPS. */
 static void short_row(Text *t, uint32_t i, uint32_t a_line, int op, const uint32_t v[3]) {
   text_room(t);
   text_lit(t, i % a_line ? " {" : "\n  {");
@@ -147,7 +147,7 @@ static bool same_bytes(const void *a, const void *b, size_t n) {
   return n == 0 || (a && b && memcmp(a, b, n) == 0);
 }
 
-/* The list of a rank as rows, which are written out again and compared. */
+/* Writes the list of a rank as rows; then expands these rows and compares them with the list. */
 static RankRows rows_of(const Sched *s, RowMaker *maker, PipeRank *rank, uint32_t r) {
   const PipeRank *k = &s->prog->rank[r];
   RankRows rows = make_rows(maker, r);

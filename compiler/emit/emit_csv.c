@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Writes the order of a schedule as a file of PyTorch: one row per rank, cells such as 2F0, no idle
- * cells (only the order counts there), lines that end with LF. Requires order. There are two
- * formats:
+ * Writes the order of a schedule as a CSV file of PyTorch: one row per rank, cells such as 2F0, no
+ * idle cells because only the order counts there, lines that end with LF. Requires order. There are
+ * two formats:
  *
- *   compute_only   F I B W. The format lacks the update, R, OFF, LOAD and side ops: they are left
- *                  out.
+ *   compute_only   F I B W. The format lacks U, R, OFF, LOAD and side ops: they are left out.
  *   compute_comms  also SEND_x and RECV_x; REDUCE_GRAD of each stage after its last B or W; on
  *                  request UNSHARD, RESHARD and the waits of newer versions of PyTorch. Side ops of
  *                  a stage with these two names keep their place in the order.
@@ -13,10 +12,10 @@
  * ops of other actions follow each other.
  *
  * note [where transfers stand]: the transfers of a rank keep the global order of `order`. A SEND
- * stands right after the action that makes its tensor, a RECV right after the transfer before it,
- * or first of all. So above a transfer stands only what it waits for in any case: its producer, or
- * an earlier transfer. Hence the lists complete wherever the global order does, with one queue per
- * rank and unbuffered sends, and a RECV is posted as early as its queue allows. */
+ * stands right after the action that makes its tensor; a RECV right after the transfer before it,
+ * or first of all. So a transfer stands only below its producer and earlier transfers, for which it
+ * waits anyway. Hence the lists complete wherever the global order does, with one queue per rank
+ * and unbuffered sends, and a RECV is posted as early as its queue allows. */
 #include <string.h>
 
 #include "base.h"
@@ -35,14 +34,14 @@ static void op(Text *t, const Op *o) {
 static bool backward(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_I; }
 static bool is_left_out(const Op *o) { return o->kind >= PIPE_R; }
 
-/* Does op i begin an action that the format has? */
+/* Does op i begin an action of one F and one B or I? */
 static bool is_pair(const Sched *s, uint32_t r, uint32_t i) {
   const Op *a = &s->orders->op[i], *b = a + 1;
   return a->group == 1 && (i == s->orders->rank_op0[r] || a[-1].group == 0) &&
          ((a->kind == PIPE_F && backward(b)) || (backward(a) && b->kind == PIPE_F));
 }
 
-/* The cell of op i; returns how many ops it has. */
+/* Writes the cell of op i; returns the number of its ops. */
 static uint32_t cell(const Sched *s, Text *t, uint32_t r, uint32_t i) {
   const Op *o = &s->orders->op[i];
   if (!is_pair(s, r, i)) {
@@ -65,9 +64,9 @@ static void comma(Text *t, bool *first) {
   *first = false;
 }
 
-/* ---- what does not come across ---- */
+/* ---- what the formats cannot say ---- */
 
-/* A side op that the format has: of a stage, with one of these names. */
+/* Does the format have the side op? It must belong to a whole stage and have one of these names. */
 static bool has_side(const Sched *s, const SideUse *u) {
   const char *name = s->sides->decl[u->decl]->name;
   return u->mb == NONE && (strcmp(name, "UNSHARD") == 0 || strcmp(name, "RESHARD") == 0);
@@ -80,7 +79,7 @@ static bool other_side(const Sched *s, bool comms) {
   return false;
 }
 
-/* Warns of what PyTorch or TorchTitan would do with the file against the schedule's meaning. */
+/* Warns where PyTorch or TorchTitan would run the file against the meaning of the schedule. */
 static void warn_lost(Sched *s, bool comms) {
   Diag *d = s->diag;
   const char *what = NULL;
@@ -128,7 +127,8 @@ static void warn_lost(Sched *s, bool comms) {
       s->model->name);
 }
 
-/* What neither format can say at all; said of compute_comms, which PyTorch runs as it stands. */
+/* Why no format of PyTorch can say this schedule; NULL: it can. An error for compute_comms, which
+ * PyTorch runs as it is. */
 static const char *cannot(const Sched *s) {
   if (s->model->slices > 1)
     return "it has one index, and this schedule has slices";
@@ -151,7 +151,7 @@ bool csv_can(Sched *s) {
     warn_lost(s, comms);
     return true;
   }
-  if (!comms && s->model->slices == 1) { /* an order to look at or to compare */
+  if (!comms && s->model->slices == 1) { /* the order is still good for reading and comparing */
     diag_warn(s->diag, DIAG_TORCH, NO_SPAN, "%s: PyTorch would not take this file: %s",
               s->model->name, why);
     return true;
@@ -181,17 +181,17 @@ void emit_csv(Sched *s, FILE *f) {
 
 /* ---- compute_comms ---- */
 
-typedef struct Row { /* of a rank, while it is written */
+typedef struct Row { /* the row of a rank while it is written */
   Sched *s;
   Text *t;
   uint32_t rank;
   bool first;
-  const uint32_t *xfer; /* [nxfer] rows of Ideal.xfer that the rank takes part in, in their order */
-  uint32_t nxfer, at;   /* at: next */
-  /* UNSHARD: the next op of each chunk, from the op that is at hand; [rank's stages] */
+  const uint32_t *xfer; /* [nxfer] rows of Lowered.xfer for transfers of the rank, ascending */
+  uint32_t nxfer, at;   /* at: the next of them */
+  /* UNSHARD, by chunk: its ops, their number, and the index of its next op */
   uint32_t **use, *nuse, *used;
   bool *active;
-  uint32_t side, nside; /* of Sides.turn: next, end */
+  uint32_t side, nside; /* rows of Sides.turn: next, end */
 } Row;
 
 static void action(Row *w, uint32_t stage, const char *kind, uint32_t mb) {
@@ -202,7 +202,7 @@ static void action(Row *w, uint32_t stage, const char *kind, uint32_t mb) {
     text_u64(w->t, mb);
 }
 
-/* Transfers that can stand here: RECVs, and SENDs of ops up to, not including, `done`. */
+/* Writes the transfers that can stand here: RECVs, and SENDs of ops below `done`. */
 static void transfers(Row *w, uint32_t done) {
   const Sched *s = w->s;
   for (; w->at < w->nxfer; w->at++) {
@@ -218,7 +218,7 @@ static void transfers(Row *w, uint32_t done) {
   }
 }
 
-/* The side ops that stand before op i, or are it. */
+/* Writes the side ops before op i, and op i if it is one. */
 static void sides_at(Row *w, uint32_t i) {
   const Sched *s = w->s;
   for (; w->side < w->nside && s->sides->turn[w->side].at <= i; w->side++) {
@@ -232,8 +232,8 @@ static uint32_t next_use(const Row *w, uint32_t c) {
   return w->used[c] < w->nuse[c] ? w->use[c][w->used[c]] : NONE;
 }
 
-/* Before op i: the stages of the next `most` distinct ones that are run from here on stay or come,
- * others go; those that a last cell joins beyond that come with it, as PyTorch has it. */
+/* Writes UNSHARD and RESHARD before op i. Unsharded are the next `most` distinct stages that run
+ * from here on, and the other stages of the last one's cell, as PyTorch does it. */
 static void unshard(Row *w, uint32_t i, uint32_t most) {
   const Sched *s = w->s;
   uint32_t first = s->model->rank_stage0[w->rank], n = s->model->rank_stage0[w->rank + 1] - first,
@@ -243,7 +243,7 @@ static void unshard(Row *w, uint32_t i, uint32_t most) {
   for (uint32_t c = 0; c < n; c++)
     while (next_use(w, c) < i)
       w->used[c]++;
-  while (nnext < n) { /* chunks by their next op */
+  while (nnext < n) { /* the chunk with the earliest next op */
     uint32_t best = NONE;
     for (uint32_t c = 0; c < n; c++)
       if (!keep[c] && next_use(w, c) != NONE &&
@@ -271,7 +271,6 @@ static void unshard(Row *w, uint32_t i, uint32_t most) {
     }
 }
 
-/* After op o: what PyTorch waits for or reduces here. */
 static void after_op(Row *w, const Op *o, uint32_t *left) {
   const Sched *s = w->s;
   bool waits = s->opt->torch_waits;
@@ -322,7 +321,8 @@ static void write_row(Row *w, uint32_t r) {
   }
   sides_at(w, s->orders->rank_op0[r + 1]);
   BUG_IF(w->at < w->nxfer);
-  for (uint32_t k = 0; k < w->nxfer && s->opt->torch_waits; k++) { /* gradients, in their order */
+  /* waits for sent gradients, in their order */
+  for (uint32_t k = 0; k < w->nxfer && s->opt->torch_waits; k++) {
     const Op *from = &s->orders->op[s->lowered->xfer[w->xfer[k]].from];
     if (from->kind != PIPE_F && s->model->stage[from->stage].rank == r)
       action(w, from->stage, "WAIT_SEND_B", from->mb);
@@ -336,7 +336,7 @@ static void write_row(Row *w, uint32_t r) {
 void emit_comms_csv(Sched *s, FILE *f) {
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0;
-  const uint32_t n = 2 * s->ideal->nxfer; /* ends of transfers */
+  const uint32_t n = 2 * s->ideal->nxfer; /* most ends of transfers */
   uint32_t *rank = arena_alloc(s->arena, n * sizeof *rank), *first;
   for (uint32_t i = 0; i < n; i++) {
     const Xfer *x = &s->lowered->xfer[i / 2];

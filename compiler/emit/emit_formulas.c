@@ -23,7 +23,7 @@ static const char *double_text(Sched *s, double v) {
   return arena_printf(s->arena, "%s", text);
 }
 
-/* How tightly an operator binds; higher is tighter. */
+/* The precedence of an operator; a higher number binds tighter. */
 static int binds(uint32_t op) {
   switch (op) {
   case PIPE_TERM_COND: return 0;

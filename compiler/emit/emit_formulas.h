@@ -7,15 +7,15 @@
 #include "rows.h"
 #include "text.h"
 
-/* As it would be written in a .pipe text, with its constants: "w - 3 * d". */
+/* The formula as in a .pipe text, with its constants: "w - 3 * d". */
 const char *formula_text(Sched *s, const PipeFormula *f);
-void dump_formulas(Sched *s, FILE *f); /* what follows `formulas` in dumps */
+void dump_formulas(Sched *s, FILE *f); /* the part of dumps after `formulas` */
 void emit_formulas_c(Sched *s, Text *t);
-const char *formula_fields(Sched *s, const char *prefix); /* of the program, for its initializer */
+const char *formula_fields(Sched *s, const char *prefix); /* initializers of the program's fields */
 void emit_formulas_json(Sched *s, Text *t);
 
-/* emit_c.c: the tables of s->prog and the program; all their names begin with t->prefix. given:
- * rows of each rank, of a program for every M; NULL: those of the lists of s->prog. */
+/* emit_c.c: writes the tables of s->prog, and the program; all names begin with t->prefix. given:
+ * rows of each rank for a program for every M; NULL: rows of the lists of s->prog. */
 void emit_c_tables(Sched *s, Text *t, const char *symbol, const RankRows *given);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Writes the predicted timeline as one interactive HTML page. The page needs no other file and no
- * network: it has the template html/page.html with style and script, and as data the JSON form of
- * each input (--emit=json) and the texts. Requires prog; compiles the inputs after the first. Cost:
- * linear.
+ * network: it contains the template html/page.html with style and script, and as data the JSON form
+ * of each input (--emit=json) and the texts. Requires prog; compiles the inputs after the first.
+ * Cost: linear.
  *
  * The JSON form is packed, because keys are most of its bytes: an object is [value, ..., n] with
  * the keys shapes[n], a list is [value, ..., -1]. data.js unpacks it. The data has no bare '<', so
@@ -14,16 +14,17 @@
 #include "equal_work.h"
 #include "svg.h"
 
-extern const char page_html[], page_css[], data_js[], draw_js[], page_js[]; /* made from html/ */
+/* embedded files of html/ */
+extern const char page_html[], page_css[], data_js[], draw_js[], page_js[];
 
 typedef struct Pack {
   Arena *arena;
   FILE *f;
-  const char *at;          /* in the JSON text, which is ours and well-formed */
-  VEC(const char *) shape; /* keys of an object, quoted, with commas */
+  const char *at;          /* in the JSON text of emit_json, which is well-formed */
+  VEC(const char *) shape; /* [shape] the keys of an object, quoted, with commas */
 } Pack;
 
-/* n bytes as part of a JSON string; escaped: they are one already, but for what a page needs. */
+/* Writes n bytes as part of a JSON string. escaped: they are JSON already; only '<' is replaced. */
 static void put_text(FILE *f, const char *text, size_t n, bool escaped) {
   char out[ESCAPE_ROOM];
   for (size_t took = 1; n > 0; text += took, n -= took) {
@@ -41,7 +42,7 @@ static char next(Pack *p) {
   return *p->at;
 }
 
-/* The string at p->at with its quotes; p->at is then behind it. */
+/* Copies the string at p->at, quotes included, and moves p->at behind it. */
 static const char *string(Pack *p, size_t *n) {
   const char *from = p->at++;
   while (*p->at != '"')
@@ -58,7 +59,7 @@ static int shape(Pack *p, const char *keys) {
   return (int)p->shape.n - 1;
 }
 
-/* The value at p->at. */
+/* Packs the value at p->at. */
 static void pack(Pack *p) {
   char keys[1024], open = next(p);
   size_t n, nkeys = 0;
@@ -89,7 +90,7 @@ static void pack(Pack *p) {
         keys[nkeys++] = ',';
       memcpy(keys + nkeys, key, n);
       nkeys += n;
-      next(p), p->at++; /* : */
+      next(p), p->at++; /* the ':' */
     }
     pack(p);
     fputc(',', p->f);
@@ -99,7 +100,7 @@ static void pack(Pack *p) {
   fprintf(p->f, "%d]", open == '{' ? shape(p, keys) : -1);
 }
 
-/* The data of one input for the page; its times are drawn `scale` times as long. */
+/* Writes the data of one input. scale: factor of its times in the picture. */
 static void put_panel(Sched *s, double scale, FILE *f) {
   GuardText *json = guard_text();
   emit_json(s, json->f);
@@ -112,8 +113,8 @@ static void put_panel(Sched *s, double scale, FILE *f) {
   for (uint32_t i = 0; i < p.shape.n; i++)
     fprintf(f, "%s[%s]", i ? "," : "", p.shape.at[i]);
   fputs("],\"sources\":[", f);
-  for (uint32_t i = 0, done = 0; i < s->prog->nsite;
-       i++) /* files are numbered as sites name them */
+  /* files keep the numbers that sites use */
+  for (uint32_t i = 0, done = 0; i < s->prog->nsite; i++)
     if (s->prog->site[i].file == done) {
       const Source *source = &s->diag->source[s->orders->site[i].file];
       fputs(done++ ? ",\"" : "\"", f);
@@ -160,7 +161,7 @@ static void put_data(Sched *s, Sched *const *other, FILE *f) {
   fputs("]}\n", f);
 }
 
-/* Compiles input k with the same options; NULL: reported. */
+/* Compiles input k with the same options. NULL: reported. */
 static Sched *compile_other(Sched *s, uint32_t k) {
   Sched *o = NEW(s->arena, Sched);
   Options *opt = NEW(s->arena, Options);
@@ -179,8 +180,8 @@ static Sched *compile_other(Sched *s, uint32_t k) {
                s->model->timed ? "ns" : "units", opt->input, o->model->timed ? "ns" : "units");
     return NULL;
   }
-  for (uint32_t i = 0; i < diag->nsource;
-       i++) /* files that were read: for --depfile and file_open */
+  /* note the files that were read, for --depfile and file_open */
+  for (uint32_t i = 0; i < diag->nsource; i++)
     diag_source(s->diag, diag->source[i].path, diag->source[i].text, diag->source[i].len);
   return o;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Writes all that the compiler knows as JSON; lang/spec.md 9 documents the form. Requires prog and
+ * Writes the results of the compiler as JSON; lang/spec.md 9 documents the form. Requires prog and
  * the predicted starts. The bytes are deterministic. Cost: linear. */
 #include "emit.h"
 #include "base.h"
@@ -38,7 +38,6 @@ static void string(Text *t, const char *name, const char *v, char after) {
   text_char(t, after);
 }
 
-/* Of a list in brackets. */
 static void item(Text *t, bool more, uint64_t v) {
   text_room(t);
   text_lit(t, more ? "," : "[");
@@ -50,7 +49,7 @@ static void begin(Text *t) {
   text_char(t, '{');
 }
 
-/* part / all, or 0 of nothing, to six decimals. */
+/* Writes part / all to six decimals; 0 if all is 0. */
 static void share(Sched *s, Text *t, const char *name, double part, double all, char after) {
   key(t, name);
   text_lit(t, arena_printf(s->arena, "%.6f%c", all > 0 ? part / all : 0, after));
@@ -74,7 +73,8 @@ static void op_string(const PipeProgram *p, Text *t, const char *name, const Pip
   text_char(t, after);
 }
 
-/* The slot, or of several tensors a list of slots, that an instruction reads or writes. */
+/* Writes the slot, or for several tensors the list of slots, that an instruction reads or
+ * writes. */
 static void slots_json(const PipeProgram *p, Text *t, const PipeRank *k, const PipeInstr *in,
                        bool input) {
   const PipeStage *st = &p->stage[in->stage];
@@ -160,7 +160,8 @@ static bool recomputes(const Sched *s) {
   return i < s->orders->nop;
 }
 
-/* The number of columns: F B I W, R if the program has one, OFF LOAD FB if they differ by unit. */
+/* The number of columns of unit times: F B I W; R if the program has one; OFF LOAD FB if they
+ * differ by unit. */
 static int unit_columns(const Sched *s) {
   for (uint32_t st = 0; st < s->model->nstage; st++)
     for (uint32_t u = 0; u < s->model->nunit_time; u++) {
@@ -174,7 +175,6 @@ static int unit_columns(const Sched *s) {
   return PIPE_R + recomputes(s);
 }
 
-/* The times of stage st, by slice or by unit. */
 static void unit_times_json(const Sched *s, Text *t, uint32_t st, int columns) {
   const PipeProgram *p = s->prog;
   bool by_slice = p->nunit_time == p->slices;
@@ -243,7 +243,6 @@ static void signed_number(Text *t, int64_t v) {
   text_u64(t, v < 0 ? -(uint64_t)v : (uint64_t)v);
 }
 
-/* For an op that uses weights. */
 static void weights_json(Text *t, const PipeWeights *w) {
   if (w->version == NONE)
     return;
@@ -266,7 +265,8 @@ static void idle_json(Sched *s, Text *t, const uint64_t *idle) {
   text_char(t, ',');
 }
 
-/* For programs with sizes. Of the classes from guest on, only those present. */
+/* Writes bytes by class, for programs with sizes. Classes from `guest` on appear only if
+ * present. */
 static void bytes_json(Text *t, const uint64_t v[PEAK_NREPORTED]) {
   key(t, "bytes");
   text_char(t, '{');
@@ -276,7 +276,7 @@ static void bytes_json(Text *t, const uint64_t v[PEAK_NREPORTED]) {
   text_char(t, ',');
 }
 
-/* Idle time and memory of all ranks together. */
+/* Writes idle time and memory of all ranks together. */
 static void sums_json(Sched *s, Text *t, const Critical *c) {
   uint64_t idle[IDLE_NCAUSES] = {0}, bytes[PEAK_NREPORTED];
   for (uint32_t r = 0; r < s->model->nrank; r++)
@@ -288,11 +288,11 @@ static void sums_json(Sched *s, Text *t, const Critical *c) {
     bytes_json(t, bytes);
 }
 
-/* What the instructions of a rank do not say: which side op it is. */
+/* The side ops of a rank, which its instructions do not name. */
 typedef struct Beside {
-  /* by place in its stream: 1 + row of Sides.turn; 0: none. NULL: there are none */
+  /* [stream][place in it] 1 + row of Sides.turn; 0: no side op. NULL: the stream has none. */
   uint32_t *side[PIPE_NSTREAMS];
-  uint32_t at[PIPE_NSTREAMS]; /* instructions so far */
+  uint32_t at[PIPE_NSTREAMS]; /* instructions of the stream so far */
 } Beside;
 
 static Beside find_beside(Sched *s, uint32_t r) {
@@ -320,7 +320,7 @@ static void beside_json(Sched *s, Text *t, uint32_t r, Beside *b, const PipeInst
     number(t, "before", u->user - s->orders->rank_op0[r], ',');
 }
 
-/* The limits of a rank: per count, a weight for each of its stages. */
+/* Writes the limits of a rank: for each count, a weight by chunk. */
 static void limits_json(Sched *s, Text *t, uint32_t r) {
   uint32_t first, n = limits_of(s, r, &first),
                   nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
@@ -455,7 +455,6 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   text_lit(t, "]}");
 }
 
-/* The states that a stage keeps. */
 static void states_json(Sched *s, Text *t, uint32_t stage) {
   bool first = true;
   key(t, "states"), text_char(t, '[');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Writes the program for every M as one C file (runtime/include/pipe_loop.h). Requires
- * check_for_all with opt->looped. Each class of values has the tables that emit_c prints, and what
- * grows. */
+ * check_for_all with opt->looped. Each class of values has the tables that emit_c prints, and the
+ * amounts by which they grow. */
 #include <inttypes.h>
 
 #include "emit.h"
@@ -24,7 +24,7 @@ static void linear(Text *t, PipeLinear l) {
   number(t, l.by, '}');
 }
 
-/* What grows, and the parameters. */
+/* Writes the fields that grow, and the parameters. */
 static void class_tables(Sched *s, Text *t, const PipeLooped *l, const PipeLoopClass *c) {
   static const char *const name[] = {
 #define X(table, field) #table "_" #field,
@@ -70,13 +70,13 @@ static void formulas(Sched *s, Text *t, const PipeLoopFormula *f, uint32_t n, co
     text_string(t, f[i].nterm ? arena_printf(s->arena, "\n  {%s%u, ", name, i) : "\n  {0, ");
     text_u64(t, f[i].nterm);
     text_lit(t, ",0, ");
-    text_quoted(t, ESCAPE_C, printable(s, f[i].text)); /* programs print it */
+    text_quoted(t, ESCAPE_C, printable(s, f[i].text)); /* programs print this text */
     text_lit(t, "},");
   }
   text_lit(t, "\n};\n");
 }
 
-/* What the names of a class begin with. */
+/* The prefix of the names of a class. */
 static const char *class_prefix(Sched *s, uint32_t i) {
   const Looped *l = s->looped;
   const uint32_t nloop = l->table.nclass - l->nshort;
@@ -85,7 +85,6 @@ static const char *class_prefix(Sched *s, uint32_t i) {
   return nloop > 1 ? arena_printf(s->arena, "c%u_", i) : "loop_";
 }
 
-/* The first line says which values the program has. */
 static void head(Sched *s, Text *t) {
   const PipeLooped *l = &s->looped->table;
   const uint32_t nloop = l->nclass - s->looped->nshort;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Writes the words of a rank's list as the macros of pipe_rows.h. Reads only the words, so what it
- * writes is what was compared. Cost: linear. */
+ * Writes the words of a rank's list as the macros of pipe_rows.h. Reads only the words, which are
+ * what was compared with the list. Cost: linear. */
 #include "emit_rows.h"
 
 static const char *const word_name[] = {
@@ -27,7 +27,7 @@ static void signed_number(Text *t, uint32_t n) {
   text_u64(t, n & 0x800000 ? 0x1000000 - n : n);
 }
 
-/* A field of another row; of an entry of its list LIST + which. */
+/* Writes the name of a field; for an entry of the row's list, LIST + its index. */
 static void field(Text *t, uint32_t f) {
   text_lit(t, field_name[f < PIPE_FIELD_LIST ? f : PIPE_FIELD_LIST]);
   if (f <= PIPE_FIELD_LIST)
@@ -36,7 +36,6 @@ static void field(Text *t, uint32_t f) {
   text_u64(t, f - PIPE_FIELD_LIST);
 }
 
-/* The number of a word, in parentheses. */
 static void number(Text *t, uint32_t tag, uint32_t n) {
   static const char *const phase[] = {"warmup", "steady", "flush", "flush"};
   text_char(t, '(');
@@ -65,7 +64,7 @@ static void number(Text *t, uint32_t tag, uint32_t n) {
 /* Has the macro of an op two arguments, stage and microbatch? */
 static bool has_mb(uint32_t op) { return op <= PIPE_LOAD && op != PIPE_U && !pipe_is_sum(op); }
 
-/* An op: F(3,8), U(3); or ROW(F,3) where the microbatch is not the next word. */
+/* Writes an op: F(3,8), U(3); or ROW(F,3) if its microbatch is not the next word. */
 static void begin_row(Text *t, const RankRows *rows, uint32_t *i) {
   uint32_t op = rows->word[*i] >> 24, next = *i + 1 < rows->n ? rows->word[*i + 1] : 0;
   bool mb = has_mb(op) && next >> 24 == PIPE_WORD_MB, plain = has_mb(op) && !mb;
@@ -93,7 +92,7 @@ void emit_rows(Text *t, const RankRows *rows) {
   for (uint32_t i = 0; i < rows->n; i++) {
     uint32_t tag = rows->word[i] >> 24, n = rows->word[i] & 0xffffff;
     bool of_row = tag > PIPE_WORD_FINISH || (tag >= PIPE_WORD_STEP && tag <= PIPE_WORD_GROW);
-    bool high = tag == PIPE_WORD_HIGH; /* of the next word */
+    bool high = tag == PIPE_WORD_HIGH; /* high bits of the next word's number */
     depth -= tag == PIPE_WORD_END;
     text_room(t);
     if (of_row || (high && rows->word[i + 1] >> 24 > PIPE_WORD_FINISH))

@@ -6,7 +6,7 @@
 #include "rows.h"
 #include "text.h"
 
-/* One row or LOOP a line, without braces around them. */
+/* Writes one row or LOOP per line, without braces around them. */
 void emit_rows(Text *t, const RankRows *rows);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Writes the prediction, and what was measured, as a picture (draw/svg.c) and as a trace for
- * Perfetto (runtime/tables/trace_json.c). Requires prog. Plays the program on the timed
- * machine once more. */
+ * Writes the prediction, and the measured times, as a picture (draw/svg.c) or as a trace for
+ * Perfetto (runtime/tables/trace_json.c). Requires prog. Plays the program on the timed machine
+ * again. */
 #include "emit.h"
 #include "base.h"
 #include "lower.h"
@@ -22,8 +22,8 @@ const PipeInstr *over_limit(const Sched *s) {
   return NULL;
 }
 
-/* How many ns of the picture a unit of time of the prediction takes. If those are not ns, both are
- * equally busy, so that what differs between them is the waiting. */
+/* The ns of the picture per unit of the prediction. If the prediction is in abstract units, the
+ * factor makes prediction and measurement equally busy, so that they differ only in waiting. */
 static double ns_of_unit(const Sched *s) {
   const Measured *m = s->measured;
   const double got = m->nstep ? measured_mean(s, m->nstep - 1).busy : 0;

@@ -13,11 +13,11 @@
 typedef struct Text {
   FILE *f;
   size_t n;
-  const char *prefix; /* of names of C tables (text_table) */
+  const char *prefix; /* prefix of the names of C tables (text_table) */
   char buf[1 << 16];
 } Text;
 
-enum { TEXT_SLACK = 512 }; /* text_room: so many bytes may follow unchecked */
+enum { TEXT_SLACK = 512 }; /* bytes that may follow a text_room unchecked */
 
 static inline void text_flush(Text *t) {
   fwrite(t->buf, 1, t->n, t->f);
@@ -31,7 +31,7 @@ static inline void text_room(Text *t) {
 
 static inline void text_char(Text *t, char c) { t->buf[t->n++] = c; }
 
-/* Short literals and names below TEXT_SLACK / 4 bytes. */
+/* For literals and names shorter than TEXT_SLACK / 4 bytes. */
 static inline void text_lit(Text *t, const char *s) {
   while (*s)
     t->buf[t->n++] = *s++;
@@ -47,7 +47,7 @@ static inline void text_u64(Text *t, uint64_t v) {
     t->buf[t->n++] = d[--n];
 }
 
-/* A microbatch, or with slices "3.1": slice 1 of microbatch 3. */
+/* Writes a microbatch, or with slices "3.1": slice 1 of microbatch 3. */
 static inline void text_unit(Text *t, uint32_t unit, uint32_t slices) {
   text_u64(t, unit / slices);
   if (slices > 1) {
@@ -56,7 +56,7 @@ static inline void text_unit(Text *t, uint32_t unit, uint32_t slices) {
   }
 }
 
-/* The same after the letter of an op: an update is of a whole microbatch. */
+/* Writes the unit after the letter of an op; an update is of a whole microbatch. */
 static inline void text_op_unit(Text *t, uint8_t op, uint32_t unit, uint32_t slices) {
   if (op == PIPE_U)
     text_u64(t, unit / slices);
@@ -64,7 +64,7 @@ static inline void text_op_unit(Text *t, uint8_t op, uint32_t unit, uint32_t sli
     text_unit(t, unit, slices);
 }
 
-/* Any length. */
+/* For text of any length. */
 static inline void text_string(Text *t, const char *s) {
   for (; *s; s++) {
     text_room(t);
@@ -82,7 +82,7 @@ static inline void text_table(Text *t, const char *type, const char *name) {
   text_string(t, "[] = {");
 }
 
-/* In double quotes, as a string of the language. */
+/* Writes a string in double quotes, escaped for its language. */
 static inline void text_quoted(Text *t, EscapeFor to, const char *s) {
   text_char(t, '"');
   for (size_t n = strlen(s), took; n > 0; n -= took, s += took) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * What the page knows: each panel is a schedule, its JSON form (lang/spec.md 9) with what is derived
- * from it. An instruction keeps its fields and has: panel, kind ("F"), label (microbatch), comm, nth
- * (place in its stream), chunk. A track is when the compute ops of each rank ran: predicted, or measured. */
+ * The data of the page. Each panel is a schedule: its JSON form (lang/spec.md 9) with facts derived from it. An
+ * instruction keeps its fields and also has: panel, kind ("F"), label (microbatch), comm, nth (place in its stream),
+ * chunk. A track has the times of the compute ops of each rank: predicted, or measured. */
 'use strict';
 
-/* Undoes emit_html.c: [v, v, ..., n] is an object with the keys shapes[n], or for n = -1 a list. */
+/* Unpacks the data of emit_html.c: [v, v, ..., n] is an object with the keys shapes[n]; n = -1: a list. */
 function unpack(v, shapes) {
   if (!Array.isArray(v))
     return v;
@@ -23,10 +23,11 @@ function unpack(v, shapes) {
 const doc = JSON.parse(document.getElementById('data').textContent);
 const kinds = new Map(doc.ops.map((k, i) => [k.op, Object.assign(k, {index: i, used: false})]));
 const none = Object.freeze([]);
-const SIDE = {compute: 'SIDE', comm: 'SIDE_COMM', copy: 'SIDE_COPY'}; /* by stream: the kind of a side op */
+/* kind of a side op, by stream */
+const SIDE = {compute: 'SIDE', comm: 'SIDE_COMM', copy: 'SIDE_COPY'};
 const panels = doc.panels.map(makePanel);
 
-/* Times of the form that the page shows, `by` times as long. */
+/* Scales the times of the form that the page shows. */
 function scaleTimes(form, by) {
   for (const [of, keys] of [[form, ['makespan', 'span', 'ideal']], [form.bound, ['makespan', 'span']],
     ...form.rank.map(r => [r.idle, Object.keys(r.idle)]), ...form.rank.flatMap(r => r.instr.map(i => [i, ['start', 'end']]))])
@@ -78,13 +79,13 @@ function makePanel(packed, index) {
   return p;
 }
 
-/* What runs beside the ops and may begin a step, or end it: copies and side ops. */
+/* Copies and side ops: they run beside the ops, and may begin or end a step. */
 function beside(p) {
   return p.lane.flatMap(l => l.ops);
 }
 
-/* time(i): start and end of a compute op, in ns or units; factor: to the unit of the prediction. Ops of
- * one action overlap: lane 1 is drawn under lane 0, and 2 means that an op has the row to itself. */
+/* time(i): start and end of a compute op, in ns or units; factor: from this unit to that of the prediction. Ops of
+ * one action overlap: lane 1 is drawn under lane 0; lane 2: the op has the row to itself. */
 function makeTrack(p, name, timed, factor, time) {
   const t = {panel: p, name, timed, factor, start: [], end: [], lane: [], begin: Infinity, last: 0, busy: 0, shortest: Infinity};
   for (const ops of p.compute) {
@@ -124,8 +125,8 @@ function link(a, b) {
   b.from === none ? b.from = [a] : b.from.push(a);
 }
 
-/* Lists are in an order in which a rank could run them one by one, so what was last written to a slot
- * is what is read; transfers of a rank pair and direction match in order. */
+/* Each list is in an order in which its rank could run it alone, so an op reads what was last written to its slot.
+ * Transfers of a rank pair and direction match in order. */
 function findDeps(p) {
   if (p.deps)
     return;
@@ -149,12 +150,13 @@ function findDeps(p) {
       }
       for (const slot of i.outs || (i.out === undefined ? none : [i.out]))
         wrote.set(slot, i);
-      if (i.slice !== undefined && 'FBI'.includes(i.kind.op)) { /* of a slice, what the one before it has left */
+      /* the slice before it, in its direction */
+      if (i.slice !== undefined && 'FBI'.includes(i.kind.op)) {
         const other = i.slice + (i.kind.op === 'F' ? -1 : 1);
         for (const kind of i.kind.op === 'F' ? 'F' : 'BI')
           link(p.byName.get(`${i.stage}${kind}${i.mb}.${other}`), i);
       }
-      if (i.slice !== undefined && 'RBI'.includes(i.kind.op)) { /* stashes that are made again */
+      if (i.slice !== undefined && 'RBI'.includes(i.kind.op)) { /* recomputed stashes */
         const last = p.form.slices - 1;
         const made = i.kind.op === 'R' ? i.slice : i.slice === last ? last : 0;
         for (let q = 0; q < made; q++)
@@ -162,7 +164,7 @@ function findDeps(p) {
         if (i.kind.op === 'R' && i.slice < last)
           link(p.byName.get(`${i.stage}F${i.mb}.${last}`), i);
       }
-      /* A stash that is back from host memory waits for the first op that reads it: its own, or that of a slice behind. */
+      /* The first op that reads a stash from host memory waits for its LOAD: its own op, or one of a later slice. */
       const unit = `${i.stage} ${i.mb}`;
       if (i.kind.op === 'LOAD' && i.slice !== undefined)
         back.set(unit, [...back.get(unit) || none, i]);
@@ -189,7 +191,7 @@ function findDeps(p) {
     link(t.send, t.recv);
 }
 
-/* Transfers, by the time they start. */
+/* Transfers, sorted by start. */
 function findPairs(p) {
   if (p.pairs)
     return p.pairs;
@@ -212,8 +214,7 @@ function findPairs(p) {
   return p.pairs;
 }
 
-/* Compute ops at the other ends of i's tensors and stashes, and the transfers on the way. way: 'from'
- * or 'to'. */
+/* The compute ops at the other ends of i's tensors and stashes, and the transfers between. way: 'from' or 'to'. */
 function neighbours(i, way) {
   findDeps(i.panel);
   const ops = [], transfers = [];
@@ -232,7 +233,7 @@ function neighbours(i, way) {
 function awaited(i) {
   const list = i.comm ? i.panel.compute[i.rank] : i.panel.comm[i.rank];
   const rank = i.panel.form.rank[i.rank];
-  if (i.panel.form.comm_channels && !i.comm) { /* of those that events name, the one that ended last */
+  if (i.panel.form.comm_channels && !i.comm) { /* the last to end of those that events name */
     const row = rank.instr.indexOf(i);
     return rank.sync.filter(s => s.before === row && s.after !== undefined).map(s => rank.instr[s.after])
       .filter(x => x.kind.stream === 'COMM').sort((a, b) => b.end - a.end)[0];
@@ -249,8 +250,8 @@ function criticalPath(p) {
 
 const round64 = n => Math.ceil(n / 64) * 64;
 
-/* A stash is there from the start of the op that takes its slot to the end of the last one that names the slot
- * before it is taken again. */
+/* A stash lives from the start of the op that takes its slot to the end of the last op that names the slot before
+ * another op takes it. */
 function findCurves(p) {
   if (p.curves)
     return p.curves;
@@ -278,7 +279,8 @@ function findCurves(p) {
           change.push({at: i.start, by: size.get(i[cls])});
         }
         last.set(i[cls], i.end);
-        if (i.kind.op === 'F' && slices > 1 && cls === 'act') { /* the last slice reads the stashes of all */
+        /* the last slice reads the stashes of all slices */
+        if (i.kind.op === 'F' && slices > 1 && cls === 'act') {
           const unit = q => `${i.stage} ${i.mb} ${q}`;
           if (p.form.forward || i.keep !== undefined)
             units.set(unit(i.slice), i.act);
@@ -288,7 +290,8 @@ function findCurves(p) {
         }
       }
     }
-    [...last.keys()].filter(slot => last.get(slot) < Infinity).forEach(giveBack); /* a buffer that nobody gives back stays */
+    /* a buffer that is never given back stays */
+    [...last.keys()].filter(slot => last.get(slot) < Infinity).forEach(giveBack);
     change.sort((a, b) => a.at - b.at || a.by - b.by);
     const at = [0], level = [base];
     for (const c of change) {
@@ -306,7 +309,7 @@ function findCurves(p) {
 
 /* ---- a trace that was measured ---- */
 
-/* The measured steps of a trace file, each {panel, track}. Throws an Error with what is wrong. */
+/* Reads the measured steps of a trace file, each {panel, track}. Throws an Error that says what is wrong. */
 function readTrace(text, name) {
   const fail = why => { throw new Error(`${name} ${why}`); };
   let json;

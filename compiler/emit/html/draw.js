@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Drawing. Rows of ops and memory curves are pixels that this file sets itself, so that a frame costs
- * what is visible and never more than the pixels there are: a row whose ops are narrower than a pixel
- * shows in each column the shares of the kinds. Text, arrows and outlines are drawn over them, and
- * left out where there is no room. Sizes are CSS pixels but in raster*, which count those of the device. */
+ * Draws the page. This file sets the pixels of rows and memory curves itself, so that a frame costs what is visible,
+ * and never more than there are pixels: in a row whose ops are narrower than a pixel, each column shows the shares of
+ * the kinds. Text, arrows and outlines are drawn over the pixels, and left out where they have no room. Sizes are CSS
+ * pixels; in raster*, device pixels. */
 'use strict';
 
 const $ = id => document.getElementById(id);
@@ -11,9 +11,9 @@ const AXIS = 30, TITLE = 24, COPY = 8, RIGHT = 10, ARROW_PX = 13, MAX_LABELS = 2
 
 const view = {
   left: 60, width: 0, height: 0, content: 0, ratio: 1,
-  t: 0, px: 0,          // time at the left end; pixels per time
-  fits: true,           // all of the time is visible, and stays so when the page changes
-  y: 0,                 // scrolled down so far
+  t: 0, px: 0,          // time at the left end; pixels per time unit
+  fits: true,           // all times are visible, and stay so when the page changes size
+  y: 0,                 // pixels scrolled down
   transfers: true, critical: false, memory: true, selected: null, hover: null,
   rows: [], titles: [], moving: 0, dense: false, hidden: 0, // hidden: transfers for which there is no room
 };
@@ -77,8 +77,8 @@ function extent() {
   return Math.max(1e-9, ...panels.flatMap(p => p.tracks.map(t => t.last)));
 }
 
-/* Rows of every panel; they fill `room` pixels if they can do so with a height that reads well. */
-function layout(width, room, all) { /* all: as high as its rows are */
+/* Places the rows of every panel. They fill `room` pixels if their height then reads well. */
+function layout(width, room, all) { /* all: as high as all rows */
   view.ratio = Math.min(window.devicePixelRatio || 1, 2);
   view.width = width;
   const ranks = panels.reduce((n, p) => n + p.compute.length, 0), tracks = Math.max(...panels.map(p => p.tracks.length));
@@ -118,7 +118,7 @@ function layout(width, room, all) { /* all: as high as its rows are */
   place(view.t, view.fits ? 0 : view.px, view.y);
 }
 
-/* Moves the view to where something is to be seen. */
+/* Moves the view to a place that shows something. */
 function place(t, px, y) {
   const all = extent(), fit = plotWidth() / all;
   const most = Math.max(fit, plotWidth() / Math.min(...panels.flatMap(p => p.tracks.map(k => k.shortest)), all));
@@ -150,7 +150,7 @@ function rasterStart(w, h) {
   pixels.fill(0);
 }
 
-/* First index from which a[k] > t. */
+/* The first index k with a[k] > t. */
 function after(a, t) {
   let lo = 0, hi = a.length;
   while (lo < hi) {
@@ -160,7 +160,7 @@ function after(a, t) {
   return lo;
 }
 
-/* Indices of the ops of a rank that are visible. */
+/* The indices of the visible ops of a rank. */
 function visible(track, r) {
   return [Math.max(0, after(track.start[r], view.t) - 3), after(track.start[r], view.t + plotWidth() / view.px)];
 }
@@ -221,8 +221,8 @@ function rasterRow(row, w, h, pal) {
           pixels[at] = 255 << 24 | (pixels[at] >> 1 & 0x7f7f7f);
 }
 
-/* Ops narrower than pixels: in each column the kinds stand on one another, as high as their shares. A
- * column is as wide as some ops, or their beat would show, and stays with its time when the view moves. */
+/* Draws ops narrower than pixels: each column stacks the kinds by their shares. A column is several ops wide, or the
+ * beat of single ops would show; it keeps its times when the view moves. */
 function rasterShares(row, w, h, px, top, high, pal) {
   const {track, rank} = row, start = track.start[rank], end = track.end[rank], kindOf = row.panel.kindOf[rank];
   const mean = px * (track.last - track.begin) / start.length;
@@ -251,7 +251,7 @@ function rasterShares(row, w, h, px, top, high, pal) {
   }
 }
 
-/* A column is as high as the most that is alive in it. */
+/* The height of a column is the most that is alive in it. */
 function rasterCurve(row, w, h) {
   const c = findCurves(row.panel)[row.rank], d = view.ratio, px = view.px * d;
   const foot = Math.round((row.curve.y + row.curve.h - view.y) * d), unit = row.curve.h * d / (1.06 * row.panel.most);
@@ -316,7 +316,7 @@ function draw() {
   drawMore();
 }
 
-/* That there are rows below the edge: how many, and a mark of where the view is. */
+/* Shows how many rows are below the edge, and marks the position of the view. */
 function drawMore() {
   const room = view.height - AXIS, all = view.content - AXIS, below = view.rows.filter(r => r.first && r.y - view.y >= room).length;
   if (all <= room + 1)
@@ -336,7 +336,7 @@ function drawMore() {
   ctx.fillText(text, view.width - 16, room - 14);
 }
 
-/* Idle time is what is left of the hatch under the ops of a row. */
+/* Draws the hatch under the ops of a row; what remains visible of it is idle time. */
 function drawRows() {
   ctx.textBaseline = 'middle';
   ctx.textAlign = 'right';
@@ -356,8 +356,8 @@ function drawRows() {
   }
 }
 
-/* What runs beside the ops of a rank, a low track under them: its copy stream and, half as high, side ops of the comm
- * stream. */
+/* Draws copies and side ops in a low track under the ops of a rank: its copy stream and, half as high, side ops of
+ * the comm stream. */
 function drawCopies(lit) {
   const until = view.t + plotWidth() / view.px;
   for (const row of view.rows) {
@@ -394,7 +394,7 @@ function drawLimits() {
   ctx.setLineDash([]);
 }
 
-/* What is not dimmed: a Map of instructions to whether they are outlined; null if nothing is. */
+/* The instructions that are not dimmed: a Map to whether they are outlined; null: nothing is dimmed. */
 function litOps() {
   const s = view.selected;
   if (!s && !view.critical)
@@ -415,7 +415,7 @@ function litOps() {
   return lit;
 }
 
-/* Where op i is drawn: x, y, width, height; null if it is not in sight. */
+/* The place of op i: x, y, width, height; null: not in sight. */
 function box(track, i) {
   const row = view.rows.find(k => k.track === track && k.rank === i.rank), k = i.nth;
   const a = Math.max(xAt(track.start[i.rank][k]), view.left - 4), b = Math.min(xAt(track.end[i.rank][k]), view.width + 4);
@@ -462,7 +462,7 @@ function drawLit(lit) {
       outline(track, view.selected, colour.text, 2.5);
 }
 
-/* Microbatches, in ops that are wide enough. While the view moves a full page of them waits. */
+/* Labels ops that are wide enough with their microbatch. While the view moves, more than MAX_LABELS labels wait. */
 function drawLabels(lit) {
   const byKind = new Map();
   let count = 0;
@@ -472,7 +472,8 @@ function drawLabels(lit) {
     if (row.h < 9 || y + row.h < 0 || y > view.height)
       continue;
     const size = clamp(row.h * 0.46, 7, 13), {track, rank} = row, ops = row.panel.compute[rank];
-    const room = row.panel.letters * size * 0.58 + 3; /* of the longest, or the short ones alone would show */
+    /* room for the longest label, or only short ones would show */
+    const room = row.panel.letters * size * 0.58 + 3;
     const [from, to] = visible(track, rank);
     if (to - from > plotWidth() / (size * 0.58))
       continue;
@@ -500,7 +501,7 @@ function drawLabels(lit) {
   }
 }
 
-/* Arrows, if they have room: as many as the picture of --emit=svg would draw, counted in what is visible. */
+/* Draws arrows if they have room: as many as --emit=svg would draw, counted in the visible part. */
 function drawTransfers(lit) {
   const until = view.t + plotWidth() / view.px, list = [];
   for (const p of panels) {
@@ -552,7 +553,8 @@ function drawTitles() {
     const at = view.left + ctx.measureText(name).width + 14;
     ctx.font = '12px Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-serif';
     ctx.fillStyle = colour.soft;
-    if (at + ctx.measureText(panelFacts(panel)).width <= view.width) /* else the caption has it */
+    /* else only the caption has the facts */
+    if (at + ctx.measureText(panelFacts(panel)).width <= view.width)
       ctx.fillText(panelFacts(panel), at, y - view.y);
   }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the reader does: pointer, keys, buttons, files; and the text beside the picture. Text from the
- * data enters the page as text only. */
+ * Handles the pointer, keys, buttons and files, and writes the text beside the picture. Text from the data enters the
+ * page as text only. */
 'use strict';
 
 for (const p of panels) {
@@ -27,7 +27,7 @@ function redraw() {
   });
 }
 
-/* The view moves now; when it rests, what was left out for speed is drawn. */
+/* The view moves; once it rests, the details left out for speed are drawn. */
 function moved() {
   clearTimeout(view.moving);
   view.moving = setTimeout(() => { view.moving = 0; redraw(); }, 120);
@@ -123,7 +123,7 @@ function slotText(i) {
   return slotNames.filter(n => i[n] !== undefined).map(n => `${n} ${i[n]}`).join(', ');
 }
 
-/* Which version of its stage's weights an op uses, if the program says so. */
+/* The version of its stage's weights that an op uses, if the program has versions. */
 function versionText(i) {
   if (i.version === undefined)
     return '';
@@ -132,7 +132,7 @@ function versionText(i) {
   return `${i.kind.op === 'U' ? 'makes' : 'reads'} version ${i.version} of the weights${shared}${far}`;
 }
 
-/* What formulas make of its weights, or of an update, line by line as a `weights` clause says it. */
+/* The formulas for an op's weights or for an update, line by line as in a `weights` clause. */
 function formulaLines(i) {
   const form = i.panel.form;
   if (i.formula === undefined)
@@ -162,14 +162,14 @@ function showTip(x, y, title, lines, code) {
   tip.style.top = clamp(y + 18 + h > stage.clientHeight ? y - h - 12 : y + 18, 0, Math.max(0, stage.clientHeight - h)) + 'px';
 }
 
-/* What lies at a point under the rows: what runs beside the ops. */
+/* What is at a point under the rows: a copy or side op. */
 function hitLane(x, at) {
   const row = view.rows.find(r => r.first && r.panel.lanes && at >= r.foot && at < r.foot + COPY), t = timeAt(x), slack = 1 / view.px;
   const op = row && x >= view.left && row.panel.lane[row.rank].ops.find(i => t >= i.start - slack && t <= i.end + slack);
   return op ? {row, track: row.track, op} : null;
 }
 
-/* What lies at a point: a row, and in it an op, or idle time before `next`. */
+/* What is at a point: a row, and in it an op, or idle time before `next`. */
 function hit(x, y) {
   const at = y + view.y, row = view.rows.find(r => at >= r.y && at < r.y + r.h);
   if (!row)
@@ -261,7 +261,7 @@ function writeSide(i) {
     source.append(element('span', `${String(n).padStart(3)}  ${lines[n - 1]}`, {className: n === s.line ? 'here' : ''}));
 }
 
-/* Selects i and moves it into sight, wide enough to be read. */
+/* Selects i, and moves it into sight, wide enough to read. */
 function reveal(i) {
   select(i);
   const mid = (i.start + i.end) / 2, px = i.end > i.start ? Math.max(view.px, 26 / (i.end - i.start)) : view.px;
