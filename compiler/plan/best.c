@@ -15,6 +15,7 @@
 #include "base.h"
 #include "equal_work.h"
 #include "price.h"
+#include "stages.h"
 #include "weights.h"
 
 enum { MOST_CHUNKS = 4, MOST_STASHES = 1 << 24, SHOWN = 6 };
@@ -135,7 +136,7 @@ static void try_most(Best *b, Rival *e, int64_t first, Outcome outcome, Price be
   }
 }
 
-static bool is_given(const Sched *s, const char *name) {
+static bool has_define(const Sched *s, const char *name) {
   for (uint32_t i = 0; i < s->opt->ndefine; i++)
     if (strcmp(s->opt->define[i].name, name) == 0)
       return true;
@@ -146,9 +147,9 @@ static void try_file(Best *b, Rival *e) {
   Values had, none;
   Price price;
   const Outcome outcome = try_values(b, e, (Values){0}, &price, &had);
-  if (had.most > 0 && had.most <= MOST_STASHES && !is_given(b->s, "most"))
+  if (had.most > 0 && had.most <= MOST_STASHES && !has_define(b->s, "most"))
     try_most(b, e, had.most, outcome, price);
-  for (int64_t v = 2; had.chunks > 0 && !is_given(b->s, "V") && v <= MOST_CHUNKS; v++)
+  for (int64_t v = 2; had.chunks > 0 && !has_define(b->s, "V") && v <= MOST_CHUNKS; v++)
     if (v != had.chunks)
       try_values(b, e, (Values){.chunks = v}, &price, &none);
 }
@@ -271,16 +272,14 @@ static bool find_files(Best *b) {
 bool best(Sched *s) {
   Best b = {.s = s};
   FILE *progress = s->opt->progress;
-  uint32_t len;
   struct stat st;
   if (stat(s->opt->profile, &st) == 0 && !S_ISREG(st.st_mode)) {
     diag_error(s->diag, DIAG_READ, NO_SPAN,
-               "cannot read %s: each schedule reads it, so it has to be "
-               "a regular file",
+               "cannot read %s: each schedule reads it, so it has to be a regular file",
                s->opt->profile);
     return false;
   }
-  if (!file_read(s, s->opt->profile, NO_SPAN, &len)) /* else every file would say so */
+  if (!profile_check(s, s->opt->profile)) /* else every schedule would say so */
     return false;
   for (uint32_t i = 0; i < s->opt->ndefine; i++)
     if (strcmp(s->opt->define[i].name, "M") == 0)

@@ -207,6 +207,16 @@ bool profile_apply(Sched *s, Model *model, const char *path, Span at, uint64_t *
   return ok;
 }
 
+bool profile_check(Sched *s, const char *path) {
+  Layers l = {.s = s, .path = path, .at = NO_SPAN};
+  json_t *root = NULL;
+  bool ok = read_profile(s, path, l.at, &l.file, &root);
+  if (ok && has_layers(root))
+    ok = root ? layers_of_json(&l, root) : layers_of_text(&l);
+  json_drop(root);
+  return ok;
+}
+
 bool layers_read(Sched *s, const char *path, Layers *l) {
   json_t *root = NULL;
   *l = (Layers){.s = s, .path = path, .at = NO_SPAN};

@@ -14,6 +14,9 @@ bool help_unchecked(Sched *s, Span at);
  * and has[NENTRIES] for them. False: reported. */
 bool profile_apply(Sched *s, Model *model, const char *path, Span at, uint64_t *const *link,
                    bool *has);
+/* Is the file a profile that some schedule can take? Its stages are not read: how many there are is
+ * the schedule's. False: reported. */
+bool profile_check(Sched *s, const char *path);
 extern const CostKey unit_key[PIPE_UNIT_TIMES]; /* by column of PipeProgram.unit_time */
 /* ---- costs.c ---- */
 /* The field of a cost; for SEND it is SEND_F, and SEND_B follows. */
