@@ -174,7 +174,8 @@ static void print_curve(const Losses *l, uint32_t rows) {
 /* When the last stage has run the forward of each point's last microbatch. */
 static int print_times(const Args *a, Sched *s) {
   const PipeProgram *p = s->prog;
-  uint64_t n = a->c.updates * a->c.round, **end, **start = program_times(s, s->arena, &end);
+  uint64_t n = a->c.updates * a->c.round, **end;
+  program_times(s, s->arena, &end);
   uint64_t *ends = calloc(p->nmb, sizeof *ends);
   const char *comma = "";
   if (!ends)
