@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Which process of how many is this? Read from the environment that a launcher leaves, the first of
- * these families whose rank is set; all values are of that family, and one without its other values
- * is refused:
+ * Finds the rank of this process from the environment that a launcher sets. The first of these
+ * families whose rank is set counts; all values come from it, and pr_launch refuses a family
+ * without its other values:
  *
  *                    rank                  size                                  rank on the host
  *   pipe-run         PIPE_RANK             PIPE_SIZE                             PIPE_LOCAL_RANK
@@ -11,20 +11,23 @@
  *   MPICH (PMI)      PMI_RANK              PMI_SIZE                              MPI_LOCALRANKID
  *   Slurm            SLURM_PROCID          SLURM_STEP_NUM_TASKS or SLURM_NTASKS  SLURM_LOCALID
  *
- * Slurm comes last: in a batch script that does not use srun its rank is 0 everywhere. The rank on
- * the host is PIPE_NONE where the family does not tell it. A launcher may run under another one, so
- * those further down may say what they like; one further up without its rank is refused, unless
- * what is set of it is the same.
+ * Slurm is last because a batch script without srun sees rank 0 everywhere. The rank on the host is
+ * PIPE_NONE if the family does not set it. Launchers nest: the families below the one that counts
+ * may have any values. A family above it has no rank; if its other variables are set, they must
+ * agree with the values found, or pr_launch refuses them.
  *
- * Where the processes meet, the address of a store: PIPE_STORE=host:port, which pipe-run sets; or
- * MASTER_ADDR and MASTER_PORT + 1 (torchrun has MASTER_PORT for itself; at most 65534); or, in a
- * job of Slurm, the first host of SLURM_STEP_NODELIST (under Open MPI's mpirun of
- * SLURM_JOB_NODELIST) and a port from SLURM_JOB_ID and SLURM_STEP_ID. "" if nothing tells. Rank 0
- * listens at that port on all its addresses, or at PIPE_STORE_BIND.
+ * Store. The processes meet at a store, whose address is
+ * - PIPE_STORE=host:port, which pipe-run sets; else
+ * - MASTER_ADDR and MASTER_PORT + 1 (torchrun itself uses MASTER_PORT; at most 65534); else
+ * - in a job of Slurm the first host of SLURM_STEP_NODELIST (under mpirun of Open MPI:
+ *   SLURM_JOB_NODELIST) and a port computed from SLURM_JOB_ID and SLURM_STEP_ID; else
+ * - "" (unknown).
  *
- * What shows that a process is of the run: PIPE_STORE_KEY, a random text that all have and nobody
- * else, of which the first 63 characters count. pipe-run makes one; under other launchers set it
- * yourself, as by PIPE_STORE_KEY=$(openssl rand -hex 16). */
+ * Rank 0 listens at that port on all its addresses, or on PIPE_STORE_BIND.
+ *
+ * Key. PIPE_STORE_KEY shows that a process belongs to the run: a random text, shared by its
+ * processes and secret; the first 63 characters count. pipe-run makes one. Under other launchers
+ * set it yourself: PIPE_STORE_KEY=$(openssl rand -hex 16). */
 #ifndef PIPE_LAUNCH_H
 #define PIPE_LAUNCH_H
 
@@ -36,13 +39,13 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 typedef struct PrLaunch {
-  const char *family; /* "torchrun"; "" if no family is there: rank 0 of 1 */
+  const char *family; /* "torchrun"; "" if no family is set: rank 0 of 1 */
   uint32_t rank, size, local_rank;
   char store[280]; /* "host:port", or "[IPv6 address]:port" */
-  char key[64];    /* of the store; "" if nothing tells */
+  char key[64];    /* key of the store; "" if none is set */
 } PrLaunch;
 
-/* PR_OK, or PR_E_ARG with what is wrong in why[200]. */
+/* Fills in *out. PR_OK, or PR_E_ARG with the reason in why[200]. */
 PrStatus pr_launch(PrLaunch *out, char why[200]);
 
 #pragma GCC visibility pop

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Optimizers for models whose weights are arrays of float: what an update callback (PrModel.update)
- * calls.
+ * Optimizers for models whose weights are arrays of float. An update callback (PrModel.update)
+ * calls them.
  *
- * Each is the formula that torch.optim's documentation gives for it (defaults there: no dampening,
- * no amsgrad), one weight after the other, from the version `from` to the version `to`, which may
- * be the same array. t = 1, 2, ... counts the updates of these weights, g is the gradient, lr the
- * rate of this update:
+ * Each optimizer computes the formula of the torch.optim documentation (with its defaults: no
+ * dampening, no amsgrad), for each weight separately, from the version `from` to the version `to`,
+ * which may be the same array. t = 1, 2, ... counts the updates of the weights, g is the gradient,
+ * lr the learning rate of the update:
  *
  *   SGD       g += decay w    w' = w - lr g
  *   MOMENTUM  g += decay w    v = beta1 v + g    w' = w - lr v
@@ -14,9 +14,9 @@
  *             w' = w - lr / (1 - beta1^t) v / (sqrt(v2 / (1 - beta2^t)) + eps)
  *   ADAMW     w -= lr decay w, then as ADAM without its decay
  *
- * The step is that from the weights `from`, which is the newest version whatever versions the
- * gradient was computed with. Numbers are computed in double and rounded once, elements in float in
- * the order of optim.c, so that equal operands give equal bits. */
+ * `from` is the newest version, whichever version the gradient was computed with. Numbers are
+ * computed in double and rounded once, elements in float in the order of optim.c: equal operands
+ * give equal bits. */
 #ifndef PIPE_OPTIM_H
 #define PIPE_OPTIM_H
 
@@ -37,15 +37,15 @@ typedef struct PrOptim {
   int nesterov;        /* MOMENTUM */
 } PrOptim;
 
-/* Arrays of the size of the weights that it keeps: 0, 1 (v) or 2 (v, v2); all zero before the
- * first. */
+/* Arrays, each as large as the weights, that the optimizer keeps: 0, 1 (v) or 2 (v, v2). They must
+ * be zero before the first update. */
 uint32_t pr_optim_moments(PrOptimKind kind);
 
-/* Update number t, from 1, of n weights; leaves grad zero. v, v2: not read if it does not keep
- * them. */
+/* Applies update number t, from 1, to n weights and leaves grad zero. v, v2: the arrays that the
+ * optimizer keeps; others are not read. */
 void pr_optim(const PrOptim *o, uint64_t t, double lr, uint64_t n, const float *from, float *to,
               float *grad, float *v, float *v2);
-/* The same in double, for models compiled in it. */
+/* As pr_optim, for models compiled in double. */
 void pr_optim_double(const PrOptim *o, uint64_t t, double lr, uint64_t n, const double *from,
                      double *to, double *grad, double *v, double *v2);
 

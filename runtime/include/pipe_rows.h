@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The list of a rank as pipec writes it: rows and loops of rows, in issue order.
+ * The list of a rank in emitted form: rows and loops of rows, in issue order.
  *
  *   LOOP(56)
  *     RECV_F(3,8) K(1) AT(steady,0) WAIT(3) OUT(2,F,in)
@@ -7,20 +7,20 @@
  *     ...
  *   END
  *
- * F(3,8) is 3F8, the F of stage 3 and microbatch 8. K(1) adds 1 to the number before it with each
- * turn of the loop around it, KK with each turn of the loop around that. In a program for every M
- * (pipe_loop.h), G(1) adds PipeProgram.n. What a row says of others it says by distance, so that it
- * says the same in every turn:
+ * F(3,8) is 3F8: F of stage 3 and microbatch 8. K(1) adds 1 to the preceding number with each turn
+ * of the innermost loop, KK with each turn of the loop around it. In a program for every M
+ * (pipe_loop.h), G(1) adds PipeProgram.n. A row names other rows by distance, so that it means the
+ * same in every turn:
  *
- *   OUT(2,F,in)  it writes the slot that the 2nd F above it has in field `in`
- *   NEW(out,4)   it writes slot 4, which no row above it uses. NEW(made,4) of the last update of
- *                a stage: the slot that version 0 has had, free by then
- *   WAIT(3)      it waits until all rows of the other stream above it are over, but the last 3
- *   AFTER(1)     its stream waits for an event that is recorded after the row above it (PipeSync)
+ *   OUT(2,F,in)  it writes the slot in field `in` of the 2nd F above it
+ *   NEW(out,4)   it writes slot 4, which no row above uses. NEW(made,4) of the last update of a
+ *                stage: the slot of version 0, free by then
+ *   WAIT(3)      it waits until all but the last 3 rows of the other stream above it are over
+ *   AFTER(1)     its stream waits for an event recorded after the row above it (PipeSync)
  *
- * pipe_expand writes the rows out as PipeInstr, PipeWeights, PipeSync and slots of PipeRank.list.
- * A word has its tag in the upper 8 bits and its number in the lower 24; HIGH is what is above
- * those 24 of the next one. The macros without prefix are for emitted programs, which define
+ * pipe_expand writes the rows out as PipeInstr, PipeWeights, PipeSync and slots of PipeRank.list. A
+ * word has its tag in the upper 8 bits and its number in the lower 24; HIGH has the bits above
+ * those 24 of the next word. The macros without prefix are for emitted programs, which define
  * PIPE_ROWS. */
 #ifndef PIPE_ROWS_H
 #define PIPE_ROWS_H
@@ -32,38 +32,38 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* What a row says. Tags below PIPE_NOPS begin a row of that op; their number is the stage. */
+/* The words of a row. A tag below PIPE_NOPS begins a row of that op; its number is the stage. */
 typedef enum PipeWord {
-  PIPE_WORD_LOOP = 32, /* turns: all up to its END is there so many times */
+  PIPE_WORD_LOOP = 32, /* turns: the rows up to its END, repeated this often */
   PIPE_WORD_END,
-  PIPE_WORD_STEP,      /* signed, of the word before: by turn of the loop around the row, */
-  PIPE_WORD_OUTER,     /* of the loop around that loop, */
-  PIPE_WORD_GROW,      /* and by PipeProgram.n; in this order */
-  PIPE_WORD_HIGH,
+  PIPE_WORD_STEP,      /* signed; added to the preceding word per turn of the innermost loop */
+  PIPE_WORD_OUTER,     /* the same, per turn of the loop around that one */
+  PIPE_WORD_GROW,      /* the same, times PipeProgram.n; STEP, OUTER, GROW in this order */
+  PIPE_WORD_HIGH, /* upper bits of the number of the next word */
   PIPE_WORD_FINISH,    /* the end of the step, for which COMPUTE waits; the last row */
   PIPE_WORD_MB,
   PIPE_WORD_AT,        /* site << 2 | phase */
   PIPE_WORD_GROUP,
-  PIPE_WORD_WAIT,      /* PipeInstr.wait; without it 0 */
+  PIPE_WORD_WAIT,      /* PipeInstr.wait; 0 without it */
   PIPE_WORD_WAIT_COPY,
-  PIPE_WORD_AFTER,     /* rows up to the one whose record it waits for; 0: the begin of the step */
-  PIPE_WORD_PEER,      /* OFF, LOAD. Of SEND and RECV it follows from the stage and the edge */
+  PIPE_WORD_AFTER,     /* rows up to the one whose record it waits for; 0: the start of the step */
+  PIPE_WORD_PEER,      /* OFF, LOAD. That of SEND and RECV follows from the stage and the edge */
   PIPE_WORD_TURN,
   PIPE_WORD_CHANNEL,
   PIPE_WORD_EDGE,
   PIPE_WORD_SIDE,
-  PIPE_WORD_INS,       /* it reads so many slots, which come first in its list, */
-  PIPE_WORD_OUTS,      /* and writes so many, which follow */
-  PIPE_WORD_VERSION,   /* of PipeWeights: these three, */
+  PIPE_WORD_INS,       /* number of slots that it reads; they come first in its list */
+  PIPE_WORD_OUTS,      /* number of slots that it writes; they follow */
+  PIPE_WORD_VERSION,   /* VERSION to AHEAD: of PipeWeights */
   PIPE_WORD_FORMULA,
-  PIPE_WORD_BEHIND,    /* signed, */
-  PIPE_WORD_AHEAD,     /* and this one */
+  PIPE_WORD_BEHIND,    /* signed */
+  PIPE_WORD_AHEAD,
   PIPE_WORD_NEW = 64,  /* + PipeField: its slot */
   PIPE_WORD_SAME = 80  /* + PipeField: distance << 10 | PipeOp << 5 | PipeField there */
 } PipeWord;
 
-/* Fields that are slots: of PipeInstr, of PipeWeights, and entries of PipeRank.list, of which a row
- * has them in the order of its words. Another row names them as PIPE_FIELD_LIST + which. */
+/* Fields that hold slots: of PipeInstr, of PipeWeights, and entries of PipeRank.list, which a row
+ * has in the order of its words. Another row refers to entry i as PIPE_FIELD_LIST + i. */
 typedef enum PipeField {
   PIPE_FIELD_act, PIPE_FIELD_gout, PIPE_FIELD_keep, PIPE_FIELD_in, PIPE_FIELD_out,
   PIPE_FIELD_weight, PIPE_FIELD_made, PIPE_FIELD_guess, PIPE_FIELD_LIST,
@@ -71,32 +71,35 @@ typedef enum PipeField {
 } PipeField;
 
 enum {
-  PIPE_DISTANCE = 1 << 10, /* in the number of PIPE_WORD_SAME: what one row of that op adds */
+  PIPE_DISTANCE = 1 << 10, /* factor of the distance in the number of PIPE_WORD_SAME */
   PIPE_EXPAND_TEXT = 256
 };
 
-/* The program with the lists of all ranks written out, in one block; p has to stay where it is.
- * Requires pipe_is_rows. NULL: no memory, or the rows are not what was proved, and why says where.
- * A hash of 0 is not known yet: the result has it. Give it to pipe_expand_free. */
+/* Makes the program with the lists of all ranks written out, in one block; *p must stay valid, and
+ * pipe_expand_free frees the result. Requires pipe_is_rows. If the hash of p is 0 (not known yet),
+ * the result has the computed one. NULL: no memory, or the rows differ from the proved program; why
+ * says where. */
 PipeProgram *pipe_expand(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]);
 void pipe_expand_free(PipeProgram *p); /* NULL is fine */
-/* The tables of one rank, in one block that begins at out->instr and is the caller's. 0: no memory,
- * or they are not what PipeRank.hash says, and why says where. */
+/* Writes out the tables of one rank, in one block that begins at out->instr and belongs to the
+ * caller. 0: no memory, or the tables do not match PipeRank.hash; why says where. */
 int pipe_expand_rank(const PipeProgram *p, uint32_t rank, PipeRank *out,
                      char why[PIPE_EXPAND_TEXT]);
-/* Are the tables of p, rows by their PipeRank.hash, what PipeProgram.hash says? 0: why. */
+/* Compares the tables of p with PipeProgram.hash; lists that are rows count by their PipeRank.hash.
+ * 0: they differ; why says how. */
 int pipe_check_hash(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]);
-/* The hash of a rank whose tables are there. */
+/* The hash of a rank whose list is written out. */
 uint64_t pipe_rank_hash(const PipeRank *k);
 
-/* Are the lists of p rows? */
+/* 1: the lists of p are rows. */
 static inline int pipe_is_rows(const PipeProgram *p) {
   return p && p->magic == PIPE_MAGIC && p->abi == PIPE_ABI && p->nrank > 0 && p->rank &&
          p->rank[0].rows;
 }
 
-/* Numbers the events of a list: sync[nsync] by `before`, of ninstr rows; the lowest that is free,
- * in issue order. room: [3 * (ninstr + 1)], any values. Returns how many there are. */
+/* Numbers the events of the list of a rank: each record gets the lowest free number, in issue
+ * order. sync[nsync] is sorted by `before`; the list has ninstr rows. room: [3 * (ninstr + 1)], any
+ * contents. Returns the number of events. */
 uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uint32_t *room);
 
 #pragma GCC visibility pop
