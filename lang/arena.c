@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The arena of a compile: a list of blocks, each at least twice as large as the one before, from
- * which memory is cut off in order. Nothing is given back before arena_free.
+ * The arena of a compile: a list of blocks, each at least twice as large as the previous one.
+ * Allocations are cut from the newest block in order; nothing is freed before arena_free.
  *
- * Ensures: every pointer is 16-aligned and never NULL, also for zero bytes. Cost: O(1) for each
+ * Ensures: every pointer is aligned to 16 and not NULL, even for zero bytes. Cost: O(1) per
  * allocation; O(log n) calls to the system for n bytes. */
 #define _DEFAULT_SOURCE /* mmap, madvise */
 #include "arena.h"
@@ -26,14 +26,14 @@ enum {
 struct ArenaBlock {
   Held held; /* first: end_block */
   ArenaBlock *older;
-  size_t bytes; /* with this header */
+  size_t bytes; /* including this header */
 };
 
-/* The header takes a whole number of ALIGN units, so what follows it is aligned as malloc is. */
+/* The header takes a multiple of ALIGN, so the memory after it is aligned like that of malloc. */
 enum { HEADER_BYTES = (sizeof(ArenaBlock) + ALIGN - 1) / ALIGN * ALIGN };
 
-/* Large blocks come from the system as they are, all zero, and in huge pages where it has them.
- * NULL: there is no memory. */
+/* Allocates a block. Large blocks are mapped: zeroed, and in huge pages if the system has them.
+ * NULL: no memory. */
 static ArenaBlock *get_block(size_t *bytes) {
   if (*bytes < MIN_MAPPED_BYTES)
     return malloc(*bytes);

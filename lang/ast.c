@@ -13,7 +13,7 @@
 
 #include "pipe_instr.h"
 
-/* Open addressing, a power of two of slots, at most half of them used. */
+/* Open addressing; the number of slots is a power of two, and at most half are used. */
 typedef struct Slot {
   Name name;
   size_t len;
@@ -63,8 +63,8 @@ Name intern(Interner *in, const char *s, size_t n) {
   return found->name;
 }
 
-/* How tightly an expression binds, as in the grammar; an operand that binds looser than its place
- * asks for is written in parentheses. */
+/* How tightly an expression binds, as in the grammar. An operand that binds less tightly than its
+ * place requires is written in parentheses. */
 typedef enum Bind {
   BIND_COND,
   BIND_OR,
@@ -104,7 +104,8 @@ static void put_args(FILE *out, const Arg *args) {
   fputc(')', out);
 }
 
-/* 17 digits, so that the same number is read back, and no exponent, which the language has not. */
+/* Writes 17 digits, which read back to the same number, without an exponent, which the language
+ * lacks. */
 static void put_real(FILE *out, double value) {
   int exponent = value > 0 ? (int)floor(log10(value)) : 0;
   if (exponent >= -4 && exponent < 17)
@@ -140,7 +141,7 @@ static void put_expr(FILE *out, const Expr *e, Bind least) {
     fputs(" : ", out);
     put_expr(out, e->c, BIND_COND);
     break;
-  default: /* binary: to the left, but comparisons do not chain */
+  default: /* binary: left-associative; comparisons do not chain */
     put_expr(out, e->a, bind == BIND_CMP ? bind + 1 : bind);
     fprintf(out, " %s ", op->text);
     put_expr(out, e->b, bind + 1);
@@ -163,7 +164,7 @@ static void put_string(FILE *out, const char *s) {
 
 static void put_indent(FILE *out, int indent) { fprintf(out, "%*s", 2 * indent, ""); }
 
-/* " in lo..hi step s"; nothing if there is no range. */
+/* Writes " in lo..hi step s", or nothing without a range. */
 static void put_range(FILE *out, const Range *range) {
   if (!range->lo)
     return;
@@ -239,7 +240,7 @@ static void put_when(FILE *out, const Stmt *s) {
   ast_dump_expr(out, s->cond);
 }
 
-/* Prints a statement from where its line begins, without the end of the line. */
+/* Prints a statement, without the indentation before it and the line end after it. */
 static void put_stmt(FILE *out, const Stmt *s, int indent) {
   static const char *const phase[PIPE_NPHASES] = {
       [PIPE_WARMUP] = "warmup ",
@@ -365,7 +366,7 @@ static void put_weights(FILE *out, const Clause *c) {
       fputs(l->source == WS_NEWEST ? " newest" : " F", out);
     if (l->state)
       fprintf(out, " %s", l->state);
-    if (l->value) { /* a name that would be a word here */
+    if (l->value) { /* parentheses keep the name `newest` from being the keyword */
       bool word_too = l->value->kind == EX_NAME && strcmp(l->value->name, "newest") == 0;
       fputs(word_too ? " (" : " ", out);
       ast_dump_expr(out, l->value);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The tree. Every node carries the span of its whole text; names carry their own. Nodes live in the
- * arena of the compile; lists are singly linked by `next`, in text order. The parser fills every
- * field that is not marked (sema) or (expand). Deterministic: no hashing by address. */
+ * The tree. Every node has the span of its whole text; names have spans of their own. Nodes live in
+ * the arena of the compile; lists are linked by `next`, in text order. The parser fills in every
+ * field that is not marked (sema) or (expand). Deterministic: nothing is hashed by address. */
 #ifndef PIPE_AST_H
 #define PIPE_AST_H
 
@@ -38,7 +38,7 @@ typedef struct Arg {  /* of a call: positional, or `key = value` */
 struct Expr {
   ExprKind kind;
   uint8_t unit;       /* EX_INT */
-  uint8_t builtin;    /* (sema) EX_CALL: which; in a formula EX_NAME: which (formula.h) */
+  uint8_t builtin;    /* (sema) EX_CALL: which builtin; EX_NAME in a formula: which (formula.h) */
   uint8_t depends;    /* (sema) scratch */
   Span at;
   int64_t value;      /* EX_INT */
@@ -67,11 +67,11 @@ typedef struct OpRef {
   int8_t op;          /* (sema) PipeOp, or -1 for a macro */
   struct OpDef *def;  /* (sema) macro */
   uint32_t place;     /* (sema) index + 1 of its place in the text, see Orders.site; 0: none yet */
-  /* (expand) its row among the items of the kernel being expanded; NONE: it stands in a loop */
+  /* (expand) its row among the items of the kernel being expanded; NONE: it is in a loop */
   uint32_t item;
 } OpRef;
 
-/* lo..hi [step s]; step NULL: 1; lo NULL: none */
+/* lo..hi [step s]. step NULL: 1; lo NULL: no range */
 typedef struct Range { Expr *lo, *hi, *step; } Range;
 
 typedef enum StmtKind {
@@ -83,7 +83,7 @@ typedef enum StmtKind {
   ST_OPDEF,   /* op name(params) = op */
   ST_FN,      /* fn name(params) = expr */
   ST_PHASE,   /* warmup|steady|flush statement-or-block: `phase` labels what is inside */
-  ST_CLIP,    /* clip statement-or-block: ops on microbatches that do not exist are left out */
+  ST_CLIP,    /* clip statement-or-block: leaves out ops on microbatches that do not exist */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
   ST_OVERLAP, /* overlap { body } [@ value] [when cond]: its ops are one action */
@@ -98,7 +98,8 @@ struct Stmt {
   Name name;          /* loop variable, let, ST_USE: schedule */
   Span name_at;
   uint32_t slot;      /* (sema) of `name` */
-  /* cond: ST_IF, ST_DO count, when of ST_OP, ST_OVERLAP; value: ST_LET, period, @ of others */
+  /* cond: of ST_IF, the count of ST_DO, `when` of ST_OP and ST_OVERLAP. value: of ST_LET, the
+   * period, `@` of the others */
   Expr *cond, *value;
   Range range;
   OpRef *op;
@@ -106,8 +107,9 @@ struct Stmt {
   struct Fn *fn;
   Stmt *body, *orelse;
   Arg *args;          /* ST_USE */
-  bool backwards;     /* (expand) ST_DO: its range was one that goes down, without a step */
-  struct Schedule *used, *within; /* (sema) ST_USE: the schedule; whose order it is in */
+  bool backwards;     /* (expand) ST_DO: its range descended, without a step */
+  /* (sema) ST_USE: the schedule; the schedule whose order contains it */
+  struct Schedule *used, *within;
 };
 
 typedef struct Param { /* of a fn, macro or schedule */
@@ -123,7 +125,7 @@ typedef struct Fn {
   Span at, name_at;
   Param *params;
   Expr *body;
-  uint8_t units;      /* (sema) of the numbers in it: 1 << EX_INT.unit, or-ed */
+  uint8_t units;      /* (sema) units of the numbers in it: or of 1 << EX_INT.unit */
 } Fn;
 typedef struct OpDef { Name name; Span at, name_at; Param *params; OpRef *op; } OpDef;
 
@@ -132,7 +134,7 @@ typedef struct Entry { /* key = value in time { } and bytes { } */
   Name key;
   Span at, key_at;
   Expr *value;
-  bool by_unit;       /* (sema) it depends on the microbatch or the slice */
+  bool by_unit;       /* (sema) the value depends on the microbatch or the slice */
 } Entry;
 
 /* A line of `weights { }`. */
@@ -155,13 +157,14 @@ typedef struct WeightLine {
   int8_t kind;        /* (sema) PipeOp */
   WeightSource source; /* WW_READS */
   Span source_at;
-  Expr *value;        /* WW_READS from a version, WW_VERSIONS */
+  Expr *value;        /* WW_READS of a version; WW_VERSIONS */
   Expr *formula, *when; /* or NULL */
-  /* WW_READS, or NULL: ops of a stage with equal values read what the first of them reads */
+  /* WW_READS: ops of a stage with equal values read the version that the first of them reads; or
+   * NULL */
   Expr *per;
   Name state;         /* WW_STATE, WW_THEN */
   Span state_at;
-  const struct Clause *clause; /* (sema) that it is of */
+  const struct Clause *clause; /* (sema) the clause that contains it */
 } WeightLine;
 
 typedef enum ClauseKind {
@@ -188,7 +191,7 @@ typedef enum ClauseKind {
   CL_LET, CL_FN
 } ClauseKind;
 
-/* The anchor of a side op: an op of its stage, each one, or (end) the first or last. */
+/* The anchor of a side op: an op of its stage; each, or only the first or last (end). */
 typedef struct Anchor {
   Name name;          /* "F", or NULL: none */
   Span at;
@@ -214,15 +217,15 @@ struct Clause {
   Span name_at;
   Name var;           /* bound variable, or NULL */
   Span var_at;
-  uint32_t slot;      /* (sema) of var, or of a let's name */
+  uint32_t slot;      /* (sema) of var, or of the name of a let */
   Expr *value, *mbs, *slices, *place, *to, *tries; /* slices: NULL without */
-  bool forward;       /* CL_PIPE: only run forward */
-  Name index;         /* CL_PIPE: of an array of pipes, over `range`; NULL: one pipe */
+  bool forward;       /* CL_PIPE: the pipe runs only forward */
+  Name index;         /* CL_PIPE: index of an array of pipes, over `range`; NULL: one pipe */
   Span index_at;
   uint32_t index_slot; /* (sema) */
-  bool dag;           /* CL_PIPE: its stages follow only the edges */
+  bool dag;           /* CL_PIPE: only edges connect its stages */
   Arg *args;          /* CL_TIE: the stages */
-  Name root;          /* CL_PIPE: the pipe it is a replica of, or NULL */
+  Name root;          /* CL_PIPE: the pipe that it replicates, or NULL */
   Span root_at;
   Range range;
   Stmt *body;
@@ -230,31 +233,32 @@ struct Clause {
   WeightLine *lines;  /* CL_WEIGHTS */
   Fn *fn;
   const char *path;   /* CL_PROFILE, unescaped */
-  /* the microbatch of CL_OFFLOAD RECOMPUTE PIPE WEIGHTS TIME, or NULL; `var` is the stage */
+  /* CL_OFFLOAD RECOMPUTE PIPE WEIGHTS TIME: name of the microbatch, or NULL; `var` is the stage */
   Name mb_var;
   Span mb_var_at;
   uint32_t mb_slot;   /* (sema) */
   Name slice_var, rank_var; /* CL_TIME, or NULL */
   Span slice_var_at, rank_var_at;
   uint32_t slice_slot, rank_slot; /* (sema) */
-  Expr *when, *lead;  /* CL_OFFLOAD, CL_RECOMPUTE, CL_SIDE; CL_OFFLOAD; or NULL */
+  Expr *when, *lead;  /* when: CL_OFFLOAD, CL_RECOMPUTE, CL_SIDE; lead: CL_OFFLOAD; or NULL */
   Side *side;         /* CL_SIDE */
 };
 
-/* A condition, with a text or NULL. */
+/* A condition; text: of its message, or NULL. */
 typedef struct Require { struct Require *next; Expr *cond; const char *text; } Require;
 
 typedef struct Schedule {
   Name name;
   Span at, name_at;
   Param *params;
-  Require *requires, *expects; /* a violated one is an error, a warning */
+  /* a violated `requires` is an error, a violated `expects` a warning */
+  Require *requires, *expects;
   Name base;          /* extends base(args), or NULL */
   Span base_at;
   Arg *base_args;
-  bool unchecked;     /* without the checks and limits of what it extends */
+  bool unchecked;     /* drops the checks and limits of the schedule that it extends */
   struct Schedule *base_def; /* (sema) */
-  bool timed;         /* (sema) a number with a time unit stands in it */
+  bool timed;         /* (sema) it contains a number with a time unit */
   bool part;          /* (sema) another schedule uses or extends it */
   Clause *clauses;
 } Schedule;
@@ -277,13 +281,13 @@ struct Item {
 
 typedef struct Ast { uint32_t file; Item *items; } Ast;
 
-/* Names of one compile. */
+/* The table of names of one compile. */
 typedef struct Interner Interner;
 Interner *intern_new(Arena *a);
 Name intern(Interner *in, const char *s, size_t n);
 
-/* Parses source `file` of d. Reports every syntax error it can recover from. Returns the tree of
- * what it could read, never NULL; the caller looks at d->errors. */
+/* Parses source `file` of d and reports every syntax error that it can recover from. Returns the
+ * tree of the readable parts, never NULL; the caller checks d->errors. */
 Ast *parse(Arena *a, Interner *in, Diag *d, uint32_t file);
 
 /* Prints the tree as canonical text: parsing that text gives the same dump again. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Prints user errors: where (path, line, column), what, and the source line with the span marked.
+ * Prints user errors: place (path, line, column), message, and the source line with the span
+ * marked.
  *
- * A shown line is a row of cells. A cell is one character of the source and what escape.h prints
- * for it on the terminal. Carets count the columns of cells, so they stay under their span; a
- * character outside ASCII counts as one column. A line longer than MAX_COLUMNS is cut to a window
- * around the start of the span. Cost: linear in the line, for each message. */
+ * A shown line is a row of cells: one character of the source and the text that escape.h prints for
+ * it on a terminal. Carets count the columns of cells, so they stay below their span; a character
+ * outside ASCII counts as one column. A line longer than MAX_COLUMNS is cut to a window around the
+ * start of the span. Cost: linear in the line, per message. */
 #include "diag.h"
 
 #include <stdlib.h>
@@ -51,7 +52,7 @@ uint32_t diag_source(Diag *d, const char *path, const char *text, uint32_t len) 
   return d->nsource++;
 }
 
-/* The line (from 0) that holds `offset`. */
+/* The line, from 0, that contains `offset`. */
 static uint32_t line_of(const Source *src, uint32_t offset) {
   uint32_t lo = 0, hi = src->nline;
   while (hi - lo > 1) {
@@ -72,7 +73,7 @@ LineCol diag_linecol(const Diag *d, uint32_t file, uint32_t offset) {
   return (LineCol){line + 1, offset - src->line_beg[line] + 1};
 }
 
-/* The text printed for one character. */
+/* A character of the source as it is printed. */
 typedef struct Cell {
   char text[ESCAPE_ROOM];
   uint32_t bytes; /* read from the source, at least 1 */
@@ -188,7 +189,7 @@ static const char *format(Diag *d, const char *fmt, va_list args) {
 }
 
 void diag_bad_line(Diag *d, Span at) {
-  if (at.file >= d->nsource) /* a text that is only lexed */
+  if (at.file >= d->nsource) /* a text that is only lexed has no source */
     return;
   const Source *src = &d->source[at.file];
   uint32_t line = line_of(src, at.beg);
@@ -207,8 +208,8 @@ static bool on_bad_line(Diag *d, DiagName name, Span at) {
   return false;
 }
 
-/* The same message at the same place, numbers apart: one slip seen from several ranks, stages or
- * microbatches. Remembers at most `limit` messages, those that were printed. */
+/* True for the same message at the same place, up to numbers: one slip affects several ranks,
+ * stages or microbatches. Remembers at most `limit` printed messages. */
 static bool is_repeat(Diag *d, DiagName name, Span at, const char *text) {
   uint64_t hash = 0xcbf29ce484222325u;
   const uint32_t place[] = {(uint32_t)name, at.file, at.beg, at.end};
@@ -225,7 +226,7 @@ static bool is_repeat(Diag *d, DiagName name, Span at, const char *text) {
   return false;
 }
 
-/* Counts one error, and mutes it and what belongs to it once the limit is passed. */
+/* Counts one error; past the limit, mutes the error and its notes. */
 static void count_error(Diag *d) {
   d->errors++;
   d->muted = d->errors > d->limit;
@@ -236,7 +237,7 @@ static void count_error(Diag *d) {
 void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) {
   va_list args;
   va_start(args, fmt);
-  if (d->errors > d->limit) { /* nothing is printed any more: only count */
+  if (d->errors > d->limit) { /* past the limit: only count */
     d->errors++;
     d->muted = true;
   } else {

@@ -33,7 +33,7 @@ typedef struct Source {
   uint32_t nline;     /* at least 1 */
 } Source;
 
-/* One row of diag.def each. */
+/* One name per row of diag.def. */
 typedef enum DiagName {
 #define X(id, text) DIAG_##id,
 #include "diag.def"
@@ -45,10 +45,10 @@ enum { DIAG_LIMIT = 20 };
 
 typedef enum Severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE, SEVERITY_HELP } Severity;
 
-/* A message that was printed, but for help, which stands with its error or warning. */
+/* A printed message. A help is no row of its own: it belongs to the row of its error or warning. */
 typedef struct DiagRow {
   Severity severity;
-  const char *name; /* "missing-op"; of a note NULL */
+  const char *name; /* "missing-op"; NULL for a note */
   Span at;
   const char *text, *help; /* help: lines, or NULL */
 } DiagRow;
@@ -57,18 +57,18 @@ typedef struct Diag {
   Arena *arena;
   Source *source;       /* [nsource] */
   uint32_t nsource, capsource;
-  FILE *out;            /* where messages go; NULL drops them and only counts */
+  FILE *out;            /* destination of messages; NULL: messages are counted, not printed */
   uint32_t errors, warnings;
-  DiagName first;       /* of the first error; if there is one */
-  const char *first_text; /* what it says */
-  uint32_t limit;       /* errors printed before giving up: DIAG_LIMIT */
-  uint64_t said[DIAG_LIMIT]; /* what was printed, see diag_error */
+  DiagName first;       /* name of the first error, if errors > 0 */
+  const char *first_text; /* text of the first error */
+  uint32_t limit;       /* most errors printed: DIAG_LIMIT */
+  uint64_t said[DIAG_LIMIT]; /* [nsaid] hashes of the printed errors, see diag_error */
   uint32_t nsaid;
   Span bad_line;        /* see diag_bad_line; file NO_FILE: none */
-  const char *helped;   /* the last help, or NULL */
+  const char *helped;   /* text of the last help, or NULL */
   DiagRow *row;         /* [nrow] */
   uint32_t nrow, caprow;
-  bool muted;           /* the error that a note would belong to was not printed */
+  bool muted;           /* the last error was not printed, so its notes are not printed either */
   bool werror;          /* warnings are errors */
 } Diag;
 
@@ -78,13 +78,14 @@ void diag_init(Diag *d, Arena *a, FILE *out);
 uint32_t diag_source(Diag *d, const char *path, const char *text, uint32_t len);
 
 #define PRINTF(f, a) __attribute__((format(printf, f, a)))
-/* Reports an error. An error that repeats a printed one at the same place, apart from numbers, is
- * neither printed nor counted, nor are its notes: one slip shows on many ranks. A help equal to the
- * last one is not printed again. Errors past `limit` are counted, not printed; the last printed one
- * says so. Control bytes in an argument or a shown line are printed as \xNN, tabs as one space. */
+/* Reports an error. An error that repeats a printed one at the same place, up to numbers, is
+ * neither printed nor counted, nor are its notes: one slip affects many ranks. A help equal to the
+ * last one is not printed again. Errors past `limit` are counted, not printed; the last printed
+ * error says so. Control bytes in an argument or a shown line are printed as \xNN, tabs as one
+ * space. */
 void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) PRINTF(4, 5);
-/* Call after an error that may cause others on its line: later errors of form (syntax, bad-byte,
- * bad-number, bad-string) on this line are neither printed nor counted. Each `syntax` error calls
+/* Call it after an error that may cause others on its line: later errors of form (syntax, bad-byte,
+ * bad-number, bad-string) on this line are neither printed nor counted. Every `syntax` error calls
  * it. */
 void diag_bad_line(Diag *d, Span at);
 void diag_warn(Diag *d, DiagName name, Span at, const char *fmt, ...) PRINTF(4, 5);

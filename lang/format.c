@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * Formats a text: turns it into pieces (tokens and comments), gives each its column, and writes the
- * pieces with line ends and blanks between them.
+ * Formats a text: splits it into pieces (tokens and comments), gives each piece a column, and
+ * writes the pieces with line ends and blanks between them.
  *
  * Lines end where the author ended them. A line begins two columns right of the line that opened
- * the innermost brace, however many braces that line opened. A line that continues a statement
- * keeps its distance from the first line of the statement, so what was aligned below it stays
- * aligned.
+ * the innermost brace, however many braces that line opened. A continuation line keeps its distance
+ * from the first line of its statement, so alignment below that line is kept.
  *
- * note [idempotent]: a rule gives the blanks between two pieces of a line: a constant, or 0 or 1 as
- * the author chose, or 1 or 2 as the author chose. The rule gives the same blanks again when it
- * reads its own output. An operator is tight if nothing stands beside it; otherwise it has blanks
- * on both sides.
+ * note [idempotent]: a rule chooses the blanks between two pieces of a line. It gives a constant,
+ * or 0 or 1 as the author wrote, or 1 or 2 as the author wrote. Invariant: applied to its own
+ * output, the rule gives the same blanks. An operator is tight if the author wrote no blank beside
+ * it; otherwise it has blanks on both sides.
  *
- * note [columns]: a column that the author made is a set of pieces that begin in the same column of
- * adjacent lines, inside equally many brackets, one of them after two or more blanks. It is put
- * right of the longest line, at the least distance that it had; columns that are aligned already do
- * not move. Columns are laid out from left to right, since what is left of a piece decides where it
- * can be. */
+ * note [columns]: Definition: a column is a set of pieces in adjacent lines that begin in the same
+ * text column, inside equally many brackets, at least one of them after two or more blanks. The
+ * formatter places a column right of its longest line, at the least distance that the author left;
+ * an aligned column does not move. Columns are placed from left to right, because the pieces left
+ * of a piece limit where it can be. */
 #include "format.h"
 
 #include <stdlib.h>
@@ -30,10 +29,10 @@ enum { INDENT = 2, GO_ON = 4, FARTHEST = 160, TAB = 8, NOWHERE = UINT32_MAX };
 
 typedef enum Class {
   WORD, /* a keyword */
-  NAME, /* what can end an operand: from here */
+  NAME, /* NAME to CLOSE can end an operand */
   NUMBER,
   STRING,
-  CLOSE,  /* ) ]; to here */
+  CLOSE,  /* ) ] */
   OPEN,   /* ( */
   INDEX,  /* [ */
   BEGIN,  /* { */
@@ -49,32 +48,32 @@ typedef enum Class {
   LAST /* the end of the text */
 } Class;
 
-/* What an operator does with blanks. */
+/* How an operator is spaced. */
 typedef enum Role { PLAIN, UNARY, TIGHT, SPACED, ODD } Role;
 
 typedef struct Piece {
   uint32_t beg, end; /* bytes of the text */
   uint32_t in, out;  /* first column in the text and in the result; NOWHERE until it has one */
-  uint32_t above;    /* the piece of the line before that is in the same column, or NOWHERE */
+  uint32_t above;    /* the piece of the previous line in the same column, or NOWHERE */
   uint32_t below;
-  uint32_t blanks; /* columns between the piece before and this one, in one line */
-  uint32_t depth;  /* brackets that are open before it */
+  uint32_t blanks; /* columns between the previous piece of the line and this one */
+  uint32_t depth;  /* open brackets before it */
   uint8_t class, role;
   uint8_t breaks; /* line ends before it: 0, 1, or 2 for more */
 } Piece;
 
 typedef struct Reader {
   Lexer lx;
-  const char *at; /* what was read as pieces */
+  const char *at; /* end of the text that was read as pieces */
   uint32_t col;
-  Span token; /* the next one; class LAST at the end */
+  Span token; /* the next token; class LAST at the end */
   Class class;
 } Reader;
 
 typedef struct Format {
   Arena *arena;
   const char *text;
-  Piece *piece; /* [n], without the last */
+  Piece *piece; /* [n], without the piece of class LAST */
   uint32_t n;
 } Format;
 
@@ -126,7 +125,7 @@ static void begin(Reader *r, Arena *a, Interner *names, Diag *quiet, const char 
   read_token(r);
 }
 
-/* Columns of text that has no tabs or line ends: its characters. */
+/* Columns of text without tabs and line ends: its characters. */
 static uint32_t columns(const char *p, const char *end) {
   uint32_t n = 0;
   for (; p < end; p++)
@@ -134,7 +133,7 @@ static uint32_t columns(const char *p, const char *end) {
   return n;
 }
 
-/* The next piece; its class is LAST at the end. */
+/* Reads the next piece; its class is LAST at the end. */
 static Piece next(Reader *r) {
   const char *token = r->lx.text + r->token.beg, *end = r->lx.text + r->token.end;
   uint32_t breaks = 0, col = r->col;
@@ -187,7 +186,7 @@ static bool begins_operand(const Piece *p) {
   return p && (p->class <= STRING || p->class == OPEN || p->class == MINUS || p->class == NOT);
 }
 
-/* The token after piece i, whatever comments stand between. */
+/* The token after piece i; comments do not count. */
 static const Piece *token_after(const Format *f, uint32_t i) {
   while (++i < f->n)
     if (f->piece[i].class != COMMENT)
@@ -266,7 +265,7 @@ static uint32_t gap(const Format *f, const Piece *p, const Piece *q) {
   return p->class == WORD ? 1 : wide;
 }
 
-/* Words that only go on with what stands before them. */
+/* True for words that can only continue a statement. */
 static bool goes_on(const Format *f, const Piece *p) {
   static const char words[] =
       " requires extends when for step in of replica period place mbs stages ";
@@ -283,13 +282,13 @@ static bool goes_on(const Format *f, const Piece *p) {
   return strstr(words, word) != NULL;
 }
 
-/* More must follow p; a ';' ends what it stands in. */
+/* True if the statement of p must continue after p; a ';' ends it. */
 static bool is_open(const Format *f, const Piece *p) {
   return p && (p->class == OPEN || p->class == INDEX || (p->class >= COMMA && p->class <= WIDE)) &&
          f->text[p->beg] != ';';
 }
 
-/* The column of the first piece of every line. */
+/* Gives the first piece of every line its column. */
 static void fill_lines(Format *f) {
   VEC(uint32_t) base = {0}; /* of the lines that opened the braces, outermost first */
   uint32_t parens = 0, line = 0, line_in = 0; /* the statement: its column here and in the text */
@@ -332,7 +331,7 @@ static uint32_t line_end(const Format *f, uint32_t i) {
   return i;
 }
 
-/* Can the author have put it below another? */
+/* True if the author can have aligned piece i below another. */
 static bool can_move(const Format *f, uint32_t i) {
   const Piece *p = &f->piece[i];
   return p->blanks > 0 && gap(f, p - 1, p) > 0;
@@ -367,7 +366,7 @@ static int by_column(const void *a, const void *b) {
   return x->piece < y->piece ? -1 : x->piece > y->piece;
 }
 
-/* Gives a column to piece i and to those left of it in its line, and returns that of i. */
+/* Gives piece i and those left of it in its line their columns; returns the column of i. */
 static uint32_t place(Format *f, uint32_t i) {
   uint32_t k = i;
   while (f->piece[k].out == NOWHERE)
@@ -447,7 +446,7 @@ static char *write_pieces(Format *f, uint32_t *len) {
   return text;
 }
 
-/* The text has the pieces of f and no others. */
+/* Checks that the text consists of exactly the pieces of f. */
 static void verify(Format *f, Interner *names, Diag *quiet, const char *text, uint32_t len) {
   Reader r;
   bool same = true;

@@ -7,12 +7,12 @@
 
 #include "ast.h"
 
-enum { MOST_TEXT_BYTES = 64 << 20 }; /* of a file that is read, and so of one that is written */
+enum { MOST_TEXT_BYTES = 64 << 20 }; /* most bytes of a text that is read or written */
 
-/* The formatted text, with a NUL after *result_len bytes; text[len] is a NUL too. Requires that the
- * lexer finds no error in it; a text that parses has none. Ensures: the same tokens and comments,
- * which is verified here, and formatting the result once more changes nothing. NULL: it would be
- * longer than MOST_TEXT_BYTES. Cost: linear, but for the sorting of columns that the author
+/* Returns the formatted text, with a NUL after *result_len bytes; text[len] must be a NUL too.
+ * Requires a text without lexical errors, for example one that parses. Ensures the same tokens and
+ * comments (verified here) and that formatting the result again changes nothing. NULL: the result
+ * would exceed MOST_TEXT_BYTES. Cost: linear, except for sorting the columns that the author
  * aligned. */
 char *format_text(Arena *a, Interner *names, const char *text, uint32_t len, uint32_t *result_len);
 

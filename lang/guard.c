@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The guard of a thread is its only global state. */
+ * The guard of each thread, the only global state of the compiler. */
 #include "guard.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * One table: a word of another language, where it occurs, and the help. A word that ends in '*'
- * stands for all words that begin so. */
+ * One table: a word of another language, the places where it occurs, and the help. A word that ends
+ * in '*' matches every word with this prefix. */
 #include "habits.h"
 
 #include <stdbool.h>

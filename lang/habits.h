@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Words that authors bring along from other languages and systems, and what to write here. */
+ * Words from other languages and systems, and what to write instead. */
 #ifndef PIPE_HABITS_H
 #define PIPE_HABITS_H
 
@@ -7,8 +7,8 @@
 
 typedef enum HabitPlace { HABIT_FORM = 1, HABIT_OP = 2, HABIT_VALUE = 4 } HabitPlace;
 
-/* The text of a help for a word that stands where the text is malformed, where an op is expected,
- * or where a value or a function is. NULL: none is known. */
+/* The text of a help for a word that stands where the text is malformed (HABIT_FORM), where an op
+ * is expected (HABIT_OP), or where a value or a function is expected (HABIT_VALUE). NULL: none. */
 const char *habit(const char *word, size_t n, HabitPlace place);
 
 #endif

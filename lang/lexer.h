@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Turns bytes into tokens. The lexer itself reports what is wrong with bytes, numbers and strings,
- * and goes on. After a bad byte or an unterminated string it returns TOK_YYerror, on which the
- * parser recovers without a second message. Other wrong tokens are read as if they were right. */
+ * Turns bytes into tokens. The lexer reports malformed bytes, numbers and strings itself and
+ * continues. After a bad byte or an unterminated string it returns TOK_YYerror, on which the parser
+ * recovers without a second message. It returns every other malformed token as if it were
+ * well-formed. */
 #ifndef PIPE_LEXER_H
 #define PIPE_LEXER_H
 
@@ -16,18 +17,19 @@ typedef struct Lexer {
   const char *cur;             /* next byte to read */
 } Lexer;
 
-/* What a token carries besides its kind and span. */
+/* The value of a token, besides its kind and span. */
 typedef union TokenValue {
   Name name;                                     /* names, reserved words */
   const char *text;                              /* strings, unescaped */
-  /* as in Expr: 0 plain, 1 bytes, 2 time; or UNIT_REAL: real, which has a fraction and no unit */
+  /* `unit` as in Expr: 0 plain, 1 bytes, 2 time; or UNIT_REAL: `real`, with a fraction and no
+   * unit. */
   struct { int64_t value; double real; uint8_t unit; } number;
 } TokenValue;
 enum { UNIT_REAL = 3 };
 
 bool is_unit(const char *text, size_t n);
 
-/* Reads one token; 0 (TOK_YYEOF) at the end, again and again. */
+/* Reads one token; returns 0 (TOK_YYEOF) at the end, also when called again. */
 int lex(Lexer *lx, TokenValue *value, Span *at);
 
 #endif

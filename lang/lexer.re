@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The lexer, section 1 of spec.md. re2c makes a scanner that stops at the NUL after the text; an
- * earlier NUL is an error and otherwise white space. The longest match wins, then the first rule.
+ * The lexer (spec.md, section 1). re2c makes a scanner that stops at the NUL after the text; an
+ * earlier NUL is reported and treated as white space. The longest match wins, then the first rule.
  *
- * Requires: lx->text_end[0] == 0. Ensures: the span of a token is where its bytes are, and every
- * call before the end reads at least one byte. Cost: linear in the text. */
+ * Requires: lx->text_end[0] == 0. Ensures: the span of a token covers its bytes, and every call
+ * before the end consumes at least one byte. Cost: linear in the text. */
 #include "lexer.h"
 
 #include <stdlib.h>
@@ -42,8 +42,8 @@ static const Unit *find_unit(const char *text, size_t n) {
 
 bool is_unit(const char *text, size_t n) { return find_unit(text, n) != NULL; }
 
-/* The fraction 0.d1d2..dn times scale, exactly: long multiplication from the last digit, whose
- * digits below the point must all come out 0. -1 if they do not. */
+/* Computes the fraction 0.d1d2..dn times scale exactly, by long multiplication from the last digit.
+ * -1: the result is not an integer. */
 static int64_t scale_fraction(const char *beg, const char *end, int64_t scale) {
   int64_t carry = 0;
   for (const char *p = end; p-- > beg;) {
@@ -63,14 +63,14 @@ static const char *skip_digits(const char *p) {
   return p;
 }
 
-/* What else `unit`, after the number [beg, point), may have been meant for. */
+/* Explains a wrong `unit` after the number [beg, point), by the likely intention. */
 static void help_unit(Lexer *lx, const char *beg, const char *point, const char *unit,
                       const char *end) {
   const char *digits = unit + 1, *last = skip_digits(digits);
   bool op = memchr("FBIW", *unit, 4) && last > digits && last == end && unit == point;
   bool name = strcspn(unit, "0123456789_") < (size_t)(end - unit);
   if (name)
-    diag_bad_line(lx->diag, span(lx, beg, end)); /* no number at all */
+    diag_bad_line(lx->diag, span(lx, beg, end)); /* not a number at all */
   if (op)
     diag_help(lx->diag, "an op is written %c(%.*s), or by its stage %c[stage %.*s](%.*s)", *unit,
               (int)(end - digits), digits, *unit, (int)(point - beg), beg, (int)(end - digits),
@@ -83,7 +83,7 @@ static void help_unit(Lexer *lx, const char *beg, const char *point, const char 
     diag_help(lx->diag, "units are B kB MB GB TB KiB MiB GiB TiB and ns us ms s");
 }
 
-/* The nearest double to a decimal fraction, without its '_'. */
+/* The double nearest to a decimal fraction; '_' in it is ignored. */
 static double read_real(Lexer *lx, const char *beg, const char *end) {
   char *text = arena_alloc(lx->arena, (size_t)(end - beg) + 1);
   size_t n = 0;
@@ -94,8 +94,8 @@ static double read_real(Lexer *lx, const char *beg, const char *end) {
   return strtod(text, NULL);
 }
 
-/* Reads digits ["." digits] [unit] at [beg, lx->cur). After an error the value is 1, which no
- * later check minds as it might 0. */
+/* Reads digits ["." digits] [unit] at [beg, lx->cur). After an error the value is 1, since later
+ * checks could reject 0. */
 static void read_number(Lexer *lx, const char *beg, TokenValue *value) {
   const char *end = lx->cur;
   const char *point = skip_digits(beg); /* the '.', or `unit` if there is none */
@@ -121,7 +121,7 @@ static void read_number(Lexer *lx, const char *beg, TokenValue *value) {
     scale = found->scale;
     value->number.unit = found->kind;
   } else if (point < unit) {
-    value->number.unit = UNIT_REAL; /* the parser knows whether there may be one */
+    value->number.unit = UNIT_REAL; /* the parser knows whether a real is allowed here */
     value->number.real = read_real(lx, beg, end);
     return;
   }
@@ -146,7 +146,7 @@ static void read_number(Lexer *lx, const char *beg, TokenValue *value) {
   }
 }
 
-/* The string between quotes at [beg, end). One bad escape or control byte is reported for each. */
+/* Unescapes the string between quotes at [beg, end). Reports each bad escape or control byte. */
 static const char *unescape(Lexer *lx, const char *beg, const char *end) {
   char *text = arena_alloc(lx->arena, (size_t)(end - beg) + 1), *out = text;
   for (const char *p = beg; p < end; p++) {
@@ -168,7 +168,7 @@ static const char *unescape(Lexer *lx, const char *beg, const char *end) {
   return text;
 }
 
-/* Moves on over bytes equal to the one just read, so that a run of them is one error. */
+/* Skips bytes equal to the last one, so that a run of them is one error. */
 static void skip_run(Lexer *lx, char byte) {
   while (lx->cur < lx->text_end && *lx->cur == byte)
     lx->cur++;
@@ -180,7 +180,7 @@ static void embedded_nul(Lexer *lx, const char *beg) {
   diag_error(lx->diag, DIAG_BAD_BYTE, span(lx, beg, lx->cur), "embedded NUL byte");
 }
 
-/* To the end of the line, past embedded NULs. */
+/* Skips to the end of the line, past embedded NULs. */
 static void skip_comment(Lexer *lx) {
   while (lx->cur < lx->text_end && *lx->cur != '\n') {
     if (*lx->cur == '\0')

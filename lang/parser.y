@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * The parser, section 2 of spec.md. It builds the tree of ast.h and reports syntax errors. More
- * than 800 lines: the words of an error come from tables that Bison makes static in this file.
+ * The parser (spec.md, section 2). It builds the tree of ast.h and reports syntax errors. The file
+ * has more than 800 lines because the words of an error come from tables that Bison makes static in
+ * it.
  *
- * Recovery: after an error the parser skips tokens up to one that can begin or end (';' or '}') a
+ * Recovery: after an error the parser skips to a token that can begin or end (';' or '}') a
  * statement, clause or item. It reads the block that follows the error, or skips it as a whole if
- * its content is unknown. It reports nothing more until three tokens in a row are good, a block or
- * a ';' ends, or a keyword begins a line. It notices a missing '}', and puts it in, before a word
- * that begins a line and can only begin a clause or an item.
+ * its content is unknown. It reports no further error until three tokens in a row are good, a block
+ * or a ';' ends, or a keyword begins a line. If a word that begins a line can only begin a clause
+ * or an item, the parser reports the missing '}' and inserts it before the word.
  *
  * note [depth]: later passes walk the tree by recursion, so the parser bounds its depth:
  *
- *   - Brackets nest at most MAX_NESTING deep, counted where tokens are read, before they use the
- *     stack of the parser.
- *   - A path through one expression or through nested statements is at most MAX_DEPTH long, counted
- *     bottom up beside each node (`depth`). This bounds sums of many terms and chains of else-if.
- *   - The rest, such as a run of unary signs, ends at YYMAXDEPTH.
+ * - Brackets nest at most MAX_NESTING deep; they are counted as tokens are read, before they use
+ *   the stack of the parser.
+ * - A path through one expression or through nested statements has at most MAX_DEPTH nodes, counted
+ *   bottom up beside each node (`depth`). This bounds sums of many terms and chains of else-if.
+ * - The rest, such as a run of unary signs, ends at YYMAXDEPTH.
  *
- * Each gives one `nesting` error, after which the rest of the file is not read. Cost: linear in the
- * tokens. */
+ * Each bound gives one `nesting` error; the parser then ignores the rest of the file. Cost: linear
+ * in the tokens. */
 %require "3.8"
 %define api.pure full
 %define api.token.prefix {TOK_}
@@ -46,8 +47,8 @@ typedef struct Read { WeightSource kind; Expr *value; } Read;
 typedef struct ClauseList { Clause *first, *last; } ClauseList;
 typedef struct Binding { Name name; Span at; } Binding;
 typedef struct Base { Name name; Span at; Arg *args; bool unchecked; } Base;
-typedef struct Array { Binding index; Range range; } Array; /* index.name NULL: none */
-typedef struct OpHead { Binding name; Expr *index; } OpHead;    /* of what stands before the dot */
+typedef struct Array { Binding index; Range range; } Array; /* index.name NULL: no array */
+typedef struct OpHead { Binding name; Expr *index; } OpHead;    /* of the part before the dot */
 
 #define YYLLOC_DEFAULT(Cur, Rhs, N)                                \
   do {                                                             \
@@ -70,27 +71,30 @@ enum { MAX_NESTING = 200, MAX_DEPTH = 1000, MAX_RESERVED = 32 };
 struct Parse {
   Lexer lx;
   Ast *ast;
-  Item *last;                      /* of ast->items */
-  Span open[MAX_NESTING];          /* brackets not closed yet */
+  Item *last;                      /* last of ast->items */
+  Span open[MAX_NESTING];          /* open brackets */
   uint32_t nopen;
   Span read;                       /* the last token */
-  int kind, kind_before;           /* of it, and of the one before it, */
-  Span read_before;                /* and where that is */
-  int word, next_word;             /* keyword of the form before the last token; with it; or 0 */
-  Span unclosed;                   /* innermost '(' or '[' over which the last token, a '}', went */
-  Span misfit;                     /* first '{' whose '}' stands at a line of smaller indentation */
+  int kind, kind_before;           /* kinds of the last token and of the one before it */
+  Span read_before;                /* the token before the last */
+  /* The keyword that begins the current form: without the last token, and including it; 0: none. */
+  int word, next_word;
+  /* The innermost '(' or '[' that the last token, a '}', left open. */
+  Span unclosed;
+  /* The first '{' whose '}' begins a line with smaller indentation. */
+  Span misfit;
   uint32_t ninsert;                /* '}' to insert before `held`, see insert_closers */
-  int before;                      /* the last token of the text */
-  bool in_pipe;                    /* it stands between 'pipe NAME' and 'stages' */
-  bool in_base;                    /* between 'extends' and '{' */
+  int before;                      /* the previous token of the text */
+  bool in_pipe;                    /* the last token is between 'pipe NAME' and 'stages' */
+  bool in_base;                    /* the last token is between 'extends' and '{' */
   uint8_t in_weights;              /* 1: between 'weights' and its '{'; 2: in its braces; else 0 */
-  int held;                        /* a token read but not given to the parser yet, or 0 */
+  int held;                        /* a token that was read but not yet given to the parser, or 0 */
   TokenValue held_value;
   Span held_at;
   Name reported[MAX_RESERVED];     /* reserved words reported so far, each once */
   uint32_t nreported;
   bool by_hand;                    /* a transfer in an order was reported */
-  uint32_t errors;                 /* before this file */
+  uint32_t errors;                 /* errors before this file */
   bool too_deep;                   /* a nesting error was reported: read no further */
 };
 
@@ -114,7 +118,7 @@ static Expr *new_expr(Parse *ps, ExprKind kind, Span at) {
 
 static uint32_t max2(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* The depth of a node above children of depth `below`, see note [depth]. */
+/* The depth of a node whose children have depth `below` at most, see note [depth]. */
 static uint32_t above(Parse *ps, uint32_t below) {
   if (below >= MAX_DEPTH)
     too_deep(ps, "operators or 'else if'", MAX_DEPTH);
@@ -257,7 +261,7 @@ static Clause *new_offload(Parse *ps, Span at, Binding stage, Binding mb, Expr *
   return c;
 }
 
-/* The words of a `side` clause that are still to be read. */
+/* The words of a `side` clause that are not read yet. */
 typedef struct Words { Parse *ps; const Param *w, *last; } Words;
 
 static Name any_word(Words *k, Span *at) {
@@ -283,7 +287,7 @@ static void wrong_word(Words *k, const char *want) {
   diag_help(k->ps->lx.diag, "%s", side_form);
 }
 
-/* "on" and a stream, and then in any order "after [first|last] OP", "[latest] before [first|last]
+/* Reads "on" and a stream, then in any order "after [first|last] OP", "[latest] before [first|last]
  * OP" and "gives NAME". */
 static void side_words(Words *k, Side *side) {
   if (!word(k, "on") || !(side->stream = any_word(k, &side->stream_at))) {
@@ -353,7 +357,7 @@ static Clause *new_time(Parse *ps, Binding stage, Binding mb, Binding slice, Bin
   return c;
 }
 
-/* "on r" */
+/* Reads "on r". */
 static Binding on_rank(Parse *ps, Binding word, Binding rank) {
   if (strcmp(word.name, "on") != 0) {
     diag_error(ps->lx.diag, DIAG_SYNTAX, word.at, "expected 'on', got '%s'", word.name);
@@ -362,7 +366,7 @@ static Binding on_rank(Parse *ps, Binding word, Binding rank) {
   return rank;
 }
 
-/* A line of `weights` about an op; op: NO_BINDING if it is of none. */
+/* Makes a line of `weights`; op: NO_BINDING if the line names no op. */
 static WeightLine *new_line(Parse *ps, WeightWord word, Span at, Binding op, Expr *formula,
                             Expr *when) {
   WeightLine *l = NEW(ps->lx.arena, WeightLine);
@@ -535,10 +539,10 @@ item:
 | error skipped { $$ = NULL; }
 ;
 
-/* A block of unknown content, read to its '}'. The action runs before the next token is read. */
+/* A block of unknown content, skipped to its '}'. The action runs before the next token is read. */
 skipped: '{' { skip_block(ps); } '}' ;
 
-/* A keyword at the start of a line ends recovery: errors after it are new ones. */
+/* A keyword at the start of a line ends recovery: later errors are new errors. */
 ok: %empty { if (begins_line(ps, @0)) yyerrok; } ;
 
 opname:
@@ -741,7 +745,7 @@ weight_lines:
   %empty { $$ = (LineList){0}; }
 | weight_lines weight_line semi_opt { $$ = $1; APPEND($$, $2); }
 ;
-/* The words are words only here, see weight_word. */
+/* These words are keywords only here, see weight_word. */
 weight_line:
   name READS source as_opt per_opt when_opt {
     $$ = new_line(ps, WW_READS, @$, $1, $4.e, $6.e);
@@ -776,7 +780,7 @@ as_opt: %empty { $$ = (ExprVal){0}; } | AS expr { $$ = $2; } ;
 per_opt: %empty { $$ = (ExprVal){0}; } | PER expr { $$ = $2; } ;
 
 side_block: %empty { $$ = (EntryList){0}; } | '{' entries '}' { $$ = $2; } ;
-/* Words that are names like any other elsewhere. */
+/* Keywords only here; names elsewhere. */
 words:
   NAME { Param *p = new_param(ps, $1.name, @1, NULL); $$ = (ParamList){p, p}; }
 | words NAME { $$ = $1; APPEND($$, new_param(ps, $2.name, @2, NULL)); }
@@ -1008,7 +1012,8 @@ static void too_deep(Parse *ps, const char *what, int limit) {
   ps->too_deep = true;
 }
 
-/* A run of signs, of `? :` or of else-if is all that gets here, see note [depth]. */
+/* Bison calls it only on exhausted memory: a run of signs, of `? :` or of else-if, see note
+ * [depth]. */
 static void yyerror(Span *at, Parse *ps, const char *msg) {
   (void)at;
   (void)msg;
@@ -1028,13 +1033,13 @@ static void reserved(Parse *ps, Span at, Name name) {
                "'%s' is reserved for a later version of the language", name);
 }
 
-/* `use warmup of`, which version 0.1 had. */
+/* Reports `use warmup of` of version 0.1. */
 static void one_phase(Parse *ps, Span at) {
   diag_error(ps->lx.diag, DIAG_REMOVED, at, "one phase of a schedule cannot be used by itself");
   diag_help(ps->lx.diag, "use all of it, or write the ops of the phase: a kernel, loops, a clock or rules");
 }
 
-/* Transfers in an order, which version 0.1 had: reported where the first one stands. */
+/* Reports transfers in an order, of version 0.1: only the first one. */
 static void by_hand(Parse *ps, Span at) {
   if (ps->by_hand)
     return;
@@ -1044,7 +1049,7 @@ static void by_hand(Parse *ps, Span at) {
                          "group, WAIT a wait");
 }
 
-/* `transfers inline grouped` and other clauses of two words, which version 0.1 had. */
+/* Reports `transfers inline grouped` and other clauses of two words, of version 0.1. */
 static void grouped(Parse *ps, Span at) {
   diag_error(ps->lx.diag, DIAG_REMOVED, at, "'transfers' takes one word");
   diag_help(ps->lx.diag, "'inline grouped' is written 'transfers grouped'");
@@ -1074,7 +1079,7 @@ static bool begins_line(const Parse *ps, Span at) {
 
 static char opener_at(const Parse *ps, uint32_t i) { return ps->lx.text[ps->open[i].beg]; }
 
-/* The blanks that the line of `at` begins with. */
+/* Blanks at the start of the line of `at`. */
 static uint32_t indent(const Parse *ps, Span at) {
   const char *beg = ps->lx.text + at.beg, *p;
   while (beg > ps->lx.text && beg[-1] != '\n')
@@ -1084,7 +1089,7 @@ static uint32_t indent(const Parse *ps, Span at) {
   return (uint32_t)(p - beg);
 }
 
-/* Keeps ps->open. False: one more bracket than may be open. */
+/* Updates ps->open. False: too many open brackets. */
 static bool track_bracket(Parse *ps, int token, Span at) {
   ps->unclosed = NO_SPAN;
   if (token == '(' || token == '[' || token == '{') {
@@ -1092,7 +1097,7 @@ static bool track_bracket(Parse *ps, int token, Span at) {
       return false;
     ps->open[ps->nopen++] = at;
   } else if (token == ')' || token == ']' || token == '}') {
-    /* A bracket that was never closed must not hide the one that is closed here. */
+    /* An unclosed bracket must not hide the one that is closed here. */
     char opener = token == ')' ? '(' : token == ']' ? '[' : '{';
     for (uint32_t i = ps->nopen; i-- > 0;) {
       char open = opener_at(ps, i);
@@ -1110,14 +1115,14 @@ static bool track_bracket(Parse *ps, int token, Span at) {
   return true;
 }
 
-/* Which bracket lacks its other half: the indentation tells, else it is the innermost. */
+/* Notes the bracket without a partner: by indentation if that tells, else the innermost one. */
 static void note_open(Parse *ps) {
   Span at = ps->misfit.file == NO_FILE ? ps->open[ps->nopen - 1] : ps->misfit;
   diag_note(ps->lx.diag, at, "this '%c' is not closed", ps->lx.text[at.beg]);
 }
 
-/* A word that begins a line and can only begin a clause, or an item, where blocks are still open:
- * reports the missing '}' and gives the parser the missing ones before the word. */
+/* Handles a word that begins a line and can only begin a clause or an item while blocks are open:
+ * reports the missing '}' and makes the parser read as many before the word. */
 static void insert_closers(Parse *ps, int token, Span at) {
   uint32_t level = 0; /* how many '{' may be open before the word */
   switch (token) {
@@ -1143,7 +1148,7 @@ static void insert_closers(Parse *ps, int token, Span at) {
   ps->ninsert = ps->nopen - level;
 }
 
-/* How the form that a keyword begins is written, for errors in its head. */
+/* The syntax of the form that a keyword begins, for errors in its head. */
 static const char *form(int token) {
   switch (token) {
   case TOK_SCHEDULE: return "a schedule is written 'schedule s(P = 4, M = 8) { ... }'";
@@ -1176,7 +1181,7 @@ static const char *form(int token) {
   }
 }
 
-/* The words of `weights { }` are names elsewhere. `before`: the token before the name. */
+/* The keyword of `weights { }` that `name` is, else TOK_NAME. `before`: the previous token. */
 static int weight_word(int before, Name name) {
   static const struct { const char *text; short token; } verb[] = {
     {"reads", TOK_READS}, {"applies", TOK_APPLIES}, {"rate", TOK_RATE}, {"then", TOK_THEN},
@@ -1195,7 +1200,7 @@ static int weight_word(int before, Name name) {
                                                                               : TOK_NAME;
 }
 
-/* What to write in place of a number with a fraction. */
+/* Suggests a replacement for a number with a fraction. */
 static void help_fraction(Parse *ps, double v) {
   enum { MOST = 10000 };
   int by = 1;
@@ -1220,7 +1225,7 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps) {
     ps->held = 0;
   } else if (!token) {
     token = lex(&ps->lx, &val->token, at);
-    /* Words only where no name can stand: 'pipe NAME forward stages', 'extends NAME() without
+    /* Keywords only where no name can stand: 'pipe NAME forward stages', 'extends NAME() without
      * checks'. */
     bool ends = ps->before == TOK_NAME || ps->before == TOK_NUMBER || ps->before == ')';
     if (token == TOK_NAME && ps->in_pipe && ends && strcmp(val->token.name, "forward") == 0)
@@ -1286,7 +1291,7 @@ static const short clause_tokens[] = {
 };
 static const short item_tokens[] = {TOK_SCHEDULE, TOK_IMPORT, TOK_LET, TOK_FN};
 
-/* Kinds of tokens that stand for one word in a message, when the first of them is expected. */
+/* Tokens that a message calls by one word if the first of them is expected. */
 typedef struct Group { const char *text; const short *token; size_t n; } Group;
 #define GROUP(text, tokens) {(text), (tokens), sizeof(tokens) / sizeof *(tokens)}
 static const Group groups[] = {
@@ -1301,7 +1306,7 @@ typedef struct Expected { bool set[YYNTOKENS]; } Expected;
 
 static bool expects(const Expected *want, int token) { return want->set[YYTRANSLATE(token)]; }
 
-/* Writes "'a', 'b' or an operator" for what is expected. */
+/* Writes "'a', 'b' or an operator": the expected tokens. */
 static void name_expected(const Expected *all, char *list, size_t list_bytes) {
   Expected want = *all;
   const char *text[YYNTOKENS + sizeof groups / sizeof *groups + 1];
@@ -1310,25 +1315,25 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
   for (const Group *g = groups; g < groups + sizeof groups / sizeof *groups; g++) {
     if (!expects(&want, g->token[0]))
       continue;
-    /* After a comparison the other operators may come, but no comparison. */
+    /* After a comparison other operators may follow, but no comparison. */
     bool other = g->token == operator_tokens && !expects(all, '<');
     group[ngroup++] = other ? "another operator" : g->text;
     for (size_t i = 0; i < g->n; i++)
       want.set[YYTRANSLATE(g->token[i])] = false;
   }
   if (expects(&want, TOK_SEND) && !expects(&want, TOK_RESERVED)) {
-    group[ngroup++] = "an entry"; /* the only place where a reserved word is welcome */
+    group[ngroup++] = "an entry"; /* the only place that allows a reserved word */
     want.set[YYSYMBOL_NAME] = want.set[YYTRANSLATE(TOK_EDGE)] = false;
   }
-  /* Left out: words that are always errors there, an optional end, and what could go on with an op
-   * or a name that is whole as it stands. */
+  /* Left out: words that are always errors here, an optional end, and tokens that could continue a
+   * complete op or name. */
   want.set[YYSYMBOL_RESERVED] = want.set[YYSYMBOL_SEND] = want.set[YYTRANSLATE(';')] = false;
   if (expects(all, '*') || expects(all, TOK_OP))
     want.set[YYTRANSLATE('(')] = want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE('.')] = false;
   if (expects(all, TOK_OP))
     want.set[YYSYMBOL_ELSE] = want.set[YYTRANSLATE('@')] = want.set[YYTRANSLATE(TOK_WHEN)] = false;
   want.set[YYTRANSLATE(TOK_FORWARD)] = false; /* between the name of a pipe and 'stages' */
-  if (expects(all, TOK_STAGES)) /* and the optional parts of a pipe */
+  if (expects(all, TOK_STAGES)) /* the optional parts of a pipe */
     want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE(TOK_DAG)] = false;
   if (expects(all, TOK_ARROW) && !expects(all, '*'))
     want.set[YYTRANSLATE(',')] = false;
@@ -1347,7 +1352,7 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
                             i == 0 ? "" : i + 1 < n ? ", " : " or ", text[i]);
 }
 
-/* Whether a statement, a clause or an item can begin with it, and an expression cannot. */
+/* True if a statement, clause or item can begin with the token, and an expression cannot. */
 static bool begins_form(int token) {
   Expected any = {{false}};
   for (const Group *g = groups; g < groups + 3; g++)
@@ -1356,7 +1361,7 @@ static bool begins_form(int token) {
   return expects(&any, token);
 }
 
-/* Finds a habit among the words of the line up to the end of `at`, the last first; no strings. */
+/* Finds a habit among the words of the line, from the end of `at` backwards; skips strings. */
 static const char *habit_before(const Parse *ps, Span at) {
   const char *p = ps->lx.text + at.beg, *end = ps->lx.text + at.end, *found = NULL;
   while (p > ps->lx.text && p[-1] != '\n')
@@ -1374,7 +1379,7 @@ static const char *habit_before(const Parse *ps, Span at) {
   return found;
 }
 
-/* What is behind the error, where a frequent slip explains it. At most one help. */
+/* Explains an error that a frequent slip causes. At most one help. */
 static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
   const char *text = ps->lx.text + at.beg, *words = habit_before(ps, at);
   int got = ps->kind, prev = ps->kind_before;
@@ -1460,8 +1465,9 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parse *ps) {
   for (int i = 0; i < n; i++)
     want.set[kinds[i]] = true;
   if (ps->lx.diag->errors > ps->errors && got == YYTRANSLATE('}') && expects(&want, TOK_SCHEDULE))
-    return 0; /* a '}' too many was reported at what follows it, or recovery took one */
-  if (expects(&want, TOK_DOTDOT) && begins_line(ps, at)) /* it lacks where the line before ends */
+    return 0; /* an extra '}' was reported at the token after it, or recovery removed one */
+  /* the missing part belongs to the end of the previous line */
+  if (expects(&want, TOK_DOTDOT) && begins_line(ps, at))
     at = (Span){at.file, ps->read_before.beg, ps->read_before.end};
   char list[512], name[64];
   name_expected(&want, list, sizeof list);
@@ -1477,7 +1483,7 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parse *ps) {
   if (ps->unclosed.file != NO_FILE && (expects(&want, ')') || expects(&want, ']')))
     diag_note(ps->lx.diag, ps->unclosed, "this '%c' is not closed", ps->lx.text[ps->unclosed.beg]);
   if (begins_line(ps, at) && begins_form(ps->kind))
-    ps->lx.diag->bad_line = NO_SPAN; /* what is wrong stands before this line */
+    ps->lx.diag->bad_line = NO_SPAN; /* the error is before this line */
   help(ps, &want, (int)got, at);
   return 0;
 }
