@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Opening a run, its steps, closing it: the functions of pipe_run.h that join all rooms. */
+ * Opens a run, executes its steps, closes it: the functions of pipe_run.h that need all rooms. */
 #include "checkpoint.h"
 #include "run.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Gives each rank its rows of the stage table: stage s is number `chunk` of them. */
+/* Gives each rank its rows of the stage table, indexed by `chunk`. */
 static PrStatus take_stages(PrRun *run) {
   const PipeProgram *p = run->p;
   uint32_t *row = run->rank_stage = malloc(p->nstage * sizeof *row);
@@ -24,7 +24,8 @@ static PrStatus take_stages(PrRun *run) {
   return PR_OK;
 }
 
-/* The stages of the model without output, ascending: rows 0 .. nmodel - 1 are the first of each. */
+/* Numbers the stages of the model without output. Rows 0 .. nmodel - 1 are the first rows of each
+ * stage. */
 static void find_sinks(PrRun *run) {
   const PipeProgram *p = run->p;
   uint32_t nsource = 0;
@@ -40,14 +41,14 @@ static void find_sinks(PrRun *run) {
   run->free_running = run->o.free_running && run->nsink == 1 && nsource == 1;
 }
 
-/* The prediction, for the cores that there are. */
+/* The predicted time of a step on the cores of this machine. */
 static uint64_t predicted(const PipeProgram *p) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   uint64_t shared = p->busy / (uint64_t)(cores > 0 ? cores : 1);
   return shared > p->makespan ? shared : p->makespan;
 }
 
-/* PIPE_DEADLINE, if the program does not say itself. */
+/* Reads PIPE_DEADLINE, unless PrOptions.deadline_s is set. */
 static PrStatus read_deadline(PrRun *run) {
   const char *asked = run->o.deadline_s == 0 ? getenv("PIPE_DEADLINE") : NULL;
   double *s = &run->o.deadline_s;
@@ -61,7 +62,7 @@ static PrStatus read_deadline(PrRun *run) {
   return PR_OK;
 }
 
-/* As many processes as ranks? Of a program that may be none. */
+/* Checks that there are as many processes as ranks. run->p may not be a program yet. */
 static PrStatus check_processes(PrRun *run) {
   const PipeProgram *p = run->p;
   if (run->here == PIPE_NONE || !p || p->magic != PIPE_MAGIC || p->abi != PIPE_ABI || !p->name ||
@@ -92,7 +93,7 @@ static PrStatus take_ranks(PrRun *run) {
   return PR_OK;
 }
 
-/* Checks, and all that does not depend on the engine. */
+/* The checks and allocations that do not depend on the engine. */
 static PrStatus open_here(PrRun *run) {
   const PrOptions *o = &run->o;
   PrStatus st;

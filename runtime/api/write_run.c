@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * What a run measured, as files: pr_write_trace lists all kept steps (trace_json.h; pipec --with
- * draws them over the prediction), pr_write_profile has of them what pipec predicts from
+ * Writes the measurements of a run to files: pr_write_trace all kept steps (trace_json.h; `pipec
+ * --with` plots them against the prediction), pr_write_profile a profile for predictions
  * (lang/spec.md 6).
  *
- * The text is written to a new file beside the one that `path` leads to, which takes its place only
- * when it is complete; what is no regular file (a terminal, a pipe) is never replaced but written
- * to. What a run kept before it failed can still be written; failing to write is PR_E_IO and leaves
+ * The text goes to a new file beside the target of `path`, which replaces the target only once it
+ * is complete. A target that is not a regular file (a terminal, a pipe) is written directly. The
+ * steps that a failed run has kept can still be written. A failure to write is PR_E_IO and leaves
  * the run usable. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "pipe_run.h"
@@ -28,7 +28,7 @@ typedef struct Steps {
   const PrRun *run;
   const PipeProgram *p; /* with all lists */
   uint32_t n;
-  uint64_t **start, **end; /* [n * nrank][ninstr], of one block, freed by free(start) */
+  uint64_t **start, **end; /* [n * nrank][ninstr], in one block, freed by free(start) */
 } Steps;
 
 static PrStatus copy_steps(PrRun *run, const char *path, Steps *t) {
@@ -74,7 +74,7 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* How long op took in the kept steps, on the rows of one stage of the model, ascending; *n of them.
+/* The times of op in the kept steps, on all rows of one stage of the model, ascending; *n of them.
  * The caller frees them. NULL: no memory. */
 static uint64_t *durations(const Steps *t, uint32_t model, PipeOp op, size_t *n) {
   const PipeProgram *p = t->p;
@@ -104,9 +104,8 @@ static uint64_t *durations(const Steps *t, uint32_t model, PipeOp op, size_t *n)
 
 enum { PROFILE_KEYS = 7 };
 
-/* The keys that every stage has, as the form wants it: medians; of sends the least, since the
- * others wait for their receiver, too. B is the sum of I and W where the schedule splits all
- * backwards. */
+/* Writes the keys that every stage has: medians, but the least time of sends, because the longer
+ * ones waited for their receiver. B is the sum of I and W if the schedule splits all backwards. */
 static int put_profile(FILE *out, const Steps *t) {
   const PipeProgram *p = t->p;
   static const struct {
@@ -128,7 +127,8 @@ static int put_profile(FILE *out, const Steps *t) {
       }
       if (n > 0)
         time[s][k] = k == SEND ? all[0] : all[n / 2];
-      else if (k == SEND && s > 0) /* of the last stage, or to one on the same rank */
+      /* the last stage, or one whose successor is on its rank, has no sends */
+      else if (k == SEND && s > 0)
         time[s][k] = time[s - 1][k];
       have[k] += n > 0;
       free(all);
@@ -165,8 +165,8 @@ static int put_profile(FILE *out, const Steps *t) {
 
 typedef int (*Put)(FILE *out, const Steps *t);
 
-/* Creates path.tmp-PID or, if that exists, path.tmp-PID-1 and so on; its name goes to *name, which
- * the caller frees. NULL with errno set on failure. */
+/* Creates path.tmp-PID or, if that exists, path.tmp-PID-1 and so on. The caller frees *name. NULL
+ * with errno: failure. */
 static FILE *create_beside(const char *path, char **name) {
   size_t room = strlen(path) + 48;
   *name = malloc(room);
@@ -193,9 +193,9 @@ static FILE *create_beside(const char *path, char **name) {
   }
 }
 
-/* What is at the end of the links of `path`, which the caller frees: the file to be replaced, or
- * `path` itself where there is none yet. NULL: it is to be opened and written as it stands, for it
- * is no regular file or a link to nothing. *error is errno, or 0. */
+/* The file at the end of the links of `path`, to be replaced, or `path` itself if there is none
+ * yet; the caller frees the result. NULL: `path` must be written directly, because it is no regular
+ * file or a link to nothing; or, if *error is not 0, an errno. */
 static char *file_behind(const char *path, int *error) {
   struct stat st;
   char *name;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT
- * What was first when a step takes too long, or a process is gone: not who noticed, but what it
- * waits for, and what that waits for, to the end.
+ * Finds the first fault when a step takes too long or a process is gone: not the rank that noticed,
+ * but the end of its chain of waits.
  *
- * From where each rank is (PrPlace) the table tells what its streams wait for: another stream of
- * the rank, or the other side of a transfer or sum. Following that from any rank ends at a cause,
- * or goes round in a circle, which no program of pipec does by itself (stall.c). Of all causes
- * the gravest is told, with the instruction of another rank that is the first to wait for it.
- * Linear in the instructions of the ranks that are looked at.
+ * The place of each rank (PrPlace) and its table tell what its streams wait for: another stream of
+ * the rank, or the other side of a transfer or sum. Following the waits from any rank leads to a
+ * cause or into a wait cycle, which no program of pipec has by itself (stall.c). Of all causes the
+ * gravest is reported, with the instruction of another rank that waits for it first. Linear in the
+ * instructions of the ranks examined.
  *
- * With lowering CHANNELS a rank stands at the first COMM instruction of its list that is not
- * completed: the lists are one global order, so what holds that up was first. */
+ * With lowering CHANNELS the place of a rank is the first COMM instruction of its list that has not
+ * completed: the lists are one global order, so whatever blocks this instruction came first. */
 #include "run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Ascending: of several, the last is told. */
+/* Ascending by gravity; the gravest is reported. */
 typedef enum Cause { NONE, CIRCLE, STUCK, RUNS, COPIES, NOT_BEGUN, LOST, SILENT, GONE } Cause;
 
 typedef struct Blame {
   Cause cause;
-  uint32_t rank, index; /* of its list; GONE and SILENT: no index */
+  uint32_t rank, index; /* index in the list of the rank; PIPE_NONE for GONE and SILENT */
 } Blame;
 
 typedef struct Look {
@@ -29,7 +29,7 @@ typedef struct Look {
   const PrPlace *place; /* [nrank] */
 } Look;
 
-/* How many instructions of a stream the rank has completed in its step. */
+/* Instructions of a stream that the rank has completed in its step. */
 static uint32_t in_step(const PrPlace *at, uint64_t done, uint32_t n) {
   uint64_t before = at->step * n;
   return done <= before ? 0 : done - before < n ? (uint32_t)(done - before) : n;
@@ -44,22 +44,22 @@ static uint32_t copy_at(const Look *l, uint32_t r) {
   return in_step(&l->place[r], l->place[r].copy, l->run->rank[r].ncopy);
 }
 
-/* How many transfers of rank r's COMM stream are at its head: of a group all; 0: it has completed
- * the stream. */
+/* Transfers at the head of the COMM stream of rank r: 1, or all of a group; 0: the stream is
+ * complete. */
 static uint32_t heads(const Look *l, uint32_t r) {
   const RankRun *k = &l->run->rank[r];
   uint32_t i = comm_at(l, r);
   return i < k->ncomm ? k->t->instr[k->comm[i].index].group + 1u : 0;
 }
 
-/* Row of rank r's list of number j at its head; PIPE_NONE if that is done while others of its group
- * are not. */
+/* Index, in the list of rank r, of transfer j at its head; PIPE_NONE if it is done and others of
+ * its group are not. */
 static uint32_t head(const Look *l, uint32_t r, uint32_t j) {
   const RankRun *k = &l->run->rank[r];
   return l->place[r].group_done >> j & 1 ? PIPE_NONE : k->comm[comm_at(l, r) + j].index;
 }
 
-/* The first of them that is not done; PIPE_NONE: there is none. */
+/* The first transfer at the head that is not done; PIPE_NONE: none. */
 static uint32_t comm_head(const Look *l, uint32_t r) {
   uint32_t row = PIPE_NONE, n = heads(l, r);
   for (uint32_t j = 0; j < n && row == PIPE_NONE; j++)
@@ -67,7 +67,7 @@ static uint32_t comm_head(const Look *l, uint32_t r) {
   return row;
 }
 
-/* How far rank q is with number i of its COMM stream, in its step. */
+/* How far rank q is with instruction i of its COMM stream, in its step. */
 typedef enum Progress { BEFORE, BEGUN, DONE } Progress;
 static Progress progress(const Look *l, uint32_t q, uint32_t i) {
   uint32_t at = comm_at(l, q);
@@ -78,7 +78,8 @@ static Progress progress(const Look *l, uint32_t q, uint32_t i) {
   return head(l, q, i - at) == PIPE_NONE ? DONE : BEGUN;
 }
 
-/* Where in its COMM stream rank q has the other side of c, an instruction of another rank. */
+/* Position, in the COMM stream of rank q, of the other side of c, an instruction of another
+ * rank. */
 static uint32_t other_side(const Look *l, const PipeInstr *c, uint32_t q) {
   const PrRun *run = l->run;
   const RankRun *k = &run->rank[q];
@@ -99,7 +100,7 @@ static uint32_t other_side(const Look *l, const PipeInstr *c, uint32_t q) {
   return PIPE_NONE;
 }
 
-/* The rank that the head c of rank r, which it has begun, waits for; r: for none. */
+/* The rank that c waits for, which rank r has begun at its head; r: none. */
 static uint32_t awaited(const Look *l, uint32_t r, const PipeInstr *c) {
   const PrRun *run = l->run;
   if (c->op == PIPE_SIDE_COMM)
@@ -116,7 +117,7 @@ static uint32_t awaited(const Look *l, uint32_t r, const PipeInstr *c) {
   return r;
 }
 
-/* One rank: what keeps it, or *next, the rank that it waits for. */
+/* The cause that blocks rank r; NONE: *next is the rank that it waits for. */
 static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
   const RankRun *k = &l->run->rank[r];
   const PrPlace *at = &l->place[r];
@@ -124,7 +125,7 @@ static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
   *next = r;
   if (at->condition != PR_ANSWERS)
     return (Blame){at->condition == PR_IS_GONE ? GONE : SILENT, r, PIPE_NONE};
-  if (at->running && at->running <= k->t->ninstr) /* a peer may say anything */
+  if (at->running && at->running <= k->t->ninstr) /* a peer may send any number */
     return (Blame){RUNS, r, at->running - 1};
   const PipeInstr *compute = ci < k->ncompute ? &k->t->instr[k->compute[ci].index] : NULL;
   const PipeInstr *copy = pi < k->ncopy ? &k->t->instr[k->copy[pi].index] : NULL;
@@ -132,7 +133,8 @@ static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
   bool copies = copy && copy->wait <= ci && copy->wait_copy <= mi;
   uint32_t head_row = comm_head(l, r);
   const PipeInstr *c = head_row == PIPE_NONE ? NULL : &k->t->instr[head_row];
-  if (c && !at->posted && c->wait <= ci && c->wait_copy <= pi) /* who carries it on is there */
+  /* the thread that must begin it is free */
+  if (c && !at->posted && c->wait <= ci && c->wait_copy <= pi)
     return (Blame){NOT_BEGUN, r, head_row};
   if (computes)
     return (Blame){NOT_BEGUN, r, k->compute[ci].index};
@@ -173,7 +175,8 @@ static Blame follow(const Look *l, uint32_t r) {
   return (Blame){CIRCLE, r, comm_head(l, r)};
 }
 
-/* The rank that was first to wait for rank q, by q's list, in *row; PIPE_NONE. */
+/* The first rank, in the list order of q, that waits for rank q, and its instruction *row;
+ * PIPE_NONE: none. */
 static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *row) {
   uint32_t best = PIPE_NONE, best_at = PIPE_NONE;
   for (uint32_t r = 0; r < l->run->p->nrank; r++) {
@@ -192,8 +195,8 @@ static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *row) {
   return best;
 }
 
-/* Writes "rank 0 waits in 0SEND_F1 (x.pipe:7:3) for 1RECV_F1 on rank 1" of a row of rank r's
- * list. */
+/* Writes "rank 0 waits in 0SEND_F1 (x.pipe:7:3) for 1RECV_F1 on rank 1" for row `row` of the list
+ * of rank r. */
 static int tell_waiting(const Look *l, uint32_t r, uint32_t row, char *text, size_t room) {
   const PipeInstr *c = &l->run->rank[r].t->instr[row];
   char where[PR_WHERE], partner[PIPE_OP_TEXT];
@@ -207,7 +210,7 @@ static int tell_waiting(const Look *l, uint32_t r, uint32_t row, char *text, siz
                   pr_where(l->run, c, where), partner, q);
 }
 
-/* Writes ", one action with 5B5" if the model carries out c together with others. */
+/* Writes ", one action with 5B5" if the model executes c together with other ops. */
 static int tell_action(const PrRun *run, const PipeInstr *c, char *text, size_t room) {
   size_t len = 0;
   for (uint32_t i = 1; run->m.overlap && i <= c->group && len < room; i++) {
@@ -220,8 +223,8 @@ static int tell_action(const PrRun *run, const PipeInstr *c, char *text, size_t 
   return (int)(len < room ? len : room - 1);
 }
 
-/* Writes ", the other side of 1SEND_F0 on rank 1" of the transfer c, unless that is what `waiter`
- * waits in, at `row`. */
+/* Writes ", the other side of 1SEND_F0 on rank 1" for transfer c, unless `waiter` waits in that
+ * other side, at `row`. */
 static int tell_other_side(const Look *l, const PipeInstr *c, uint32_t waiter, uint32_t row,
                            char *text, size_t room) {
   char other[PIPE_OP_TEXT];

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Checks of what a model promises (PrCall in pipe_run.h), with the environment variable
- * PIPE_CHECK_MODEL=1:
+ * Checks the promises of a model (PrCall in pipe_run.h), if the environment has PIPE_CHECK_MODEL=1:
+ * - an op writes nothing outside its buffers: fences of known bytes surround every buffer;
+ * - an op does not change what it may only read: its inputs, or the gradients of its outputs, and
+ *   the weights; weights are not checked in programs with side ops, which may write them meanwhile;
+ * - U leaves grad zero;
+ * - R makes the stash that F made. Both start from known bytes, so bytes that they leave out are
+ *   equal. If R reads another version of the weights than F, or an estimate, stashes may differ.
  *
- *   - an op writes nothing around its buffers: a line of known bytes stands behind each of them,
- *     and in front of the first;
- *   - it leaves what it only reads as it is: its inputs, or the gradients of its outputs, and the
- *     weights; but where side ops may write weights meanwhile, these are not looked at;
- *   - U leaves grad zero;
- *   - R makes the stash that F has made. Both find known bytes there, so what they leave out is
- *     equal. Where R reads another version of the weights than F, or an estimate, they may differ.
- *
- * The first op that breaks one fails the run and is named. Everything is looked at after every op,
- * so ops take longer, and pr_bytes does not count the lines of known bytes. Off it costs one
- * comparison an op. Needs tensors that the host can read: not for engines with memory of their
- * own. */
+ * The first op that breaks a promise fails the run, which names it. Everything is checked after
+ * every op, so ops take longer; pr_bytes does not count the fences. Without the variable the cost
+ * is one comparison per op. Requires tensors that the host can read: not for engines with memory of
+ * their own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,21 +20,22 @@
 
 enum { KNOWN = 0xa5 };
 
-/* The bytes behind a buffer, up to the next one. */
+/* The bytes between the end of a buffer and the next buffer. */
 typedef struct Fence {
   unsigned char *from;
   uint64_t bytes;
-  const char *what; /* the buffer; NULL: none, all are behind it */
-  uint32_t stage;   /* PIPE_NONE: of the rank */
+  const char *what; /* name of the buffer; NULL: the fence before the first */
+  uint32_t stage;   /* stage of the buffer; PIPE_NONE: of the rank */
 } Fence;
 
-/* A stash: its checksum, and the version of the weights that made it; PIPE_NONE: an estimate. */
+/* A stash: its checksum, and the version of the weights that it was made with; PIPE_NONE: an
+ * estimate. */
 typedef struct Made {
   uint64_t sum;
   uint32_t version;
 } Made;
 
-/* Checksums of what an op reads. */
+/* Checksums of the operands that an op only reads. */
 typedef struct Read {
   uint64_t in, weight;
 } Read;
@@ -45,8 +43,8 @@ typedef struct Read {
 struct PrContract {
   Fence *fence; /* [nfence] */
   uint32_t nfence;
-  Made *stash; /* [stages of the rank * nmb] what F made; NULL: nothing is recomputed */
-  Read *read;  /* [ops of the largest action] before they began */
+  Made *stash; /* [stages of the rank * nmb] made by F; NULL: nothing is recomputed */
+  Read *read;  /* [ops of the largest action] before the ops */
 };
 
 PrStatus pr_take_contract(PrRun *run, RankRun *k) {
@@ -115,7 +113,7 @@ PrStatus pr_check_fences(PrRun *run, const RankRun *k, const char *where) {
   return PR_OK;
 }
 
-/* The stash of an F or R; NULL: there is none. */
+/* The entry for the stash of an F or R; NULL: none. */
 static Made *stash_of(const PrRun *run, const RankRun *k, const PipeInstr *c) {
   bool makes = c->op == PIPE_F || c->op == PIPE_R;
   return makes && !run->m.holds_stash && k->contract->stash && c->act != PIPE_NONE
@@ -129,7 +127,7 @@ static uint32_t version_of(const RankRun *k, const PipeInstr *c) {
   return !w ? 0 : w->formula == PIPE_NONE ? w->version : PIPE_NONE;
 }
 
-/* Bytes of output j of a row, and of its gradient. */
+/* Bytes of output j of a row; its gradient has as many. */
 static uint64_t output_bytes(const PrRun *run, uint32_t row, uint32_t j) {
   const PipeProgram *p = run->p;
   const PrSizes *z = &run->stage[row].size;
@@ -139,7 +137,7 @@ static uint64_t output_bytes(const PrRun *run, uint32_t row, uint32_t j) {
   return z->boundary;
 }
 
-/* What an op may read and not write. */
+/* Checksums of the operands that c may read but not write. */
 static Read what_is_read(const PrRun *run, const PipeInstr *c, const PrCall *a) {
   const StageRun *s = &run->stage[c->stage];
   const bool forward = c->op == PIPE_F || c->op == PIPE_R;
@@ -162,7 +160,8 @@ void pr_before_ops(const PrRun *run, const RankRun *k, const PipeInstr *c, uint3
   }
 }
 
-/* Of the n ops c, which have been called: what they read is as it was. */
+/* Checks that op i of an action, after its call, has not written to the operands that it only
+ * reads. */
 static PrStatus check_read(PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t i,
                            const char *at) {
   const Read was = k->contract->read[i], is = what_is_read(run, &c[i], &k->call[i]);
@@ -183,7 +182,7 @@ PrStatus pr_after_ops(PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t
     const StageRun *s = &run->stage[c[i].stage];
     snprintf(at, sizeof at, "step %llu, %s", (unsigned long long)step, pr_where(run, &c[i], where));
     st = i == 0 ? pr_check_fences(run, k, at) : PR_OK;
-    if (!st && !pipe_is_side(c[i].op)) /* these run beside others, and are not looked at before */
+    if (!st && !pipe_is_side(c[i].op)) /* side ops run beside others and were not checked before */
       st = check_read(run, k, c, i, at);
     for (uint64_t j = 0; c[i].op == PIPE_U && !st && j < s->size.grad; j++)
       if (((const unsigned char *)s->grad)[j])

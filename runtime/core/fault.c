@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * Faults on request, for tests of what happens then. The environment variable
+ * Injects faults, for tests. The environment variable
  *
  *   PIPE_FAULT=<point>:<rank>:<step>[:crash|hang|slow=<ms>|drop|corrupt]
  *
  * plants one fault at an instruction of a rank in a step (counted from 0 over the whole training).
- * A point is an instruction as dumps print it, 2F0 or 1SEND_B3, or a kind, F or SEND_B, which is
- * the first of that kind on the rank; or SAVE or COMMIT, while a checkpoint after so many steps is
- * half written (by a rank that has a file to write: of replicas of a stage the first has), and
- * before it gets its name (by rank 0).
+ * A point is an instruction in op notation (2F0, 1SEND_B3), or a kind (F, SEND_B): the first
+ * instruction of this kind on the rank. The points SAVE and COMMIT belong to the checkpoint after
+ * that many steps: SAVE while a file is half written, by a rank that writes files (of replicas, the
+ * first); COMMIT before the checkpoint gets its name, by rank 0.
  *
- *   crash    the process ends as by kill -9: with threads all ranks of it. The default
- *   hang     the instruction does not begin, until the run has failed for another reason
- *   slow     it begins so many ms late
- *   drop     of a SEND: the message is lost, and the sender does not notice
- *   corrupt  of a SEND: one bit arrives changed. Of F, B or I that writes a tensor: one bit of that
+ *   crash    the process ends as by kill -9, with all its ranks. The default
+ *   hang     the instruction does not begin before the run has failed for another reason
+ *   slow     the instruction begins this many ms late
+ *   drop     SEND: the message is lost, and the sender does not notice
+ *   corrupt  SEND: one bit arrives flipped. F, B, I with an output: one bit of it is flipped
  *
- * An engine without threads has no hang and no drop. Looking for it costs one comparison per
+ * The seeded engine has no hang and no drop. Without the variable the cost is one comparison per
  * instruction. */
 #include "run.h"
 
@@ -32,7 +32,7 @@ static PrStatus refuse(PrRun *run, const char *text, const char *why) {
       why);
 }
 
-/* The first instruction of the rank that `point` names; PIPE_NONE. */
+/* The first instruction of the rank that `point` names; PIPE_NONE: none. */
 static uint32_t find(const PrRun *run, const char *point, uint32_t rank) {
   const PipeRank *t = run->rank[rank].t;
   for (uint32_t i = 0; i < t->ninstr; i++) {
@@ -44,7 +44,8 @@ static uint32_t find(const PrRun *run, const char *point, uint32_t rank) {
   return PIPE_NONE;
 }
 
-/* Digits alone, at most `most`, before the NUL or the colon that *end gets. */
+/* Reads digits, a number of at most `most`, that end at a NUL or a colon, where *end then
+ * points. */
 static bool read_number(const char *text, uint64_t most, uint64_t *to, const char **end) {
   uint64_t n = 0;
   const char *c = text;
@@ -59,7 +60,7 @@ static bool read_number(const char *text, uint64_t most, uint64_t *to, const cha
   return c > text && (!*c || *c == ':');
 }
 
-/* Has the rank a file of a checkpoint to write? */
+/* True if the rank writes a file of a checkpoint. */
 static bool saves(const PrRun *run, uint32_t rank) {
   bool any = false;
   for (uint32_t s = 0; s < run->p->nmodel; s++)
@@ -123,7 +124,7 @@ PrStatus pr_fault_read(PrRun *run) {
   f->point = !strcmp(point, "SAVE")     ? PR_AT_SAVE
              : !strcmp(point, "COMMIT") ? PR_AT_COMMIT
                                         : PR_AT_INSTRUCTION;
-  if (f->point == PR_AT_INSTRUCTION && pr_is_here(run, f->rank) && /* else its process looks */
+  if (f->point == PR_AT_INSTRUCTION && pr_is_here(run, f->rank) && /* else its process checks it */
       (f->index = find(run, point, f->rank)) == PIPE_NONE) {
     snprintf(why, sizeof why, "rank %u has no %s", f->rank, point);
     return refuse(run, all, why);
@@ -137,12 +138,12 @@ PrStatus pr_fault_read(PrRun *run) {
   return read_action(run, all, action);
 }
 
-/* crash, hang and slow; the others are for the caller. */
+/* Executes crash, hang and slow; the caller executes the other kinds. */
 static PrFaultKind suffer(PrRun *run, uint32_t op) {
   const PrFault *f = &run->fault;
   switch (f->kind) {
   case PR_CRASH: raise(SIGKILL); break;
-  case PR_HANG: /* a stream that is not a thread of its own just stays where it is */
+  case PR_HANG: /* a stream without a thread of its own just does not advance */
     while (pipe_op_info[op].stream != PIPE_COMM && !pr_failed(run))
       nanosleep(&(struct timespec){0, 5000000}, NULL);
     break;

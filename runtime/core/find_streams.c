@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * What the streams of ranks are made of, found once from the table: the instructions of each, the
- * channels between ranks that are all in this process, who takes part in each REDUCE and TIE, and
- * where with slices the stash of every unit lies. */
+ * Derives the streams of ranks from the table, once: the instructions of each stream, the directed
+ * pairs (Chan) between ranks of this process, the members of each REDUCE and TIE, and, with slices,
+ * the place of the stash of every unit. */
 #include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Channels while they are looked for, rank after rank. A channel is found from either end in one
- * step: `at` has, for the rank at hand, the row of the channel from or to each peer, and what is
- * there from the ranks before is told by the channel's own ends. A channel found first from the
- * lower rank is on the list of the higher, which puts its list into `at` when its turn comes. */
+/* Chans while they are being found, rank after rank, each lookup in constant time. For the current
+ * rank, `at` has the index of the Chan from or to each peer; an entry left by an earlier rank shows
+ * in src and dst of its Chan. A Chan found first from the lower rank is in a list of the higher
+ * rank, which enters its list into `at` at its turn. */
 typedef struct ChanFind {
-  uint32_t *at[2];        /* [nrank] each: channels from a peer, channels to it */
-  uint32_t *first, *next; /* [nrank], [room]: PIPE_NONE ends */
+  uint32_t *at[2];        /* [nrank] each: Chan from a peer, to a peer */
+  uint32_t *first, *next; /* lists: [nrank], [room]; PIPE_NONE ends a list */
   uint32_t n;
   size_t room;
 } ChanFind;
@@ -25,7 +25,7 @@ static void chan_enter(PrRun *run, ChanFind *f, uint32_t r) {
   }
 }
 
-/* The row of the channel between r, which has been entered, and peer; it is added if not there. */
+/* The index of the Chan between r, which has been entered, and peer; adds it if necessary. */
 static uint32_t chan_of(PrRun *run, ChanFind *f, uint32_t r, uint32_t peer, bool to_peer) {
   uint32_t src = to_peer ? r : peer, dst = to_peer ? peer : r, i = f->at[to_peer][peer];
   if (i < f->n && run->chan[i].src == src && run->chan[i].dst == dst)
@@ -40,7 +40,7 @@ static uint32_t chan_of(PrRun *run, ChanFind *f, uint32_t r, uint32_t peer, bool
   return i;
 }
 
-/* Numbers the ties: those of a row are coll[nmodel + number]. Returns how many there are. */
+/* Numbers the ties: coll[nmodel + tie[s]] is the tie of row s. Returns their count. */
 static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
   uint32_t n = 0;
   for (uint32_t s = 0; s < p->nstage; s++)
@@ -58,7 +58,7 @@ static uint32_t number_ties(const PipeProgram *p, uint32_t *tie) {
   return n;
 }
 
-/* With lowering CHANNELS: finds the sums that stream c has. */
+/* With lowering CHANNELS: sets stream c as the one that contains its sums. */
 static void find_sums(PrRun *run, CommRun *c) {
   for (uint32_t i = 0; i < c->n; i++) {
     const PipeInstr *in = pr_comm_instr(c, i);
@@ -69,16 +69,16 @@ static void find_sums(PrRun *run, CommRun *c) {
   }
 }
 
-/* Finds who takes part in each REDUCE and TIE. Gradients have addresses by now. */
+/* Finds the members of each REDUCE and TIE. Requires addresses of gradients. */
 PrStatus pr_take_sums(PrRun *run) {
   const PipeProgram *p = run->p;
   run->coll_block = calloc(p->nstage, 6 * sizeof(void *) + 11 * sizeof(uint32_t));
   if (!run->coll_block)
     return pr_fail(run, PR_E_MEMORY, "no memory for %u stages", p->nstage);
-  void **ptr = run->coll_block; /* a row is in one REDUCE, and perhaps one TIE */
+  void **ptr = run->coll_block; /* a row is in one REDUCE and at most one TIE */
   CommRun **at = (CommRun **)(ptr + 4 * (size_t)p->nstage);
   uint32_t *num = (uint32_t *)(at + 2 * (size_t)p->nstage);
-  uint32_t *tie = num; /* of a row */
+  uint32_t *tie = num; /* number of the tie of a row */
   num += p->nstage;
   uint32_t n = run->ncoll = p->nmodel + number_ties(p, tie);
   run->coll = aligned_alloc(PR_LINE, n * sizeof *run->coll);
@@ -98,7 +98,7 @@ PrStatus pr_take_sums(PrRun *run) {
     if (tie[s] != PIPE_NONE)
       run->coll[p->nmodel + tie[s]].n++;
   }
-  for (uint32_t i = 0; i < n; i++) { /* room for all rows of each */
+  for (uint32_t i = 0; i < n; i++) { /* arrays for the rows of each */
     Coll *l = &run->coll[i];
     const size_t each = l->n;
     l->grad = ptr, l->copy = ptr + each, l->row = num, l->index = num + each,
@@ -108,7 +108,7 @@ PrStatus pr_take_sums(PrRun *run) {
     l->n = 0;
     l->tie = i >= p->nmodel;
   }
-  for (uint32_t s = 0; s < p->nstage; s++) { /* rows in order: so are the members */
+  for (uint32_t s = 0; s < p->nstage; s++) { /* rows are in order, so members are too */
     Coll *l = &run->coll[p->stage[s].model];
     l->row[l->n] = s;
     l->stage[l->ngrad] = p->stage[s].model;
@@ -123,7 +123,7 @@ PrStatus pr_take_sums(PrRun *run) {
     uint32_t m = p->stage[s].model;
     if (p->stage[s].tied == s)
       l->row[l->n++] = s;
-    if (m == s) { /* the first row of its stage: they ascend */
+    if (m == s) { /* the first row of its stage; these ascend */
       l->stage[l->ngrad] = m;
       l->grad_row[l->ngrad] = s;
       l->grad[l->ngrad++] = run->stage[s].grad;
@@ -141,8 +141,8 @@ PrStatus pr_take_sums(PrRun *run) {
   return PR_OK;
 }
 
-/* With lowering CHANNELS: makes the streams of the channels of rank k, and lists what COMPUTE and
- * COPY need of them. */
+/* With lowering CHANNELS: makes the streams of the channels of rank k, and the needs of COMPUTE and
+ * COPY. */
 static bool take_channels(const PipeProgram *p, RankRun *k) {
   const PipeRank *t = k->t;
   uint32_t at = 0, total = 0;
@@ -172,7 +172,7 @@ static bool take_channels(const PipeProgram *p, RankRun *k) {
     const PipeInstr *c = &t->instr[k->comm[i].index];
     CommRun *s = &k->stream[of[c->channel]];
     ((uint32_t *)s->place)[s->next++] = i;
-    row[k->comm[i].index] = s->next; /* its place in its stream, from 1 */
+    row[k->comm[i].index] = s->next; /* position in its stream, from 1 */
     if (c->op == PIPE_SIDE_COMM)
       k->side_stream = s->number;
   }
@@ -221,7 +221,7 @@ uint32_t pr_comm_prefix(const RankRun *k, uint64_t step, const CommRun **of) {
   return least;
 }
 
-/* Which F are recomputed. */
+/* Finds the Fs that are recomputed. Walks backwards: R comes after its F. */
 static bool take_recomputed(const PipeProgram *p, RankRun *k) {
   bool *again = calloc((size_t)k->nstage * p->nmb + 1, sizeof *again);
   for (uint32_t i = again ? k->ncompute : 0; i-- > 0;) {
@@ -249,7 +249,7 @@ bool pr_take_streams_of(PrRun *run, RankRun *k) {
   for (uint32_t i = 0; ok && i < t->ninstr; i++) {
     const PipeInstr *c = &t->instr[i];
     bool *g = &graded[p->stage[c->stage].chunk];
-    if (pipe_is_sum(c->op)) { /* of a TIE: pr_take_sums says it */
+    if (pipe_is_sum(c->op)) { /* TIE: pr_take_sums sets it */
       k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
     } else if (pipe_op_info[c->op].comm) {
       k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE};
@@ -293,7 +293,7 @@ void pr_give_streams(RankRun *k) {
 static bool is_transfer(const PipeInstr *c) { return c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B; }
 static bool receives(const PipeInstr *c) { return c->op == PIPE_RECV_F || c->op == PIPE_RECV_B; }
 
-/* The channels of all ranks, and which streams they join. Each needs a SEND, which bounds their
+/* Finds the Chans of all ranks and the streams at their ends. Each has a SEND, which bounds their
  * number. Linear in instructions and ranks. */
 static bool take_chans(PrRun *run) {
   const PipeProgram *p = run->p;
@@ -342,8 +342,8 @@ PrStatus pr_take_streams(PrRun *run) {
   return ok ? PR_OK : pr_fail(run, PR_E_MEMORY, "no memory for the streams of the ranks");
 }
 
-/* With slices, where the stash of every unit lies: what takes it has the same slot in every
- * step. */
+/* With slices: finds the place of the stash of every unit. The ops that fill it use the same slot
+ * in every step. */
 PrStatus pr_take_stashes(PrRun *run) {
   const PipeProgram *p = run->p;
   if (pipe_slices(p) == 1)
@@ -352,7 +352,7 @@ PrStatus pr_take_stashes(PrRun *run) {
   for (uint32_t s = 0; s < p->nstage; s++)
     n += p->stage[s].nmb;
   void **act = run->act = calloc(2 * n, sizeof *act);
-  bool *done = calloc(n, sizeof *done); /* its backward: a LOAD behind that is for W alone */
+  bool *done = calloc(n, sizeof *done); /* its backward was seen: a later LOAD is for W alone */
   if (!act || !done) {
     free(done);
     return pr_fail(run, PR_E_MEMORY, "no memory for %u units", p->nmb);

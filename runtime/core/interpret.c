@@ -5,13 +5,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* In sleep_on: waits for `released`, not for CommRun.done. */
+/* Keys for sleep_on. BARRIER | steps: sleeps for PrRun.released. */
 #define BARRIER                  (UINT64_C(1) << 63)
-#define COPIED                   (UINT64_C(1) << 62) /* in sleep_on: waits for copy_done */
-/* in sleep_on else: the number of the stream whose CommRun.done it waits for, and that */
+#define COPIED                   (UINT64_C(1) << 62) /* COPIED | count: sleeps for copy_done */
+/* COMPLETED: sleeps for CommRun.done of a stream */
 #define STREAM_BITS              44
 #define COMPLETED(stream, count) ((uint64_t)(stream) << STREAM_BITS | (count))
-#define RESTS                    (UINT64_C(1) << 32) /* in live: a thread has done its steps */
+#define RESTS                    (UINT64_C(1) << 32) /* in live: a thread has finished its steps */
 
 enum { SPIN_LEAST = 8, SPIN_MOST = 256 }; /* looks at a count before sleeping; ~40 ns each */
 
@@ -25,8 +25,8 @@ static void relax(void) {
 
 /* Sleeping and waking */
 
-/* The thread is about to sleep, or has done its steps: that takes one from the low half and adds
- * one to the high half. */
+/* Counts this thread as asleep. `add` subtracts one from the low half of live; after the last step
+ * it also adds one to the high half. */
 static void lie_down(PrRun *run, uint64_t add) {
   uint64_t live = atomic_fetch_add(&run->live, add) + add;
   if ((uint32_t)live != 0)
@@ -59,8 +59,8 @@ static void wake(PrRun *run, RankRun *k, uint64_t key) {
   sem_post(&k->sem);
 }
 
-/* Until *count is at least `value`, or the run has failed. Looks a while before it sleeps: longer
- * if that was worth it the last time, shorter if not, as when others need the core. */
+/* Waits until *count is at least `value`, or the run has failed. Spins before it sleeps: longer if
+ * spinning succeeded the last time, shorter if not, for example because others need the core. */
 static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint64_t value,
                      uint64_t key) {
   for (uint32_t i = 0; i < k->spin; i++) {
@@ -75,7 +75,7 @@ static void wait_for(PrRun *run, RankRun *k, const _Atomic uint64_t *count, uint
   if (atomic_load(count) >= value || pr_failed(run)) {
     uint64_t mine = key;
     if (atomic_compare_exchange_strong(&k->sleep_on, &mine, 0))
-      return; /* nobody has noticed; else a wake-up is under way and must be taken */
+      return; /* nobody has noticed; otherwise a wake-up is on its way and must be consumed */
   }
   lie_down(run, (uint64_t)-1);
   sleep_once(&k->sem);
@@ -90,7 +90,7 @@ void pr_tell_released(PrRun *run, RankRun *k, uint64_t steps) {
     wake(run, k, BARRIER | steps);
 }
 
-/* Whether the copier has what it needs. */
+/* True if all counts that the copier waits for are reached, or the run has failed. */
 static bool copier_can(const PrRun *run, RankRun *k) {
   return pr_failed(run) ||
          (atomic_load(&k->copy_begun) >= atomic_load(&k->copy_needs[0]) &&
@@ -100,7 +100,8 @@ static bool copier_can(const PrRun *run, RankRun *k) {
           (!k->turns || atomic_load(&k->turns->done) >= atomic_load(&k->copy_needs[3])));
 }
 
-/* Wakes the copier if it sleeps and need not: after any of what it may need has changed. */
+/* Wakes the copier if it sleeps and need not. Call it after a change of any count that it waits
+ * for. */
 static void wake_copier(PrRun *run, RankRun *k) {
   uint32_t asleep = 1;
   if (!atomic_load(&k->copy_sleeps) || !copier_can(run, k) ||
@@ -125,8 +126,8 @@ void pr_wake_all(PrRun *run) {
 
 /* The COMM stream */
 
-/* Whether the head of c, which the caller owns, has its wait. If not, c is at rest and may not be
- * touched. */
+/* True if the wait of the head of c for COMPUTE is met; the caller owns c. False: the caller no
+ * longer owns c and must not touch it. */
 static bool head_ready(CommRun *c) {
   RankRun *k = c->k;
   uint64_t need = c->step * k->ncompute + pr_comm_instr(c, c->next)->wait;
@@ -138,7 +139,7 @@ static bool head_ready(CommRun *c) {
   return atomic_compare_exchange_strong(&c->wait, &need, 0);
 }
 
-/* The same for what it waits for of COPY. */
+/* As head_ready, for the wait for COPY. */
 static bool head_copied(CommRun *c) {
   RankRun *k = c->k;
   uint32_t wait = pr_comm_instr(c, c->next)->wait_copy;
@@ -151,8 +152,8 @@ static bool head_copied(CommRun *c) {
   return atomic_compare_exchange_strong(&c->wait_copy, &need, 0);
 }
 
-/* Completes the head, of n instructions. True: c has more in this step, and is still the caller's.
- * False: it has not, and the thread of its rank may be in the next step already. */
+/* Completes the head, of n instructions. True: c has more in this step, and the caller still owns
+ * it. False: it has not; the thread of its rank may already be in the next step. */
 static bool complete(PrRun *run, CommRun *c, uint32_t n) {
   RankRun *k = c->k;
   uint64_t done = atomic_load_explicit(&c->done, memory_order_relaxed) + n;
@@ -163,13 +164,13 @@ static bool complete(PrRun *run, CommRun *c, uint32_t n) {
   atomic_store(&c->done, done);
   uint64_t key = atomic_load(&k->sleep_on);
   if (key && key >> STREAM_BITS == number && key <= COMPLETED(number, done))
-    wake(run, k, key); /* BARRIER and COPIED are above every stream */
+    wake(run, k, key); /* BARRIER and COPIED are greater than every stream */
   if (k->ncopy > 0)
     wake_copier(run, k);
   return more;
 }
 
-/* One less is left of the head of c. With the last it is completed. */
+/* Decrements group_left of c; the last decrement completes the head. */
 static void one_less(PrRun *run, CommRun *c, CommRun **todo) {
   if (atomic_fetch_sub_explicit(&c->group_left, 1, memory_order_acq_rel) > 1)
     return;
@@ -192,7 +193,7 @@ void pr_over(PrRun *run, CommRun *c, uint32_t i, CommRun **todo) {
   one_less(run, c, todo);
 }
 
-/* Meets the faults of the n instructions at the head. False: they never begin. */
+/* Executes the faults planted at the n instructions of the head. False: they never begin. */
 static bool meet_faults(PrRun *run, const CommRun *c, uint32_t n) {
   bool begins = true;
   for (uint32_t i = 0; i < n; i++)
@@ -226,7 +227,7 @@ void pr_advance(PrRun *run, CommRun *todo) {
   }
 }
 
-/* Carries on the stream c, which the caller owns. */
+/* Advances stream c, which the caller owns. */
 static void carry_on(PrRun *run, CommRun *c) {
   c->todo = NULL;
   pr_advance(run, c);
@@ -259,22 +260,22 @@ void pr_did_copy(PrRun *run, RankRun *k) {
   }
 }
 
-/* Until the copier has what it needs, or the run has failed. */
+/* Waits until copier_can. */
 static void copier_wait(PrRun *run, RankRun *k) {
   while (!copier_can(run, k)) {
     atomic_store(&k->copy_sleeps, 1);
     if (copier_can(run, k)) {
       uint32_t mine = 1;
       if (atomic_compare_exchange_strong(&k->copy_sleeps, &mine, 0))
-        return; /* nobody has noticed; else a wake-up is under way and must be taken */
+        return; /* nobody has noticed; otherwise a wake-up is on its way and must be consumed */
     }
     lie_down(run, (uint64_t)-1);
     sleep_once(&k->copy_sem);
   }
 }
 
-/* What instruction i of COPY needs to be completed in the stream of side ops, which are all of COMM
- * that a copy waits for. */
+/* The count of COMM that instruction i of COPY waits for. A copy waits only for the stream of side
+ * ops. */
 static uint64_t comm_needed(const RankRun *k, uint32_t i, uint32_t wait, uint64_t step) {
   CommNeed one;
   uint32_t n;
@@ -283,7 +284,8 @@ static uint64_t comm_needed(const RankRun *k, uint32_t i, uint32_t wait, uint64_
 }
 
 static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
-  Turns *turns = run->here == PIPE_NONE ? k->turns : NULL; /* else the engine takes them */
+  /* in processes of one rank the engine counts turns */
+  Turns *turns = run->here == PIPE_NONE ? k->turns : NULL;
   for (uint32_t i = 0; i < k->ncopy; i++) {
     const CopyAt *at = &k->copy[i];
     const PipeInstr *c = &k->t->instr[at->index];
@@ -298,7 +300,7 @@ static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
       return;
     if (run->engine->copy ? run->engine->copy(run, k, at, step) : pr_copy(run, k, at, step))
       return;
-    if (turns) { /* its turn: only this thread counts on */
+    if (turns) { /* only the thread whose turn it is advances the count */
       uint64_t next = atomic_load(&turns->done) + 1;
       atomic_store(&turns->done, next);
       wake_copier(run, &run->rank[turns->rank[next % turns->n]]);
@@ -334,13 +336,13 @@ void pr_did_compute(PrRun *run, RankRun *k, uint32_t n) {
     wake_copier(run, k);
 }
 
-/* Until so many COPY instructions are done, or the run has failed. */
+/* Waits until `need` COPY instructions are done, or the run has failed. */
 static void wait_copied(PrRun *run, RankRun *k, uint64_t need) {
   if (atomic_load_explicit(&k->copy_done, memory_order_acquire) < need)
     wait_for(run, k, &k->copy_done, need, COPIED | need);
 }
 
-/* The same of a stream of COMM. */
+/* As wait_copied, for a COMM stream. */
 static void wait_comm(PrRun *run, RankRun *k, CommRun *c, uint64_t need) {
   if (atomic_load_explicit(&c->done, memory_order_acquire) < need)
     wait_for(run, k, &c->done, need, COMPLETED(c->number, need));

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * What a forward that is recomputed keeps of its inputs (run.h): all of them in its slot of class
- * KEEP, in the order of PrCall.xs, each on a multiple of PR_LINE bytes. Rows of one stage keep the
- * same. */
+ * The inputs that a recomputed forward keeps (run.h): all inputs, in its slot of class KEEP, in the
+ * order of PrCall.xs, each at a multiple of PR_LINE bytes. Rows of one stage keep the same
+ * inputs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "run.h"
 
-/* Where the inputs of a row lie: parts of the stage of the model with tables, of the row
- * without. */
+/* Index of the parts of a row: its stage of the model if there are edge tables, else the row. */
 static uint32_t own(const PipeProgram *p, uint32_t row) {
   return p->edge ? p->stage[row].model : row;
 }
@@ -16,7 +15,7 @@ static uint32_t own(const PipeProgram *p, uint32_t row) {
 PrStatus pr_size_keeps(PrRun *run) {
   const PipeProgram *p = run->p;
   uint32_t n = p->edge ? p->nmodel : p->nstage, *first = calloc(n + (size_t)1, sizeof *first);
-  uint32_t *row = calloc(p->nmodel, sizeof *row); /* any that runs a stage of the model */
+  uint32_t *row = calloc(p->nmodel, sizeof *row); /* some row that runs the stage */
   for (uint32_t s = 0; first && row && s < p->nstage; s++) {
     first[own(p, s) + 1] = p->stage[s].nin;
     row[p->stage[s].model] = s;

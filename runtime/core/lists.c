@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * The lists of the ranks, which pipec emits as rows (pipe_rows.h).
  *
- * A process that carries out all ranks writes out all lists and validates the program. A process
- * of one rank writes out that rank's alone: the hash of its list is in the program, and the hash of
- * the program is of these and of all other tables, so what fits them is what pipec has validated
- * and proved. PIPE_VALIDATE=1 makes it write out and validate all of them too. Programs whose lists
- * are not rows are validated always. */
+ * A process that executes all ranks writes out all lists and validates the program. A process of
+ * one rank writes out only its own list. The program contains the hash of each list, and the hash
+ * of the program covers these hashes and all other tables: tables that match are the ones that
+ * pipec has validated and proved. With PIPE_VALIDATE=1 such a process writes out and validates
+ * everything too. Programs whose lists are not rows are always validated. */
 #include "pipe_rows.h"
 #include "run.h"
 #include "validate.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PIPE_VALIDATE, of a process of one rank. */
+/* Reads PIPE_VALIDATE, for a process of one rank. */
 static PrStatus read_wish(PrRun *run, bool *all) {
   const char *on = getenv("PIPE_VALIDATE");
   *all = on && strcmp(on, "1") == 0;
@@ -64,7 +64,7 @@ void pr_return_list(const PrRun *run, uint32_t r, PipeRank *list) {
     free((void *)(uintptr_t)list->instr);
 }
 
-/* The streams of the ranks elsewhere; false: no memory. */
+/* Makes the streams of the ranks of other processes. False: no memory. */
 static bool see_others(PrRun *run, const PipeProgram *p) {
   bool ok = true;
   for (uint32_t r = 0; ok && r < p->nrank; r++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the forwards of a step say about its loss. */
+ * The loss of a step and of its microbatches, from the losses of forwards. */
 #include "run.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static double loss_of(const PrRun *run, const double *loss, uint32_t mb) {
 
 void pr_tell_loss(PrRun *run, uint64_t step, uint32_t mb) {
   if (run->nsink > 1 && pr_rank(run) != PIPE_NONE)
-    return; /* no process has all of them */
+    return; /* no process has all losses */
   _Atomic uint32_t *left = &run->left[step & 1][mb];
   if (atomic_fetch_sub(left, 1) > 1)
     return;

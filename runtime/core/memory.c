@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * The memory of the ranks of a run: taken in pr_open, never again.
+ * The memory of the ranks of a run: allocated in pr_open, never later.
  *
- * Each rank has one block (and, if it offloads stashes, a second one for those in host memory),
- * made of its stages' weights, gradients and optimizer states, one workspace, and its slots;
- * every buffer starts on a line of PR_LINE bytes and is accounted as whole lines, so that the sum
- * is PipeRank.bytes of a program with sizes, to the byte. The block is written once, by the
- * rank's thread, before pr_open returns: memory that the operating system cannot provide shows
- * there and not in the middle of a step. */
+ * Each rank has one block, and a second one in host memory if it offloads stashes. The block
+ * consists of the weights, gradients and optimizer states of its stages, one workspace, and its
+ * slots. Every buffer starts at a multiple of PR_LINE bytes and counts as whole lines, so the sum
+ * equals PipeRank.bytes of a program with sizes exactly. The thread of the rank writes the block
+ * once before pr_open returns: memory that the operating system cannot provide fails there and not
+ * during a step. */
 #include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Hands out the slots of host memory, or all others, from at + used on. False: more than 2^60. */
+/* Places the slots of host memory, or all others, from at + used. False: more than 2^60 bytes. */
 static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t *used) {
   const uint64_t limit = UINT64_C(1) << 60;
   for (uint32_t i = 0; i < k->t->npool; i++) {
@@ -39,15 +39,16 @@ static bool lay_out_slots(PrRun *run, RankRun *k, char *at, bool host, uint64_t 
   return true;
 }
 
-/* Hands out the rank's buffers from `at` on; with at NULL only counts. The validator limits each
- * size, so that one round of the loop cannot wrap and the test at its end catches a sum too big. */
+/* Places the buffers of the rank from `at`; at NULL: only counts. The validator limits each size,
+ * so one round of the loop cannot overflow, and the test at its end detects a sum that is too
+ * large. */
 static bool lay_out(PrRun *run, RankRun *k, char *at, uint64_t *total) {
   const uint64_t limit = UINT64_C(1) << 60;
   uint64_t used = pr_room(k, at, 0, NULL, PIPE_NONE), work = 0;
   for (uint32_t i = 0; i < k->nstage; i++) {
     StageRun *g = &run->stage[k->stage[i]];
     uint32_t states = run->p->stage[k->stage[i]].states;
-    bool versions = k->t->weights || k->t->weighted; /* which are in slots */
+    bool versions = k->t->weights || k->t->weighted; /* weights with versions are in slots */
     uint64_t own = versions ? 0 : g->size.weight;
     const uint64_t bytes[4] = {own, g->size.grad, g->size.opt,
                                (uint64_t)__builtin_popcount(states) * pr_round(g->size.weight)};
@@ -113,7 +114,7 @@ PrStatus pr_take_memory(PrRun *run, RankRun *k) {
   k->lost = calloc(most, sizeof *k->lost);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   k->slot_bytes = calloc((size_t)t->nslot + 1, sizeof *k->slot_bytes);
-  /* A line more than needed: a buffer of no bytes at the end has an address, too. */
+  /* One line more than needed: an empty buffer at the end has an address too. */
   k->block = take(run, k->block_bytes + PR_LINE, false);
   k->listed = calloc((size_t)t->nlist + pr_count_kept(run, k) + 1, sizeof *k->listed);
   bool ok = k->slot && k->slot_bytes && k->listed && k->block && k->call && k->lost;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Does this model fit this program? Its callbacks and sizes, and what the formulas of the ranks of
- * this process need of it. */
+ * Checks that the model fits the program: its callbacks, its sizes, and what the formulas of the
+ * ranks of this process need. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static PrStatus check_sizes(PrRun *run) {
       FAIL(run, "model: stage %u shares %llu bytes of %llu of gradients", s,
            (unsigned long long)z.tied, (unsigned long long)z.grad);
   }
-  for (uint32_t s = 0; s < p->nstage; s++) { /* all that are tied share as much */
+  for (uint32_t s = 0; s < p->nstage; s++) { /* stages of a tie share equally many bytes */
     const PipeStage *g = &p->stage[s];
     uint32_t q = g->tied == PIPE_NONE ? s : p->stage[g->tied].tie;
     if (run->stage[s].size.tied != run->stage[q].size.tied && g->tied != PIPE_NONE)
@@ -89,7 +89,7 @@ static PrStatus check_sizes(PrRun *run) {
   return PR_OK;
 }
 
-/* Once sizes are known: no output has 0 bytes. */
+/* Checks that no output has 0 bytes. Requires sizes. */
 static PrStatus check_outputs(PrRun *run) {
   const PipeProgram *p = run->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
@@ -109,7 +109,7 @@ static PrStatus check_outputs(PrRun *run) {
   return PR_OK;
 }
 
-/* What a formula asks of the model: its moments, its learning rate; of arrays, that they are
+/* Checks what a formula needs of the model: moments, a learning rate, and for arrays that they are
  * float. */
 static PrStatus check_formula(PrRun *run, const PipeInstr *c, uint32_t row, bool arrays) {
   const PipeFormula *f = &run->p->formula[row];
@@ -142,7 +142,7 @@ static PrStatus check_formulas(PrRun *run, const PipeInstr *c, const PipeWeights
   if (r->applies != PIPE_NONE)
     st = check_formula(run, c, r->applies, true);
   if (!st && r->rate != PIPE_NONE)
-    st = check_formula(run, c, r->rate, false); /* a number, whatever weights are */
+    st = check_formula(run, c, r->rate, false); /* a number, whatever the type of the weights */
   for (uint32_t i = 0; !st && i < r->nthen; i++)
     st = check_formula(run, c, p->then[r->then0 + i].formula, true);
   return st;
@@ -159,7 +159,7 @@ PrStatus pr_check_model(PrRun *run) {
   if ((st = check_sizes(run)) || (st = check_outputs(run)) || (st = pr_size_keeps(run)))
     return st;
   for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *t = run->rank[r].t; /* of another process it has neither */
+    const PipeRank *t = run->rank[r].t; /* lists of other processes are rows: no weights */
     for (uint32_t i = 0; t->weights && i < t->ninstr; i++)
       if (t->weights[i].formula != PIPE_NONE &&
           (st = check_formulas(run, &t->instr[i], &t->weights[i])))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * One op, one copy, one transfer, one sum: what every engine of the host carries out in the same
- * way, and the words when one of them fails. */
+ * One op, one copy, one transfer, one sum, as every engine of the host executes them, and the
+ * messages when one fails. */
 #include "checksum.h"
 #include "run.h"
 
@@ -17,7 +17,7 @@ PipeOp pr_partner(const PipeProgram *p, const PipeInstr *c, uint32_t *stage) {
   }
 }
 
-/* The tensors in field `at` of an op that has n of them there. */
+/* The n tensors in field `at` of an op. */
 static void *const *tensors(const RankRun *k, uint32_t at, uint32_t n) {
   return at == PIPE_NONE ? NULL : n > 1 ? &k->listed[at] : &k->slot[at];
 }
@@ -142,7 +142,7 @@ int pr_call_model(const PrModel *m, const PrCall *a, uint32_t n) {
   case PIPE_W: return m->backward_weight(m->self, a);
   case PIPE_U: return m->update(m->self, a);
   case PIPE_SIDE: return m->side(m->self, a);
-  default: return -1; /* no op of COMPUTE: pipe_validate has refused it */
+  default: return -1; /* not an op of COMPUTE: pipe_validate has refused it */
   }
 }
 
@@ -153,7 +153,7 @@ static PrStatus model_failed(PrRun *run, const RankRun *k, const PipeInstr *c, u
                  (unsigned long long)step, pr_where(run, c, where), code);
 }
 
-/* An update with formulas. */
+/* True if the instruction is an update with formulas. */
 static bool has_rule(const RankRun *k, uint32_t index) {
   return k->t->weights && k->t->instr[index].op == PIPE_U &&
          k->t->weights[index].formula != PIPE_NONE;
@@ -174,7 +174,7 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
       pr_estimate(run, k, &c[i], read, a);
   }
   PrFaultKind fault = PR_NO_FAULT;
-  uint32_t hit = 0; /* which of the ops it meets */
+  uint32_t hit = 0; /* index of the op that the fault hits */
   for (uint32_t i = 0; !fault && i < *n; i++)
     fault = pr_fault_at(run, k->id, at[hit = i].index, step);
   if (fault == PR_HANG && pr_failed(run))
@@ -189,7 +189,7 @@ PrStatus pr_compute(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, 
     if (has_rule(k, at[i].index))
       pr_after_update(run, k, &c[i], &k->t->weights[at[i].index], &k->call[i]);
   uint64_t took = k->span ? pr_now() - run->epoch_ns - start : 0;
-  for (uint32_t i = 0; k->span && i < *n; i++) /* side by side */
+  for (uint32_t i = 0; k->span && i < *n; i++) /* the ops share the measured time */
     *pr_span(run, k, step, at[i].index) = (PrSpan){start + took * i / *n,
                                                    start + took * (i + 1) / *n};
   if (code)

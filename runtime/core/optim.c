@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See pipe_optim.h. The loops are written for compilers to vectorize; with -std=c11 neither gcc
- * nor, by the pragma, clang contracts a product and a sum. */
+ * Implements pipe_optim.h. Compilers can vectorize the loops; with -std=c11 gcc does not contract a
+ * product and a sum, nor does clang, because of the pragma. */
 #include "pipe_optim.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@ uint32_t pr_optim_moments(PrOptimKind kind) {
 
 /* The numbers of one update. */
 typedef struct Numbers {
-  double rate, decay; /* Adam's rate has its bias correction */
-  double shrink;      /* what w is multiplied with before the step */
+  double rate, decay; /* rate: for Adam with its bias correction */
+  double shrink;      /* factor of w before the step */
   double keep1, keep2, add1, add2, root, eps;
 } Numbers;
 
@@ -33,7 +33,7 @@ static Numbers numbers(const PrOptim *o, uint64_t t, double lr) {
   return k;
 }
 
-/* No weight depends on another one, also where from and to are the same array. */
+/* Weights are independent of each other, even if from and to are the same array. */
 #ifdef __clang__
 #define EACH_WEIGHT _Pragma("clang loop vectorize(assume_safety)") for (uint64_t j = 0; j < n; j++)
 #elif defined(__GNUC__)

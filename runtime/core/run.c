@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Errors of a run, its clock and deadline, and what anybody may ask of it. */
+ * Errors of a run, its clock and deadline, and simple queries. */
 #include "escape.h"
 #include "run.h"
 
@@ -19,7 +19,7 @@ void pr_nap(uint64_t ns) {
   nanosleep(&t, NULL);
 }
 
-/* Errors. The first one stays. */
+/* Errors: the first one is kept. */
 
 PrStatus pr_fail(PrRun *run, PrStatus st, const char *fmt, ...) {
   const char *why = st == PR_E_MODEL && run->m.why ? run->m.why(run->m.self) : NULL;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * Who waits for whom when no rank can go on: the cycle, with the place in the .pipe text of every
- * instruction in it.
+ * Reports the wait cycle when no rank can proceed, with the place of each of its instructions in
+ * the .pipe text.
  *
- * A validated table leaves only one kind of stall. Of the heads of a rank's streams, the one
- * furthest up in the list has its waits (waits point up); a compute or copy head that has them
- * would run; so each rank that has instructions left is in a transfer that its peer has not come
- * to. The peer has instructions left as well, for it has as many transfers with this rank as this
- * rank with it. So following the peers from any stuck rank leads into a cycle.
+ * Lemma: in a validated program a stall always contains a cycle of transfers. Proof: take the head
+ * of a rank's streams that is highest in the list. Its waits are met, because waits point up. If it
+ * were a compute op or a copy, it would run. So every rank with instructions left is in a transfer
+ * whose peer has not arrived. The peer has instructions left too, because both have equally many
+ * transfers with each other. So following the peers from any such rank leads into a cycle.
  *
- * With lowering CHANNELS a rank is in several transfers at once; the one that is followed is in a
- * channel that the head of COMPUTE needs, since the other side of a transfer is posted in its
- * channel unless it waits for compute. */
+ * With lowering CHANNELS a rank is in several transfers at once. The one to follow is in a channel
+ * that the head of COMPUTE needs: the other side of a transfer is posted in its channel unless it
+ * waits for compute. */
 #include "run.h"
 
 #include <stdio.h>
 
-/* The stream of COMM at which rank k stands; NULL: at none. */
+/* The COMM stream that rank k is blocked in; NULL: none. */
 static const CommRun *stands_at(const RankRun *k) {
   uint64_t step = atomic_load(&k->step);
   uint32_t i = (uint32_t)(atomic_load(&k->compute_done) - step * k->ncompute), n = 0;
@@ -32,7 +32,7 @@ static const CommRun *stands_at(const RankRun *k) {
   return NULL;
 }
 
-/* The head of that; of a group the first that still waits for its other end. */
+/* The head of that stream; of a group, the first transfer that still waits for its other side. */
 static const PipeInstr *head(const RankRun *k) {
   const CommRun *c = stands_at(k);
   uint32_t i = c->next;
@@ -41,7 +41,7 @@ static const PipeInstr *head(const RankRun *k) {
   return pr_comm_instr(c, i);
 }
 
-/* The first row that has not come to the REDUCE or TIE c. */
+/* The first row that has not arrived at the REDUCE or TIE c. */
 static uint32_t late_replica(const PrRun *run, const PipeInstr *c) {
   uint32_t s = c->stage;
   for (;;) {
@@ -63,18 +63,18 @@ PrStatus pr_report_stall(PrRun *run) {
   enum { SHOWN = 6 };
   char why[PR_TEXT];
   if (run->fault.kind && !run->o.seed && pr_blame_threads(run, why, sizeof why))
-    return pr_fail(run, PR_E_STALL, "stall: %.1000s", why); /* no circle: a fault on request */
+    return pr_fail(run, PR_E_STALL, "stall: %.1000s", why); /* an injected fault, without a cycle */
   RankRun *k = NULL, *first;
   for (uint32_t r = 0; r < run->p->nrank && !k; r++)
     k = stands_at(&run->rank[r]) ? &run->rank[r] : NULL;
-  for (uint32_t i = 0; k && i < run->p->nrank; i++) { /* far enough to be in the cycle */
+  for (uint32_t i = 0; k && i < run->p->nrank; i++) { /* after nrank hops k is in the cycle */
     k = waits_for(run, k);
     k = stands_at(k) && head(k)->op != PIPE_SIDE_COMM ? k : NULL;
   }
   if (!k)
     return pr_fail(run, PR_E_STALL, "stall: no rank can go on, and none is in a transfer%s",
                    run->p->ngroup ? ": turns of copies and transfers wait for each other" : "");
-  first = k; /* its lowest rank is told first */
+  first = k; /* the lowest rank of the cycle comes first */
   for (RankRun *q = waits_for(run, k); q != k; q = waits_for(run, q))
     first = q->id < first->id ? q : first;
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * Spans of the last steps, and what is measured from them.
+ * Spans of the last steps, and measurements from them.
  *
- * Each rank records into a ring of steps, two more than are kept: where ranks do not wait for one
- * another at the end of a step, one may be in the second step after the last that all have
- * finished. What the caller sees is a copy of the steps kept, in order, that counts from the first
- * start in the oldest; it is made when first asked for, between two calls of pr_steps. */
+ * Each rank records into a ring of trace_steps + 2 steps: if ranks do not wait for one another at
+ * the end of a step, a rank may be in the second step after the last one that all have finished.
+ * The caller sees a copy of the kept steps, in order; its time 0 is the first start in the oldest.
+ * The copy is made at the first request, between two calls of pr_steps. */
 #include "run.h"
 
 #include <string.h>
 
-/* The steps kept are *first .. *first + n - 1; returns n. */
+/* The kept steps are *first .. *first + n - 1; returns n. */
 static uint32_t kept(const PrRun *run, uint64_t *first) {
   if (!run->rank || !run->o.trace_steps)
     return 0;
@@ -22,7 +22,8 @@ static uint32_t kept(const PrRun *run, uint64_t *first) {
   uint64_t from = done > run->o.trace_steps ? done - run->o.trace_steps : 0;
   from = from < run->first_step ? run->first_step : from;
   if (begun > run->trace_slots && begun - run->trace_slots > from)
-    from = begun - run->trace_slots; /* overwritten by a rank that ran ahead of a failure */
+    /* a rank that was ahead at a failure has overwritten the rest */
+    from = begun - run->trace_slots;
   *first = from;
   return done > from ? (uint32_t)(done - from) : 0;
 }
@@ -53,7 +54,7 @@ uint32_t pr_trace_steps(const PrRun *run) {
   return kept(run, &first);
 }
 
-/* The copy is part of a run that pr_open made, so it may be renewed behind the const. */
+/* The copy belongs to a run that pr_open made, so casting the const away is safe. */
 const PrSpan *pr_trace(const PrRun *run, uint32_t step, uint32_t rank) {
   uint64_t first;
   uint32_t n = kept(run, &first);

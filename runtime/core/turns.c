@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * COPY streams of several ranks that take turns, because they have one link (PipeRank.group): whose
- * each turn is. The engines count them. */
+ * COPY streams of several ranks that take turns because they share a link (PipeRank.group): finds
+ * the rank of each turn. The engines count turns. */
 #include "run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A process of one rank needs the group of that rank alone. */
+/* True if this process needs the group of rank r. A process of one rank needs only its own
+ * group. */
 static bool is_wanted(const PrRun *run, uint32_t r) {
   uint32_t g = run->p->rank[r].group;
   return g && (run->here == PIPE_NONE || run->p->rank[run->here].group == g);
@@ -21,7 +22,7 @@ PrStatus pr_take_turns(PrRun *run) {
   if (!run->turns)
     return pr_fail(run, PR_E_MEMORY, "no memory for the turns of %u groups", p->ngroup);
   memset(run->turns, 0, p->ngroup * sizeof *run->turns);
-  for (int pass = 0; pass < 2; pass++) { /* how many; whose */
+  for (int pass = 0; pass < 2; pass++) { /* count, then fill in */
     for (uint32_t r = 0; r < p->nrank; r++) {
       RankRun *k = &run->rank[r];
       PipeRank list;

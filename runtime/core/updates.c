@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * What the updates of a step apply. Linear in instructions. */
+ * The number of microbatches that each update of a step applies. Linear in instructions. */
 #include "run.h"
 
 #include <stdlib.h>
 
-/* Adds, for each update of a row of rank t, the units that it applies: to sum[first[m] + n] of the
- * n-th of stage m, if a row of that stage is here. u, units: [nstage], 0 for the rows of the
- * rank. */
+/* For each update in the list of rank t, adds the units that it applies to sum[first[m] + n], where
+ * the update is number n of a row of stage m; skips stages without a row in this process. u, units:
+ * [nstage] scratch, 0 for the rows of the rank. */
 static void add_units(const PrRun *run, const PipeRank *t, const uint32_t *first, uint32_t *sum,
                       uint32_t *u, uint32_t *units) {
   for (uint32_t i = 0; i < t->ninstr; i++) {
@@ -15,14 +15,14 @@ static void add_units(const PrRun *run, const PipeRank *t, const uint32_t *first
     units[c->stage] += c->op == PIPE_B || c->op == PIPE_W;
     if (c->op != PIPE_U)
       continue;
-    uint32_t at = first[m] + u[c->stage]++; /* replicas update equally often */
+    uint32_t at = first[m] + u[c->stage]++; /* replicas have equally many updates */
     if (at < first[m + 1])
       sum[at] += units[c->stage];
     units[c->stage] = 0;
   }
 }
 
-/* Does a rank run a stage that is here, too? */
+/* True if the rank runs a stage that this process runs too. */
 static bool runs_one(const RankRun *k, const uint32_t *first) {
   bool any = false;
   for (uint32_t i = 0; i < k->nstage; i++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * What a program's formulas do around the callbacks of a model (pipe_formula.h): estimates of
- * weights before F, B, I and R, and what surrounds an update. Requires pr_check_formulas.
- * Everything happens on the rank's own thread and on bytes of the stage at hand; nothing is
- * allocated. */
+ * Evaluates the formulas of a program around the callbacks of a model (pipe_formula.h): estimates
+ * of weights before F, B, I and R, and the formulas around an update. Requires pr_check_model. Runs
+ * on the thread of the rank, reads and writes only data of the current stage, and allocates
+ * nothing. */
 #include "evaluate.h"
 #include "run.h"
 
 #include <string.h>
 
-/* What a formula of one op may read. */
+/* The operands of the formulas of one op. */
 typedef struct Reads {
   const float *elem[PR_ARRAYS];
   PrFormulaIn in;
