@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * One character at a time, so that callers can count columns or cut. C needs a look at the next
- * byte: two question marks could begin a trigraph, and star and slash could begin or end a
- * comment. */
+ * Escapes one character at a time, so that callers can count columns or cut. C depends on the next
+ * byte: two question marks could begin a trigraph; star and slash could begin or end a comment. */
 #include "escape.h"
 
 #include <stdbool.h>
@@ -35,7 +34,7 @@ static bool is_shown(uint32_t c) {
   return !control && !steers && c != 0xfffe && c != 0xffff;
 }
 
-/* What stands for a character that has a meaning in the language, or NULL. */
+/* The replacement of a character that has a meaning in the target language, or NULL. */
 static const char *meant(EscapeFor to, char c, char next) {
   switch (to) {
   case ESCAPE_TERMINAL: return c == '\t' ? " " : NULL;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * See evaluate.h. A formula is first reduced for the numbers at hand: whatever is computed from
- * numbers only becomes one constant. What remains runs over blocks of elements, each term a loop
- * over one block, which compilers vectorize; a loop holds one operation, so there is nothing to
- * contract. */
+ * Implements evaluate.h. First reduces a formula for the current numbers: every part that has only
+ * numbers becomes one constant. The rest runs over blocks of elements; each term is a loop over one
+ * block, which compilers vectorize. A loop contains one operation, so nothing can be contracted. */
 #include "evaluate.h"
 
 #include <math.h>
@@ -84,20 +83,19 @@ double pr_term_number(PipeTermOp op, const double *x) {
   case PIPE_TERM_AND: return a != 0 && b != 0;
   case PIPE_TERM_OR: return a != 0 || b != 0;
   case PIPE_TERM_COND: return a != 0 ? b : x[2];
-  default: return NAN; /* CONST, REAL, ELEM: have no operands */
+  default: return NAN; /* CONST, REAL, ELEM have no operands */
   }
 }
 
 enum { BLOCK = 256 };
 
-/* What is left of a formula once its numbers are known: terms that are CONST, ELEM, or have an
- * array among their operands. */
+/* A formula for given numbers: terms that are CONST, ELEM, or have an array operand. */
 typedef struct Reduced {
   PipeTerm term[PIPE_FORMULA_TERMS];
   uint32_t n;
 } Reduced;
 
-/* A value while a formula is reduced: its terms begin at `first`. */
+/* A value during the reduction; its terms begin at `first`. */
 typedef struct Part {
   uint32_t first;
   bool array;
@@ -126,7 +124,7 @@ static void reduce(const PipeFormula *f, const PrFormulaIn *in, Reduced *r) {
       r->n = first;
       t = (PipeTerm){PIPE_TERM_CONST, 0, value};
     } else if (t.op == PIPE_TERM_COND && !operand[0].array) {
-      /* The condition is a number: the terms of one of the two values take the place of all. */
+      /* The condition is a number: only the terms of the chosen value remain. */
       uint32_t from = operand[x[0] != 0 ? 1 : 2].first, end = x[0] != 0 ? operand[2].first : r->n;
       memmove(&r->term[first], &r->term[from], (end - from) * sizeof *r->term);
       r->n = first + (end - from);
@@ -143,7 +141,8 @@ static void reduce(const PipeFormula *f, const PrFormulaIn *in, Reduced *r) {
     to[j] = (value); \
   break;
 
-/* One term for n <= BLOCK elements; a (the result's place, too), b and c are its operands. */
+/* Evaluates one term for n <= BLOCK elements. `to` is the first operand and the result, b and c are
+ * the other operands. */
 static void term_block(PipeTermOp op, float *restrict to, const float *restrict b,
                        const float *restrict c, uint32_t n) {
   switch (op) {
@@ -170,7 +169,7 @@ static void term_block(PipeTermOp op, float *restrict to, const float *restrict 
   case PIPE_TERM_AND: EACH((float)((to[j] != 0) & (b[j] != 0)))
   case PIPE_TERM_OR: EACH((float)((to[j] != 0) | (b[j] != 0)))
   case PIPE_TERM_COND: EACH(to[j] != 0 ? b[j] : c[j])
-  default: break; /* CONST, REAL, ELEM: pushed by the caller */
+  default: break; /* CONST, REAL, ELEM: the caller pushes them */
   }
 }
 
@@ -197,7 +196,7 @@ void pr_formula_array(const PipeFormula *f, const PrFormulaIn *in, float *out, u
       } else {
         depth -= pr_term_operands[t->op] - 1u;
         float *to = stack[depth - 1];
-        /* An operand that the term does not have is a place it does not look at. */
+        /* Operands that the term does not have are not read; any address does. */
         term_block((PipeTermOp)t->op, to, stack[depth < PIPE_FORMULA_DEPTH ? depth : 0],
                    stack[depth + 1 < PIPE_FORMULA_DEPTH ? depth + 1 : 0], len);
       }

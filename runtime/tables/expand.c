@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * pipe_expand: rows and loops (pipe_rows.h) as the tables of PipeRank. One pass over each list,
- * linear in what it writes. Nothing of a list is trusted: every number is held against the table
- * that it names. */
+ * pipe_expand: turns rows and loops (pipe_rows.h) into the tables of PipeRank. One pass over each
+ * list, linear in its output. It trusts nothing in a list: it checks every number against the table
+ * that it refers to. */
 #include "pipe_loop.h"
 #include "pipe_rows.h"
 
@@ -10,35 +10,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH = 2 }; /* of loops */
+enum { DEPTH = 2 }; /* most nested loops */
 
 typedef struct Loop {
-  uint32_t begin; /* word behind LOOP */
+  uint32_t begin; /* first word after LOOP */
   uint64_t turns, turn;
-  uint32_t row; /* the first of the turn at hand */
+  uint32_t row; /* first row of the current turn */
 } Loop;
 
-/* The rows of an op so far, by which others name them. */
+/* The rows of an op so far; other rows name them by distance. */
 typedef struct OpRows {
   uint32_t *row, n, room;
 } OpRows;
 
-/* Room that is used again for every rank. */
+/* Memory that every rank reuses. */
 typedef struct Scratch {
-  uint32_t *events; /* of pipe_number_events */
+  uint32_t *events; /* scratch of pipe_number_events */
   OpRows of[PIPE_NOPS];
 } Scratch;
 
 typedef struct Expand {
   const PipeProgram *p;
-  uint32_t rank, at; /* word at hand */
+  uint32_t rank, at; /* at: current word */
   PipeRank *to;
   PipeInstr *instr;
-  PipeWeights *weights; /* NULL: there are none */
+  PipeWeights *weights; /* NULL: none */
   uint32_t *list;
   PipeSync *sync;
   uint32_t nrow, nlist, nsync;
-  uint32_t done[PIPE_NSTREAMS]; /* rows of each stream above the one at hand */
+  uint32_t done[PIPE_NSTREAMS]; /* rows of each stream above the current one */
   Loop loop[DEPTH];
   uint32_t depth;
   Scratch *scratch;
@@ -46,7 +46,7 @@ typedef struct Expand {
 } Expand;
 
 typedef struct Word {
-  uint32_t tag, op, field; /* op, field: of PIPE_WORD_SAME, those of the other row */
+  uint32_t tag, op, field; /* op, field: of the other row, for PIPE_WORD_SAME */
   int64_t n;
 } Word;
 
@@ -65,7 +65,7 @@ static uint32_t tag_of(uint32_t word) { return word >> 24; }
 static int64_t number_of(uint32_t word) { return word & 0xffffff; }
 static int64_t signed_of(uint32_t word) { return (number_of(word) ^ 0x800000) - 0x800000; }
 
-/* Adds the steps of the word at hand. */
+/* Adds the steps (STEP, OUTER, GROW) after a word. */
 static int add_steps(Expand *x, Word *w) {
   const PipeRank *k = &x->p->rank[x->rank];
   for (uint32_t tag = PIPE_WORD_STEP; tag <= PIPE_WORD_GROW && x->at < k->nrows; tag++) {
@@ -80,7 +80,7 @@ static int add_steps(Expand *x, Word *w) {
   return 1;
 }
 
-/* The word at hand, with what belongs to it; goes behind it. */
+/* Reads the current word with its HIGH and steps, and moves past them. */
 static int next_word(Expand *x, Word *out) {
   const PipeRank *k = &x->p->rank[x->rank];
   const uint32_t *rows = k->rows;
@@ -99,7 +99,7 @@ static int next_word(Expand *x, Word *out) {
     out->op = (uint32_t)out->n % PIPE_DISTANCE / PIPE_NFIELDS;
     out->n = (int64_t)((uint64_t)out->n / PIPE_DISTANCE);
   } else if (out->tag >= PIPE_WORD_NEW && out->n == 0xffffff && !large) {
-    out->n = PIPE_NONE; /* an entry of a list that is none */
+    out->n = PIPE_NONE; /* an empty entry of a list */
   }
   if (x->at < k->nrows && tag_of(rows[x->at]) - PIPE_WORD_STEP < 3u && !add_steps(x, out))
     return 0;
@@ -111,7 +111,7 @@ static int next_word(Expand *x, Word *out) {
 
 /* ---- rows ---- */
 
-/* Where entry i of the list of a row is; NULL: it has none. */
+/* The address of entry i of the list of a row; NULL: none. */
 static uint32_t *list_entry(Expand *x, uint32_t row, uint32_t i) {
   const PipeInstr *c = &x->instr[row];
   const PipeStage *st = &x->p->stage[c->stage];
@@ -124,7 +124,7 @@ static uint32_t *list_entry(Expand *x, uint32_t row, uint32_t i) {
   return i < n && first < x->nlist && i < x->nlist - first ? &x->list[first + i] : NULL;
 }
 
-/* The field of a row that is a slot; NULL: there is none. */
+/* The address of a field that holds a slot; NULL: the row has no such field. */
 static uint32_t *slot_of(Expand *x, uint32_t row, uint32_t field) {
   PipeInstr *c = &x->instr[row];
   switch (field) {
@@ -164,7 +164,7 @@ static int same_slot(Expand *x, const Word *w) {
   return put_slot(x, w->tag - PIPE_WORD_SAME, *from);
 }
 
-/* Rows of a stream above the row at hand, less n. */
+/* The wait for all rows of a stream above the current one, except the last n. */
 static int wait_for(Expand *x, PipeOn on, int64_t n, uint32_t *wait) {
   if (n > x->done[on])
     return refuse(x, "it waits for %u rows less %lld", x->done[on], (long long)n);
@@ -193,7 +193,7 @@ static int put_weight(Expand *x, const Word *w) {
   return 1;
 }
 
-/* One word of a row. */
+/* Executes one word of a row. */
 static int put_word(Expand *x, PipeInstr *c, const Word *w) {
   PipeOn own = (PipeOn)pipe_op_info[c->op].stream;
   if (w->tag >= PIPE_WORD_SAME)
@@ -227,7 +227,7 @@ static int put_word(Expand *x, PipeInstr *c, const Word *w) {
   }
 }
 
-/* The other rank of a SEND or RECV. */
+/* Finds the other rank of a SEND or RECV. */
 static int find_peer(Expand *x, PipeInstr *c) {
   const PipeProgram *p = x->p;
   if (c->op < PIPE_SEND_F || c->op > PIPE_RECV_B)
@@ -261,7 +261,7 @@ static int add_op_row(Expand *x, OpRows *of) {
   return 1;
 }
 
-/* A row, whose first word was `op`. */
+/* Writes a row whose first word was `op`. */
 static int put_row(Expand *x, const Word *op) {
   if (x->nrow == x->to->ninstr || op->n >= x->p->nstage)
     return refuse(x, "more than %u rows, or stage %lld of %u", x->to->ninstr, (long long)op->n,
@@ -339,7 +339,7 @@ uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uin
   uint32_t nevent = 0, nfree = 0;
   if (nsync == 0)
     return 0;
-  /* by row + 1; last: the last row that waits, + 1 */
+  /* Indexed by row + 1. last: the last row that waits for a record, + 1. */
   uint32_t *const last = room, *const event = last + n + 1, *const unused = event + n + 1;
   PipeSync *const end = sync + nsync;
   memset(last, 0, (n + (size_t)1) * sizeof *last);
@@ -363,7 +363,7 @@ uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uin
 /* ---- the block ---- */
 
 typedef struct Room {
-  char *at; /* NULL: only counted */
+  char *at; /* NULL: only count */
   size_t used;
 } Room;
 
@@ -373,7 +373,7 @@ static void *take(Room *r, uint64_t n, size_t each) {
   return p;
 }
 
-/* Rank r with room for its tables. */
+/* The tables of rank r with addresses in the block. */
 static PipeRank lay_out(const PipeProgram *p, uint32_t r, Room *room) {
   PipeRank k = p->rank[r];
   k.instr = take(room, k.ninstr, sizeof *k.instr);
@@ -384,7 +384,7 @@ static PipeRank lay_out(const PipeProgram *p, uint32_t r, Room *room) {
   return k;
 }
 
-/* Fills in the tables of k, which are there. */
+/* Fills in the tables of k, which have addresses. */
 static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, Scratch *scratch, char *why) {
   Expand x = {.p = p, .rank = r, .to = k, .scratch = scratch, .why = why};
   for (int op = 0; op < PIPE_NOPS; op++)
@@ -404,7 +404,7 @@ static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, Scratch *scrat
   return hash == k->hash || refuse(&x, "the rows are not what was proved");
 }
 
-/* The tables of ranks from .. from + n - 1, in one block behind `head` bytes; NULL: why. */
+/* Writes out ranks from .. from + n - 1 in one block, after `head` bytes. NULL: why is set. */
 static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head, PipeRank *rank,
                     char *why) {
   Room count = {NULL, head};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * pipe_unroll: the program for every M (pipe_loop.h) as an ordinary one. The tables are copied with
- * their numbers grown; pipe_expand writes out the lists. Linear in the result. */
+ * pipe_unroll: turns the program for every M (pipe_loop.h) into an ordinary one. Copies the tables
+ * with their numbers grown; pipe_expand writes out the lists. Linear in the result. */
 #include "pipe_loop.h"
 #include "pipe_rows.h"
 
@@ -22,7 +22,7 @@ static int less(int64_t a, int64_t b, uint32_t op) {
   }
 }
 
-/* 0: it has no value. */
+/* 0: the operation has no value. */
 static int combine(int64_t a, int64_t b, uint32_t op, int64_t *to) {
   switch (op) {
   case PIPE_LOOP_ADD: return !__builtin_add_overflow(a, b, to);
@@ -34,7 +34,7 @@ static int combine(int64_t a, int64_t b, uint32_t op, int64_t *to) {
   case PIPE_LOOP_MOD:
     if (b == 0)
       return 0;
-    if (b == -1) { /* the least has no quotient, and a remainder that the machine does not know */
+    if (b == -1) { /* INT64_MIN / -1 overflows, and % traps */
       *to = 0;
       return op == PIPE_LOOP_MOD || !__builtin_sub_overflow((int64_t)0, a, to);
     }
@@ -104,12 +104,12 @@ const PipeLoopFormula *pipe_loop_refused(const PipeLooped *l, int64_t value) {
 typedef struct Unroll {
   const PipeLooped *l;
   const PipeLoopClass *c;
-  int64_t at; /* the value, */
-  uint64_t n; /* and which of the class it is */
+  int64_t at; /* the value of the parameter */
+  uint64_t n; /* its index in the class */
 } Unroll;
 
 typedef struct Room {
-  char *at; /* NULL: only measured */
+  char *at; /* NULL: only measure */
   size_t used;
 } Room;
 
@@ -119,13 +119,13 @@ static void *take(Room *r, uint64_t count, size_t each) {
   return p;
 }
 
-/* A copy; only measured, NULL. */
+/* Copies to the block; NULL if it only measures. */
 static void *copy(Room *r, const void *from, uint64_t count, size_t each) {
   void *to = take(r, count, each);
   return to && count ? memcpy(to, from, count * each) : to;
 }
 
-/* False: the number is beyond what is allowed. */
+/* False: the number is out of range. */
 static int grow(const PipeGrow *g, uint64_t n, uint64_t was, int64_t most, uint64_t *to) {
   int64_t v;
   if (__builtin_mul_overflow(g->by, (int64_t)n, &v) ||
@@ -164,7 +164,8 @@ static int grow_all(const Unroll *u, PipeProgram *p) {
   return 1;
 }
 
-/* How many rows run microbatch mb of stage m of the model by their range alone; *one: the last. */
+/* Counts the rows whose range contains microbatch mb of stage m of the model; *one: the last of
+ * them. */
 static int in_range(const PipeProgram *p, uint32_t m, uint32_t mb, uint32_t *one) {
   int n = 0;
   for (uint32_t i = 0; i < p->nstage; i++)
@@ -173,8 +174,9 @@ static int in_range(const PipeProgram *p, uint32_t m, uint32_t mb, uint32_t *one
   return n;
 }
 
-/* The rows of the stage table that run each stage, by microbatch: by the ranges of the rows; or
- * where these overlap, as it was so many microbatches before as there are more for each n. */
+/* Fills in the row that runs each stage, by microbatch: by the ranges of the rows. If ranges
+ * overlap, the row of the microbatch one period earlier, where a period is the number of
+ * microbatches added per n. */
 static void fill_rows(const PipeProgram *was, const PipeProgram *p, uint64_t n, uint32_t *row) {
   const uint32_t period = n ? (uint32_t)((p->nmb - was->nmb) / n) : 0;
   for (uint32_t m = 0; m < p->nmodel; m++)
@@ -188,27 +190,27 @@ static void fill_rows(const PipeProgram *was, const PipeProgram *p, uint64_t n, 
     }
 }
 
-/* "P=4 M=64" */
+/* Writes "P=4 M=64". */
 static void write_params(const Unroll *u, char *text, size_t room) {
   size_t at = 0;
   const PipeLooped *l = u->l;
   for (uint32_t i = 0; i < l->nparam; i++) {
     int64_t v = u->c->param[i].at + u->c->param[i].by * (int64_t)u->n;
-    if (l->value && l->value[i].nterm) /* (pipe_unroll has asked whether it has one) */
+    if (l->value && l->value[i].nterm) /* pipe_unroll has checked that it has a value */
       pipe_loop_value(&l->value[i], u->at, &v);
     at += (size_t)snprintf(text + at, room - at, "%s%s=%" PRId64, i ? " " : "", l->param[i], v);
   }
 }
 
-/* The tables of the class, with numbers grown, behind the text of the parameters. NULL: they are
- * too large, or only measured. */
+/* Copies the tables of the class with grown numbers, after the text of the parameters. NULL: they
+ * are too large, or only measured. */
 static PipeProgram *tables(const Unroll *u, Room *r) {
   enum { NUMBER = 22 };
   const PipeProgram *was = u->c->p;
   size_t text = 1;
   for (uint32_t i = 0; i < u->l->nparam; i++)
     text += strlen(u->l->param[i]) + 1 + NUMBER;
-  char *params = take(r, text, 1); /* the first, by which pipe_unroll_free finds the block */
+  char *params = take(r, text, 1); /* first: pipe_unroll_free finds the block by it */
   PipeProgram *p = copy(r, was, 1, sizeof *p);
   PipeRank *rank = copy(r, was->rank, was->nrank, sizeof *rank);
   PipeStage *stage = copy(r, was->stage, was->nstage, sizeof *stage);
@@ -230,7 +232,7 @@ static PipeProgram *tables(const Unroll *u, Room *r) {
       return NULL;
     write_params(u, params, text);
   }
-  /* The last, so that it is known how large it is. */
+  /* Last: its size depends on grown numbers. */
   uint64_t nmb = p ? p->nmb : was->nmb;
   for (uint32_t i = 0; !p && i < u->c->ngrow; i++)
     if (u->c->grow[i].what == PIPE_GROWS_program_nmb)
@@ -248,7 +250,7 @@ static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_
   for (uint32_t i = 0; i < l->nclass && i < MOST; i++) {
     const PipeLoopClass *c = &l->cls[i];
     at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64, i ? ";" : "", c->from);
-    if (c->step != INT64_MAX) /* else it is of one value */
+    if (c->step != INT64_MAX) /* else a single value */
       at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, ", %" PRId64 ", %" PRId64 " and so on",
                      c->from + c->step, c->from + 2 * c->step);
   }
@@ -257,7 +259,7 @@ static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_
   return NULL;
 }
 
-/* Has the program for the value a meaning? False: why not. */
+/* True if the schedule admits the value. False: why is set. */
 static int is_meant(const PipeLooped *l, int64_t at, char why[PIPE_LOOP_TEXT]) {
   const char *open = l->param[l->open];
   for (uint32_t i = 0; l->value && i < l->nparam; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The names of pipe_instr.h, and instructions in words. */
+ * The names of pipe_instr.h, and instructions as text. */
 #include <stdbool.h>
 #include <stdio.h>
 

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
- * Which transfers of two ranks belong together. */
+ * Pairs the two sides of each transfer. */
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "pipe_instr.h"
 #include "pipe_rows.h"
 
-/* Has another side: a transfer, REDUCE or TIE. */
+/* True for instructions with another side: transfers, REDUCE, TIE. */
 static bool has_pair(const PipeInstr *c) {
   return pipe_op_info[c->op].comm && c->op != PIPE_SIDE_COMM;
 }
 
-/* The first of them in rank r's list at or after instruction i. */
+/* The first such instruction in the list of rank r at or after instruction i. */
 static uint32_t next_comm(const PipeProgram *p, uint32_t r, uint32_t i) {
   while (i < p->rank[r].ninstr && !has_pair(&p->rank[r].instr[i]))
     i++;
   return i;
 }
 
-/* The first member of the group that begins at `head` of rank r without its other end that sends to
- * (or receives from) peer; PIPE_NONE. */
+/* The first unpaired member of the group at `head` of rank r that sends to (or receives from) peer;
+ * PIPE_NONE: none. */
 static uint32_t unpaired(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head,
                          uint32_t peer, bool send) {
   const PipeInstr *c = p->rank[r].instr;
@@ -29,7 +29,7 @@ static uint32_t unpaired(const PipeProgram *p, uint32_t *const *pair, uint32_t r
   return PIPE_NONE;
 }
 
-/* The next transfer of rank r once all of the group at `head` have their other ends, else
+/* The next transfer of rank r after the group at `head`, if all of its members are paired; else
  * `head`. */
 static uint32_t past_group(const PipeProgram *p, uint32_t *const *pair, uint32_t r, uint32_t head) {
   uint32_t end = head + p->rank[r].instr[head].group;
@@ -39,7 +39,7 @@ static uint32_t past_group(const PipeProgram *p, uint32_t *const *pair, uint32_t
   return next_comm(p, r, end + 1);
 }
 
-/* Pairs a member of the head group of r with one of the head group of its peer. *peer: that. */
+/* Pairs a member of the head group of rank r with one of the head group of its peer, *peer. */
 static bool pair_one(const PipeProgram *p, uint32_t **pair, const uint32_t *head, uint32_t r,
                      uint32_t *peer) {
   const PipeInstr *c = p->rank[r].instr;
@@ -60,8 +60,8 @@ static bool pair_one(const PipeProgram *p, uint32_t **pair, const uint32_t *head
   return false;
 }
 
-/* Plays the COMM streams alone: a transfer takes place when both of its sides are heads. A rank is
- * on the stack once at first, and again whenever its peer has completed a transfer with it. */
+/* Plays only the COMM streams: a transfer takes place once both of its sides are heads. A rank is
+ * on the stack at first, and again whenever its peer has completed a transfer with it. */
 static uint32_t **pair_lists(const PipeProgram *p) {
   uint32_t n = p->nrank, top = 0;
   size_t total = 0, left = 0;
@@ -69,7 +69,7 @@ static uint32_t **pair_lists(const PipeProgram *p) {
     total += p->rank[r].ninstr;
   uint32_t **pair = malloc((n + 1) * sizeof *pair + (total + 1) * sizeof **pair);
   uint32_t *head = malloc((n + 1) * sizeof *head), *stack = malloc((n + 1) * sizeof *stack);
-  bool *waits = calloc(n + 1, sizeof *waits); /* is on the stack */
+  bool *waits = calloc(n + 1, sizeof *waits); /* it is on the stack */
   if (!pair || !head || !stack || !waits)
     goto fail;
   uint32_t *at = (uint32_t *)(void *)(pair + n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * PipeProgram.hash: of all tables but files, lines and columns. The tables of a rank are in it by
- * their own hash, so that who has written out the rows of one rank can tell whether these, and all
- * other tables, are what was proved. */
+ * PipeProgram.hash covers all tables except files, lines and columns. It includes the tables of a
+ * rank by their own hash: a process that has written out one rank can thus check that these and all
+ * other tables are the ones that were proved. */
 #include "pipe_loop.h"
 #include "pipe_rows.h"
 

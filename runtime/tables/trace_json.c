@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * The trace event format (trace_json.h): "X" slices with `ts` and `dur` in us and three decimals,
- * so that ns are exact; "s" and "f" are the two ends of an arrow, bound to the slices they start
- * with; "M" names groups and tracks. Source: Trace Event Format, Google, 2016, and Perfetto's
- * importer.
+ * The trace event format (trace_json.h): "X" slices with `ts` and `dur` in us with three decimals,
+ * so that ns are exact; "s" and "f" are the two ends of an arrow, bound to the slices in which they
+ * start; "M" names groups and tracks. Source: Trace Event Format, Google, 2016, and the importer of
+ * Perfetto.
  *
- * Group g is process g + 1; rank r's COMPUTE and COMM streams are its threads 2r + 1 and 2r + 2;
- * COPY streams come after those, as threads 2 * ranks + r + 1, where a rank has one. Channels have
- * threads of their own, channel c of rank r number 3 * ranks + c * ranks + r + 1, and the COMM
- * stream has none. The arguments of a slice name its instruction: `rank`, `row` of the list of the
- * rank, and `step`; pipec --with reads them (compiler/import/read_trace.c). */
+ * Group g is process g + 1. COMPUTE and COMM of rank r are its threads 2r + 1 and 2r + 2; COPY, if
+ * the rank has one, is thread 2 * ranks + r + 1. Channel c of rank r is thread 3 * ranks + c *
+ * ranks + r + 1, and then there is no COMM thread. The arguments of a slice name its instruction:
+ * `rank`, `row` of the list of the rank, and `step`; pipec --with reads them
+ * (compiler/import/read_trace.c). */
 #include "trace_json.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static uint32_t track_of(const PipeProgram *p, uint32_t r, uint32_t stream) {
   return stream == PIPE_COPY ? 2 * p->nrank + r + 1 : 2 * r + stream + 1;
 }
 
-/* The track that shows an instruction. */
+/* The track of an instruction. */
 static uint64_t track_at(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
   uint32_t stream = pipe_op_info[in->op].stream;
   return stream == PIPE_COMM && p->nchannel
@@ -39,7 +39,7 @@ static uint64_t track_at(const PipeProgram *p, uint32_t r, const PipeInstr *in) 
              : track_of(p, r, stream);
 }
 
-/* The channels of rank r. seen: [nchannel] ranks + 1 that have been here. */
+/* Names the channels of rank r. seen: [nchannel] 1 + the last rank that named it. */
 static void put_channels(FILE *f, const PipeProgram *p, int pid, uint32_t r, uint32_t *seen) {
   for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
     const PipeInstr *in = &p->rank[r].instr[i];
@@ -75,7 +75,8 @@ static void put_names(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
       f,
       "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
       pid, pid);
-  uint32_t *seen = p->nchannel ? calloc(p->nchannel, sizeof *seen) : NULL; /* else without names */
+  /* without memory channels have no names */
+  uint32_t *seen = p->nchannel ? calloc(p->nchannel, sizeof *seen) : NULL;
   for (uint32_t r = 0; r < p->nrank; r++) {
     for (uint32_t stream = 0; stream < (has_copy(&p->rank[r]) ? 3 : 2); stream++) {
       if (stream == PIPE_COMM && p->nchannel)
@@ -93,7 +94,7 @@ static void put_names(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   free(seen);
 }
 
-/* The ops of the action that instruction i is one of, if there are others: "0F7;7B3". */
+/* Writes the ops of the action of instruction i if it has several: "0F7;7B3". */
 static void put_action(FILE *f, const PipeRank *k, uint32_t i) {
   char op[PIPE_OP_TEXT];
   uint32_t first = i;
@@ -108,8 +109,8 @@ static void put_action(FILE *f, const PipeRank *k, uint32_t i) {
   putc('"', f);
 }
 
-/* One instruction: its slice, and its end of an arrow if it is a transfer. id: of the first arrow
- * of the step. */
+/* Writes one instruction: its slice, and its end of an arrow if it is a transfer. id: of the first
+ * arrow of the step. */
 static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pid, uint32_t step,
                       uint32_t r, uint32_t i, uint64_t id) {
   const PipeInstr *in = &p->rank[r].instr[i];
@@ -153,7 +154,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
 }
 
 int trace_json(FILE *out, const PipeProgram *p, const TraceGroup *group, int ngroup) {
-  uint64_t arrow = 1; /* first id of the step */
+  uint64_t arrow = 1; /* id of the first arrow of the step */
   fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":\"", out);
   escape_put(out, ESCAPE_JSON, p->name);
   fputs("\",\"params\":\"", out);

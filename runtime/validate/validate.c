@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * pipe_validate: the head of a program, then its ranks, one list after the other (validate.h). */
+ * pipe_validate: checks the head of a program, then its ranks, one list after the other
+ * (validate.h). */
 #include "validate_parts.h"
 
 #include <stdarg.h>
@@ -134,13 +135,13 @@ static PrStatus check_rank(Check *k, uint32_t r) {
     st = pr_check_weights(k);
   free(k->slot);
   free(k->pool);
-  /* A program without events is one for engines that need none. */
+  /* A program without events is for engines that need none. */
   bool events = t->nsync > 0 || t->nevent > 0;
   return st || p->nchannel || !events ? st : pipe_validate_events(p, r, k->text, k->room);
 }
 
-/* Every array of the check. Each stage of the model and microbatch needs at least two instructions,
- * and each stage three, forward-only one, which bounds what is allocated here. */
+/* Allocates the arrays of the check. Each pair of stage of the model and microbatch needs at least
+ * two instructions, and each stage three (forward-only: one), which bounds the allocation. */
 static PrStatus take_room(Check *k, uint64_t ninstr) {
   const PipeProgram *p = k->p;
   const uint64_t ops = (uint64_t)p->nmodel * p->nmb;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Formulas: the part of the validator (validate.h) that reads formulas and rules. Every formula
- * reads only arrays that there are where it stands. Linear. */
+ * Formulas: the part of the validator (validate.h) that checks formulas and rules. Ensures that
+ * every formula reads only arrays that exist where it is used. Linear. */
 #include "evaluate.h"
 #include "validate_parts.h"
 
@@ -27,7 +27,7 @@ PrStatus pr_check_tables(Check *k) {
   return PR_OK;
 }
 
-/* Formula `row` stands where only the arrays `may` are known. */
+/* Checks that formula `row`, at its place of use, reads only arrays of the set `may`. */
 static PrStatus check_use(Check *k, const PipeInstr *c, uint32_t row, uint32_t may) {
   const PipeFormula *f = &k->p->formula[row];
   for (uint32_t i = 0; i < f->n; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The order of ops: the part of the validator (validate.h) that reads actions, the ops of a
- * (stage, mb), slices, gradients, sums and updates. Transfers have their order from the slots; here
- * they are counted. */
+ * The order of ops: the part of the validator (validate.h) that checks actions, the ops of a
+ * (stage, mb), slices, gradients, sums and updates. The order of transfers follows from the slots;
+ * this part only counts them. */
 #include "validate_parts.h"
 
 /* ---- actions ---- */
 
-/* Is c not the first of its action? */
+/* True if c is not the first of its action. */
 static inline bool is_later(const Check *k, const PipeInstr *c) {
   return k->index > 0 && c[-1].group > 0;
 }
@@ -14,15 +14,15 @@ static inline bool is_later(const Check *k, const PipeInstr *c) {
 PrStatus pr_check_own(Check *k, const PipeInstr *c, uint32_t at) {
   const bool later = is_later(k, c);
   if (!later && c->group == 0)
-    return PR_OK; /* it is alone */
+    return PR_OK; /* an action of one op */
   if (later && k->slot[at].action == k->first + 1 && k->slot[at].by != k->index)
     FAIL_AT(k, c, "slot %u is of another op of its action, too", at);
   k->slot[at].action = k->first + 1, k->slot[at].by = k->index;
   return PR_OK;
 }
 
-/* The slots of an op or transfer are those of no other of its action. Fields that are out of range
- * pr_check_slots refuses. */
+/* Checks that no other member of its action or group uses the slots of an op or transfer. Ignores
+ * fields out of range, which pr_check_slots refuses. */
 static PrStatus check_apart(Check *k, const PipeInstr *c, bool move) {
   const PipeRank *t = &k->p->rank[k->rank];
   const PipeStage *g = &k->p->stage[c->stage];
@@ -44,8 +44,9 @@ static PrStatus check_apart(Check *k, const PipeInstr *c, bool move) {
   return PR_OK;
 }
 
-/* The ops of an action, or the transfers of a group, follow each other; the first waits for all;
- * none can need another; and an update is the only op of its stage. */
+/* Checks that the ops of an action, or the transfers of a group, are consecutive, that the first
+ * has the waits of all, and that an update is the only op of its stage. So no member can need
+ * another. */
 PrStatus pr_check_action(Check *k, const PipeInstr *c) {
   const PipeRank *t = &k->p->rank[k->rank];
   bool later = is_later(k, c);
@@ -67,7 +68,7 @@ PrStatus pr_check_action(Check *k, const PipeInstr *c) {
     FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait",
             c->wait + c->wait_copy);
   if (!later && c->group == 0)
-    return PR_OK; /* it is alone */
+    return PR_OK; /* an action of one op */
   if (c->op <= PIPE_U) {
     uint32_t *acted = &k->acted[c->stage], now = 2 * k->first + 2;
     if (later && (*acted >> 1 == now >> 1) && (c->op == PIPE_U || *acted > now))
@@ -80,8 +81,8 @@ PrStatus pr_check_action(Check *k, const PipeInstr *c) {
 
 /* ---- slices ---- */
 
-/* The stash of a slice moves where no other slice reads it: after the last F of its microbatch and
- * before all that read it backward, or after its own backward. */
+/* The stash of a slice may move only while no other slice needs it: between the last F of its
+ * microbatch and every backward that reads it, or after its own backward. */
 static PrStatus check_away(Check *k, const PipeInstr *c, const Seen *first, uint32_t slice,
                            uint32_t slices) {
   uint32_t back = SEEN(B) | SEEN(I);
@@ -93,9 +94,9 @@ static PrStatus check_away(Check *k, const PipeInstr *c, const Seen *first, uint
   return PR_OK;
 }
 
-/* Slices go forward in order and backward in the reverse; those that are recomputed in order,
- * between the last forward and the first backward of their microbatch. Linear in the slices of a
- * microbatch. */
+/* Checks that slices go forward in order and backward in reverse order, and are recomputed in
+ * order, between the last forward and the first backward of their microbatch. Linear in the slices
+ * of a microbatch. */
 static PrStatus check_slices(Check *k, const PipeInstr *c) {
   uint32_t slices = pipe_slices(k->p), slice = c->mb % slices, back = SEEN(B) | SEEN(I), q = slice;
   if (slices == 1)
@@ -126,8 +127,8 @@ static PrStatus check_slices(Check *k, const PipeInstr *c) {
 
 /* ---- sums and updates ---- */
 
-/* Has the COMM instruction at hand waited for number `count` of COMM, which may be in another
- * channel? */
+/* True if the current COMM instruction has waited for COMM instruction number `count`, which may be
+ * in another channel. */
 static bool follows(const Check *k, uint32_t count) {
   return !k->events || pr_events_know(k->events, k->index, PIPE_COMM, count);
 }
@@ -200,7 +201,7 @@ static PrStatus check_gradient(Check *k, const PipeInstr *c, Seen *seen) {
 
 /* ---- the ops of a (stage, mb) ---- */
 
-/* F, perhaps R, then B, or I and W; each once; OFF and LOAD between them. */
+/* Checks the order: F, perhaps R, then B, or I and W; each once; OFF and LOAD between them. */
 PrStatus pr_check_order(Check *k, const PipeInstr *c) {
   static const uint32_t before[PIPE_NOPS] = {
       [PIPE_B] = SEEN(F), [PIPE_I] = SEEN(F),   [PIPE_W] = SEEN(F) | SEEN(I),
@@ -243,7 +244,7 @@ PrStatus pr_check_order(Check *k, const PipeInstr *c) {
 
 /* ---- all of them ---- */
 
-/* Every transfer of a (stage, mb): one for each tensor that passes to another rank. */
+/* Checks that no transfer of a (stage, mb) is missing: one per tensor that goes to another rank. */
 static PrStatus check_transfers(Check *k, uint32_t s, uint32_t mb) {
   const PipeProgram *p = k->p;
   const PipeStage *g = &p->stage[s];

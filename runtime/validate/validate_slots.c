@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Slots: the part of the validator (validate.h) that follows what each slot of a rank holds. Every
- * tensor goes into a slot of its class and size that is free, is read while it is there, and every
- * use of a slot comes after all earlier uses by other streams. What an op takes it takes before it
- * gives anything back, so no op writes where it reads. */
+ * Slots: the part of the validator (validate.h) that tracks the contents of each slot of a rank.
+ * Every tensor goes into a free slot of its class and size and is read while it is there; every use
+ * of a slot comes after all earlier uses by other streams. An op takes its slots before it gives
+ * any back, so no op writes where it reads. */
 #include "validate_parts.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static uint64_t add(uint64_t sum, uint64_t n, uint64_t each) {
              : sum;
 }
 
-/* All inputs of a row, one after the other, each on a multiple of 64 bytes. */
+/* Bytes of all inputs of a row, one after the other, each at a multiple of 64. */
 static uint64_t input_bytes(const Check *k, uint32_t row) {
   const PipeStage *g = &k->p->stage[row];
   uint64_t n = 0;
@@ -29,7 +29,7 @@ static uint64_t input_bytes(const Check *k, uint32_t row) {
   return n;
 }
 
-/* Bytes of a slot of class cls for a row of the stage table; skip: of PipePool. */
+/* Bytes of a slot of class cls for a row of the stage table; skip: as in PipePool. */
 static uint64_t slot_bytes(const Check *k, uint32_t stage, uint32_t cls, uint32_t skip) {
   const PipeStage *g = &k->p->stage[stage];
   switch ((PipeClass)cls) {
@@ -62,7 +62,7 @@ PrStatus pr_check_pools(Check *k) {
     if (l->first != next || l->count == 0 || l->count > t->nslot - next)
       FAIL(k, "program: rank %u pool %u: %u slots from %u, expected some from %u of %u", k->rank, i,
            l->count, l->first, next, t->nslot);
-    bool buffer = l->cls == PIPE_BUFFER; /* the program alone says its size */
+    bool buffer = l->cls == PIPE_BUFFER; /* only the program knows its size */
     uint64_t want = buffer ? SIZE_LIMIT : slot_bytes(k, l->stage, l->cls, l->skip);
     if (buffer ? l->bytes > want : l->bytes != want)
       FAIL(k, "program: rank %u pool %u: slots of %llu bytes for tensors of %llu", k->rank, i,
@@ -83,8 +83,8 @@ PrStatus pr_check_pools(Check *k) {
   return PR_OK;
 }
 
-/* No rank has more slots than its instructions, and guests, can use, which bounds what is allocated
- * here and for each rank. */
+/* No rank may have more slots than its instructions, and its guests, can use. This bounds the
+ * allocations here and for each rank. */
 PrStatus pr_find_guests(Check *k, uint64_t ninstr) {
   const PipeProgram *p = k->p;
   k->guest = calloc(p->nrank, sizeof *k->guest);
@@ -102,7 +102,7 @@ PrStatus pr_find_guests(Check *k, uint64_t ninstr) {
       const PipePool *l = &t->pool[i];
       if (l->cls != PIPE_GUEST || l->stage >= p->nstage || l->first >= t->nslot ||
           l->count > t->nslot - l->first)
-        continue; /* pr_check_pools refuses what is out of range */
+        continue; /* pr_check_pools refuses pools out of range */
       if (!k->guest[r])
         k->guest[r] = calloc(t->nslot, sizeof **k->guest);
       if (!k->guest[r])
@@ -116,7 +116,8 @@ PrStatus pr_find_guests(Check *k, uint64_t ninstr) {
 
 /* ---- one slot ---- */
 
-/* Every use of slot `at` by other streams so far is over when c starts, which uses it. */
+/* Checks that every earlier use of slot `at` by other streams is over when c, which uses it,
+ * starts. */
 static inline PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
   uint32_t on = pipe_op_info[c->op].stream;
   Slot *slot = &k->slot[at];
@@ -130,7 +131,7 @@ static inline PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, boo
   return PR_OK;
 }
 
-/* Takes off what the action before has given back. */
+/* Subtracts the slots that the previous action has given back. */
 static void settle(const Check *k, Pool *pool) {
   if (pool->action == k->first + 1)
     return;
@@ -163,16 +164,16 @@ static inline PrStatus empty(Check *k, const PipeInstr *c, uint32_t at) {
   return check_turn(k, c, at, true);
 }
 
-/* Slots of a row of one class and size are as good as each other; where the program has no sizes,
- * and at the ends of a transfer, a slot is for one row. */
+/* True if a tensor fits a pool. Slots of one class and size are interchangeable; but without sizes,
+ * and at the ends of a transfer, a slot belongs to one row. */
 static bool fits(const Check *k, const PipePool *l, uint32_t stage, uint32_t cls, bool skip) {
   bool one = !k->p->sized || cls == PIPE_OUT || cls == PIPE_IN;
   return one ? l->stage == stage
              : slot_bytes(k, l->stage, cls, skip) == slot_bytes(k, stage, cls, skip);
 }
 
-/* `slot` must be of class cls and hold a tensor as `stage` has it, or be PIPE_NONE if there is no
- * such tensor (stage PIPE_NONE). */
+/* Checks that `slot` is of class cls and fits a tensor of `stage`. PIPE_NONE as stage: there is no
+ * such tensor, and `slot` must be PIPE_NONE. */
 static inline PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint32_t slot,
                                   PipeClass cls, uint32_t stage, bool skip) {
   const PipeRank *t = &k->p->rank[k->rank];
@@ -200,7 +201,7 @@ static inline PrStatus check_slot(Check *k, const PipeInstr *c, const char *fiel
 
 /* ---- boundary tensors ---- */
 
-/* A tensor in slot `at`, of field `in` (reads) or `out`: what passes by x. */
+/* Checks the tensor of passage x in slot `at`, of field `in` (reads) or `out`. */
 static inline PrStatus check_passage(Check *k, const PipeInstr *c, Passage x, uint32_t at,
                                      bool gradient, bool reads) {
   const char *field = reads ? "in" : "out";
@@ -224,12 +225,12 @@ static inline PrStatus check_passage(Check *k, const PipeInstr *c, Passage x, ui
   return PR_OK;
 }
 
-/* Does the tensor belong to the boundary with the stages after? */
+/* True if the tensor passes between the stage and later stages. */
 static bool is_down(PipeTensor tensor) {
   return tensor == PIPE_T_Y || tensor == PIPE_T_DY || tensor == PIPE_T_SCRATCH;
 }
 
-/* The slots of SCRATCH tensors, which nobody reads: c takes all, then gives all back. */
+/* Checks the slots of SCRATCH tensors, which nothing reads: c takes all, then gives all back. */
 static PrStatus check_scratch(Check *k, const PipeInstr *c, const uint32_t *slot, uint32_t n) {
   PrStatus st;
   for (uint32_t i = 0; i < n; i++) {
@@ -245,7 +246,8 @@ static PrStatus check_scratch(Check *k, const PipeInstr *c, const uint32_t *slot
   return PR_OK;
 }
 
-/* The tensors in field `in` (reads) or `out`. A transfer has the one of its edge, an op all. */
+/* Checks the tensors in field `in` (reads) or `out`: of a transfer the one of its edge, of an op
+ * all. */
 static inline PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
   const char *field = reads ? "in" : "out";
   const PipeRank *t = &k->p->rank[k->rank];
@@ -276,7 +278,8 @@ static inline PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor te
 
 /* ---- stashes ---- */
 
-/* Takes (effect > 0), reads or gives back (< 0) a stash slot; it is that of (stage, mb). */
+/* Takes (effect > 0), reads (0) or gives back (< 0) a stash slot; *held is that of the (stage,
+ * mb). */
 static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uint32_t slot,
                             int effect, uint32_t *held) {
   if (effect > 0) {
@@ -288,8 +291,8 @@ static PrStatus check_stash(Check *k, const PipeInstr *c, const char *field, uin
   return effect < 0 ? empty(k, c, slot) : check_turn(k, c, slot, true);
 }
 
-/* The slot of another rank that a copy keeps its stash in: of class GUEST, of the right size, and
- * free or full as it should be. Only this rank uses it, whose copies run one after the other. */
+/* Checks the slot of another rank that a copy uses: of class GUEST, of the right size, and free or
+ * full as required. Only this rank uses it, and its copies run one after the other. */
 static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
   const PipeProgram *p = k->p;
   if (c->peer >= p->nrank || c->peer == k->rank)
@@ -316,8 +319,8 @@ static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
   return PR_OK;
 }
 
-/* OFF and LOAD: the stash leaves its ACT slot for a HOST slot, or one of another rank, or
- * returns. */
+/* Checks OFF and LOAD: the stash moves from its ACT slot to a HOST slot, or one of another rank, or
+ * back. */
 static PrStatus check_copy(Check *k, const PipeInstr *c, Seen *s) {
   PrStatus st = PR_OK;
   if ((c->peer == PIPE_NONE &&
@@ -335,7 +338,8 @@ static PrStatus check_copy(Check *k, const PipeInstr *c, Seen *s) {
   return check_stash(k, c, "keep", c->keep, c->op == PIPE_OFF ? 1 : -1, &s->host);
 }
 
-/* The stashes of a microbatch that nobody reads once its last slice has gone forward. */
+/* Gives back the stashes of a microbatch that nothing reads after its last slice has gone
+ * forward. */
 static PrStatus end_forward(Check *k, const PipeInstr *c) {
   uint32_t slices = pipe_slices(k->p);
   for (uint32_t q = 0; q < slices; q++) {
@@ -349,7 +353,7 @@ static PrStatus end_forward(Check *k, const PipeInstr *c) {
   return PR_OK;
 }
 
-/* F, B, I and R read the stashes of the slices of their microbatch before them. */
+/* Checks that F, B, I and R may read the stashes of the earlier slices of their microbatch. */
 static PrStatus read_slices(Check *k, const PipeInstr *c) {
   for (uint32_t q = c->op == PIPE_W ? 0 : c->mb % pipe_slices(k->p); q > 0; q--) {
     uint32_t at = seen_of(k, c->stage, c->mb - q)->act;
@@ -362,7 +366,7 @@ static PrStatus read_slices(Check *k, const PipeInstr *c) {
 
 /* ---- side ops ---- */
 
-/* A slot of class BUFFER, which a side op takes or gives back. */
+/* Checks a slot of class BUFFER that a side op takes or gives back. */
 static PrStatus check_buffer(Check *k, const PipeInstr *c, uint32_t at, bool takes) {
   const PipeRank *t = &k->p->rank[k->rank];
   const char *field = takes ? "out" : "in";
@@ -448,7 +452,8 @@ PrStatus pr_check_slots(Check *k, const PipeInstr *c) {
 
 /* ---- the end of a rank ---- */
 
-/* That nothing is left in them follows once all ops and transfers are there (pr_check_complete). */
+/* Checks the counts of pools. That slots are empty follows from pr_check_complete: no op is
+ * missing. */
 PrStatus pr_check_left(Check *k) {
   const PipeRank *t = &k->p->rank[k->rank];
   for (uint32_t i = 0; i < t->npool; i++) {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The stage table: the part of the validator (validate.h) that reads which ranks hold which stages,
- * who meets whom, what is replicated and what is shared. Linear in rows, edges, and stages times
- * microbatches. */
+ * The stage table: the part of the validator (validate.h) that checks the ranks of stages, their
+ * neighbours, replicas and ties. Linear in rows, edges, and stages times microbatches. */
 #include "validate_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Two arrays of [nstage] zeros, for a function of this file; nrank and nmodel are at most nstage.
- */
+/* Two zeroed arrays of [nstage], scratch of one function here; nrank and nmodel are at most
+ * nstage. */
 typedef struct Marks {
   uint32_t *a, *b;
 } Marks;
@@ -18,7 +17,8 @@ static Marks marks(Check *k) {
   return (Marks){k->mark, k->mark + k->p->nstage};
 }
 
-/* Shared links by from, to, link, none twice; and every link is of some two ranks. */
+/* Checks shared links: sorted by from, to, link, without duplicates; every link has a pair of
+ * ranks. */
 static PrStatus check_shares(Check *k) {
   const PipeProgram *p = k->p;
   if (p->nlink > p->nshare)
@@ -49,8 +49,8 @@ static PrStatus check_shares(Check *k) {
   return st;
 }
 
-/* Edges go forward, each is there once, the chain's first at both of its ends; the place at both
- * ends is a numbering. Ensures in0, in_edge, out0. */
+/* Checks edges: they go forward, each exists once, that of the chain is the first at both ends, and
+ * their numbers at each end are 0, 1, ... Ensures in0, in_edge, out0. */
 static PrStatus check_edges(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t e = 0; e < p->nedge; e++) {
@@ -83,8 +83,8 @@ static PrStatus check_edges(Check *k) {
   return PR_OK;
 }
 
-/* Which row runs which microbatch of which stage of the model: all of a microbatch in one pipe, all
- * its slices in one row. Ensures left; requires the rows' own fields. */
+/* Checks the row that runs each stage of the model and microbatch: a microbatch stays in one pipe,
+ * its slices in one row. Ensures left; requires valid fields of the rows. */
 static PrStatus check_rows(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t m = 0; p->row && m < p->nmodel; m++)
@@ -103,8 +103,8 @@ static PrStatus check_rows(Check *k) {
   return PR_OK;
 }
 
-/* With tables, prev and next are the only row on that side of all microbatches, or say that there
- * are more. */
+/* With an edge table: checks that prev and next are the only row on that side for all microbatches,
+ * or PIPE_MANY. */
 static PrStatus check_neighbours(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t s = 0; p->edge && s < p->nstage; s++)
@@ -122,10 +122,10 @@ static PrStatus check_neighbours(Check *k) {
   return PR_OK;
 }
 
-/* Replicas run the same stage of the model on different ranks, and each microbatch is one's. */
+/* Checks that replicas run one stage of the model on different ranks and share its microbatches. */
 static PrStatus check_replicas(Check *k) {
   const PipeProgram *p = k->p;
-  uint32_t *last = marks(k).a; /* 1 + last row looked at of a rank */
+  uint32_t *last = marks(k).a; /* by rank: 1 + last row seen there */
   uint32_t nrow = 0;
   for (uint32_t m = 0; m < p->nmodel; m++) { /* row m is the first that runs stage m */
     if (p->stage[m].model != m)
@@ -155,8 +155,9 @@ static PrStatus check_replicas(Check *k) {
   return PR_OK;
 }
 
-/* All rows of a stage of the model share weights with other stages, or none; on each rank the first
- * row that does is for all; and these are a circle over different ranks. */
+/* Checks ties: all rows of a stage of the model share weights with other stages, or none does. The
+ * first tied row of each rank represents its other rows; these first rows form a cycle over
+ * different ranks. */
 static PrStatus check_ties(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t s = 0; s < p->nstage; s++) {
@@ -169,12 +170,13 @@ static PrStatus check_ties(Check *k) {
       FAIL(k, "program: stage %u is tied to %u and %u", s, g->tied, g->tie);
   }
   Marks m = marks(k);
-  uint32_t *circle = m.a, *on = m.b; /* 1 + the first row of its circle; of the last on a rank */
+  /* 1 + the first row of its cycle; by rank: the same, of the last cycle seen there */
+  uint32_t *circle = m.a, *on = m.b;
   for (uint32_t s = 0; s < p->nstage; s++) {
     if (p->stage[s].tied != s || circle[s])
       continue;
     uint32_t q = s, next;
-    do { /* rows that rise, and then the first again */
+    do { /* ascending rows, then the first again */
       const PipeStage *g = &p->stage[q];
       next = g->tie;
       if (g->tied != q || g->tied_bytes != p->stage[s].tied_bytes || circle[q] ||
@@ -196,12 +198,11 @@ static PrStatus check_ties(Check *k) {
   return PR_OK;
 }
 
-/* Every rank holds stages; its chunks number them, pipe by pipe, in the order of the model. */
+/* Checks that every rank has stages and that chunks number them, pipe by pipe, in model order. */
 static PrStatus check_chunks(Check *k) {
   const PipeProgram *p = k->p;
   Marks m = marks(k);
-  uint32_t *first = m.a,
-           *at = m.b; /* [nrank] where its chunks begin; [nstage] 1 + row of a chunk */
+  uint32_t *first = m.a, *at = m.b; /* [nrank] start of its chunks; [nstage] 1 + row of a chunk */
   for (uint32_t s = 0; s < p->nstage; s++)
     first[p->stage[s].rank]++;
   for (uint32_t r = 0, sum = 0; r < p->nrank; r++) {
@@ -228,7 +229,7 @@ static PrStatus check_chunks(Check *k) {
   return PR_OK;
 }
 
-/* A row by itself and with its neighbours in a chain. */
+/* Checks a row by itself and, in a chain, with its neighbours. */
 static PrStatus check_row(Check *k, uint32_t s) {
   const PipeProgram *p = k->p;
   const PipeStage *g = &p->stage[s];
@@ -266,8 +267,8 @@ static PrStatus check_row(Check *k, uint32_t s) {
   return PR_OK;
 }
 
-/* What a rank keeps in no slot: weights that have one version, states of their policy, gradients,
- * optimizer state; and the largest workspace of its stages. */
+/* Sums the bytes that a rank keeps outside slots: weights with one version, states of formulas,
+ * gradients, optimizer state; and finds the largest workspace of its stages. */
 static void sum_fixed(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t s = 0; s < p->nstage; s++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Streams: the part of the validator (validate.h) that reads waits, turns, channels and events.
+ * Streams: the part of the validator (validate.h) that checks waits, turns, channels and events.
  *
- * Events carry the waits of a rank to engines whose streams know no counts. What passes here has
- * each wait covered by events and the order of the streams; each event is recorded above where it
- * is waited for, not recorded again in between, and not inside of an action or group. With
- * channels events alone say what COMPUTE and COPY need of COMM; then every access of a slot is
- * asked of them. Linear in instructions, and events times streams. */
+ * Events carry the waits of a rank for engines whose streams cannot wait for counts. Ensures:
+ * events and the order of streams cover each wait; each event is recorded above its wait, not
+ * recorded again in between, and not inside an action or group. With channels only events say what
+ * COMPUTE and COPY need of COMM; every access of a slot is then checked against them. Linear in
+ * instructions, and in events times streams. */
 #include "validate_parts.h"
 
 #include <stdlib.h>
@@ -61,7 +61,8 @@ PrStatus pr_count_turns(Check *k, uint64_t ninstr) {
   return PR_OK;
 }
 
-/* A COPY instruction in a group has a turn of its own, later than those above it on its rank. */
+/* Checks the turn of a COPY instruction in a group: its own, and later than those above on its
+ * rank. */
 static PrStatus check_turn(Check *k, const PipeInstr *c) {
   uint32_t g = k->p->rank[k->rank].group;
   if (pipe_op_info[c->op].stream != PIPE_COPY)
@@ -109,7 +110,7 @@ PrStatus pr_find_pipes(Check *k) {
   return PR_OK;
 }
 
-/* Is COMM instruction c in a channel for it: for its kind, between its ranks, in its pipe? */
+/* Checks that COMM instruction c is in a channel of its kind, its ranks and its pipe. */
 PrStatus pr_check_channel(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
   if (p->lowering != PIPE_CHANNELS) {
@@ -145,7 +146,8 @@ PrStatus pr_check_channel(Check *k, const PipeInstr *c) {
   return PR_OK;
 }
 
-/* All members of a sum are in one channel; no channel is for nobody. */
+/* Checks that all members of a sum are in one channel, and that every channel has an
+ * instruction. */
 PrStatus pr_check_channels_used(Check *k) {
   const PipeProgram *p = k->p;
   for (uint32_t s = 0; s < p->nstage; s++)
@@ -164,27 +166,30 @@ PrStatus pr_check_channels_used(Check *k) {
 
 /* ---- events ---- */
 
-/* Streams of a rank: COMPUTE, COMM, COPY; with channels COMM has no instructions, and each
- * channel of the rank is one more. */
+/* Streams of a rank: COMPUTE, COMM, COPY. With channels COMM is empty and each channel of the rank
+ * is a further stream. */
 struct PrEvents {
   const PipeProgram *p;
   char *text;
   size_t room;
-  uint32_t rank, index; /* of FAIL_AT */
+  uint32_t rank, index; /* of the current instruction, for FAIL_AT */
   const PipeRank *t;
   uint32_t n;
-  uint32_t *stream; /* [ninstr] */
-  uint32_t *nth;    /* [ninstr] its place in its stream, from 1 */
-  uint32_t *comm;   /* rows of all of COMM */
-  uint32_t *known;  /* [n][n] instructions of each stream that a stream knows to be over; COMPUTE
-                       counts the begin of the step */
-  uint32_t *waited; /* [n][3] most that its instructions have waited for of COMPUTE, COMM, COPY */
-  uint32_t *done;   /* [n] */
-  uint32_t
-      *record;    /* [ninstr + 1] event + 1 recorded after a row, at row + 1; at 0: at the begin */
-  uint32_t *last; /* [nevent] where it was recorded last; PIPE_NONE: not yet */
-  uint32_t *sent; /* [nevent][n] what its stream knew then */
-  uint32_t next;  /* of sync */
+  uint32_t *stream; /* [ninstr] stream of each row */
+  uint32_t *nth;    /* [ninstr] position of each row in its stream, from 1 */
+  uint32_t *comm;   /* rows of all COMM instructions */
+  /* [n][n] instructions of each stream that a stream knows to be over; for COMPUTE plus 1, for the
+   * start of the step */
+  uint32_t *known;
+  /* [n][3] most instructions of COMPUTE, COMM, COPY that the instructions of a stream have waited
+   * for */
+  uint32_t *waited;
+  uint32_t *done; /* [n] instructions so far */
+  /* [ninstr + 1] at row + 1: 1 + event recorded after the row; at 0: at the start; 0: none */
+  uint32_t *record;
+  uint32_t *last; /* [nevent] row + 1 of the last record, 0: the start; PIPE_NONE: none yet */
+  uint32_t *sent; /* [nevent][n] what the recording stream knew at that time */
+  uint32_t next;  /* next row of sync */
 };
 
 static PrStatus find_records(PrEvents *e) {
@@ -223,7 +228,7 @@ static void record(PrEvents *e, uint32_t at, uint32_t stream) {
          e->n * sizeof *e->sent);
 }
 
-/* Which stream each row is of. of: [nchannel], 0. */
+/* Finds the stream of each row. of: [nchannel], 0. */
 static PrStatus find_streams(PrEvents *e, uint32_t *of) {
   uint32_t ncomm = 0;
   e->n = PIPE_NSTREAMS;
@@ -288,7 +293,7 @@ void pr_events_end(PrEvents *e) {
   free(e);
 }
 
-/* The waits of row `row`, for a stream. */
+/* Executes the waits for events before `row`, for its stream. */
 static PrStatus take(PrEvents *e, uint32_t row, uint32_t stream) {
   uint32_t *known = &e->known[(size_t)stream * e->n];
   for (; e->next < e->t->nsync && e->t->sync[e->next].before == row; e->next++) {
@@ -307,7 +312,7 @@ static PrStatus take(PrEvents *e, uint32_t row, uint32_t stream) {
   return PR_OK;
 }
 
-/* pr_events_know of the events alone. */
+/* As pr_events_know, from events alone. */
 static inline bool covered(const PrEvents *e, uint32_t row, uint32_t stream, PipeOn on,
                            uint32_t count) {
   const uint32_t *known = &e->known[(size_t)stream * e->n];
@@ -323,7 +328,7 @@ bool pr_events_know(const PrEvents *e, uint32_t row, PipeOn on, uint32_t count) 
   uint32_t stream = e->stream[row];
   bool channel = stream >= PIPE_NSTREAMS;
   if (!(channel && on == PIPE_COMM) && e->waited[PIPE_NSTREAMS * (size_t)stream + on] < count)
-    return false; /* engines without events go by counts */
+    return false; /* engines without events rely on counts */
   return covered(e, row, stream, on, count);
 }
 

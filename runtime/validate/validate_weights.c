@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Versions of the weights: the part of the validator (validate.h) that reads PipeWeights. Every op
- * finds in its slot the version that it says it reads, every U makes the next one from the newest,
- * and a step ends as it began. Linear in instructions and slots. */
+ * Versions of the weights: the part of the validator (validate.h) that checks PipeWeights. Ensures
+ * that every op finds its version in its slot, that every U makes the next version from the newest,
+ * and that a step ends with the newest version in the first slot of the pool. Linear in
+ * instructions and slots. */
 #include "validate_parts.h"
 
 PrStatus pr_check_states(Check *k) {
@@ -26,7 +27,7 @@ PrStatus pr_check_states(Check *k) {
   return PR_OK;
 }
 
-/* Its slot is one for the weights of its stage, and if it is read holds `version`. */
+/* Checks that the slot is for weights of the stage of c and, if c reads it, has `version`. */
 static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, bool reads,
                               uint32_t version) {
   const PipeRank *t = &k->p->rank[k->rank];
@@ -39,8 +40,8 @@ static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, bool 
   return PR_OK;
 }
 
-/* A slot for an estimate, or for old weights, that no other op of its action has; or one with an
- * estimate that an op of the stage above has made from the version. */
+/* Checks the GUESS slot: one that no other op of the action uses, for an estimate or old weights;
+ * or one with an estimate of this version, which an earlier op of the stage made. */
 static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) {
   const PipeRank *t = &k->p->rank[k->rank];
   if (w->formula != PIPE_NONE && w->formula >= (c->op == PIPE_U ? k->p->nrule : k->p->nformula))
