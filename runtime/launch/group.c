@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * A group over the store (store.h): a rank's side of it. A thread of its own reads what the server
- * sends: it answers where the rank is and takes the verdict even while the rank is busy or stuck.
- * Values wait, in the order in which each rank has sent them, until they are asked for. */
+ * The side of a rank in a group over the store (store.h). A separate thread reads the messages of
+ * the server: it answers with the place of the rank and takes the verdict even while the rank is
+ * busy or stuck. Values wait, in the order in which each rank sent them, until the rank takes
+ * them. */
 #define _DEFAULT_SOURCE /* getifaddrs */
 #include "escape.h"
 #include "group.h"
@@ -19,33 +20,33 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATIENCE_S = 5 }; /* for the verdict; for others, to say good-bye to who serves */
+enum { PATIENCE_S = 5 }; /* seconds, for the verdict, and for the good-byes of other ranks */
 
 typedef struct Value {
   struct Value *next;
-  char *payload; /* StoreValue, and the value */
+  char *payload; /* StoreValue, then the value */
   uint32_t bytes;
 } Value;
 
 typedef struct Group {
   PrGroup g;
-  int fd; /* -1: alone */
+  int fd; /* -1: a single rank */
   pthread_t reader;
   StoreServer *server;     /* of this process, or NULL */
   bool of_rank_0;          /* a process of the run serves the store */
-  double patience_s;       /* that others are waited for */
-  pthread_mutex_t sending; /* of what is written to fd */
-  pthread_mutex_t lock;    /* of the rest */
+  double patience_s;       /* seconds to wait for other ranks */
+  pthread_mutex_t sending; /* protects writes to fd */
+  pthread_mutex_t lock;    /* protects the rest */
   pthread_cond_t changed;
-  Value **from;       /* [size] of each rank, oldest first */
+  Value **from;       /* [size] values from each rank, oldest first */
   bool welcome, over; /* over: the connection has ended, or was refused */
-  bool bye;           /* the store has ended in order: no fault by itself */
-  bool gives_up;      /* this rank has failed, and waits for no value any more */
+  bool bye;           /* the store has ended in order, which is no fault */
+  bool gives_up;      /* this rank has failed and waits for no more values */
   bool failed;
-  PrStatus status; /* of a rank that has failed, with its text; PR_OK: all have been asked */
+  PrStatus status; /* status of the rank that failed; PR_OK: all ranks were asked for their place */
   char text[STORE_TEXT];
-  StorePlace *at; /* [size] then */
-  double late_at; /* when this rank said that it is late; 0: it has not */
+  StorePlace *at; /* [size] places, in that case */
+  double late_at; /* when this rank reported a late step; 0: it has not */
   uint32_t (*place)(void *of, char to[PR_GROUP_PLACE]);
   void *of;
 } Group;
@@ -64,7 +65,7 @@ static bool say(Group *g, StoreType type, const void *a, uint32_t na, const void
   return ok;
 }
 
-/* The caller holds `lock`. False: time is over. */
+/* Waits for a change; the caller holds `lock`. False: time is over. */
 static bool doze(Group *g, double end) {
   struct timespec t = {(time_t)end, (long)((end - (double)(time_t)end) * 1e9)};
   pthread_cond_timedwait(&g->changed, &g->lock, &t);
@@ -78,8 +79,8 @@ static int put(Group *g, uint32_t to, const void *data, uint64_t bytes) {
   return bytes > STORE_MOST - sizeof v || !say(g, STORE_VALUE, &v, sizeof v, data, (uint32_t)bytes);
 }
 
-/* The next value of rank r, which is to have so many bytes. Returns 0, or 1: time is over, the
- * store is, or a fault has been told of, by this rank or to it. */
+/* Takes the next value of rank r, of exactly `bytes` bytes. Returns 0; 1: time is over, the store
+ * has ended, or this rank or another has failed. */
 static int take(Group *g, uint32_t r, void *data, uint64_t bytes) {
   const double end = now() + g->patience_s;
   bool in_time = true;
@@ -129,13 +130,13 @@ static void tell(void *arg, PrStatus st, const char *text) {
   say(g, STORE_FAILED, &status, sizeof status, text, (uint32_t)strlen(text));
 }
 
-/* Nobody tells any more where the others are? If rank 0 serves the store, it is as the store is,
- * and of the others nothing is known. */
+/* Decides by itself if the store no longer tells the places of ranks. If rank 0 serves the store,
+ * the place of rank 0 is that of the store, and the other places are unknown. */
 static void notice_silence(Group *g) {
   if ((!g->over || g->bye) && (g->late_at == 0 || now() - g->late_at <= PATIENCE_S))
     return;
   g->failed = true;
-  pthread_cond_broadcast(&g->changed); /* who waits for a value */
+  pthread_cond_broadcast(&g->changed); /* wakes threads that wait for a value */
   g->status = g->over ? PR_E_LOST : PR_E_DEADLINE;
   snprintf(g->text, sizeof g->text, "%s: the store %s", g->over ? "lost" : "deadline",
            g->over ? "has ended" : "does not answer");
@@ -173,7 +174,8 @@ static void late(void *arg) {
   pthread_mutex_lock(&g->lock);
   if (g->late_at == 0)
     g->late_at = now();
-  if (g->fd < 0 && !g->failed && (g->at = calloc(1, sizeof *g->at))) { /* alone: asks itself */
+  /* a single rank asks itself */
+  if (g->fd < 0 && !g->failed && (g->at = calloc(1, sizeof *g->at))) {
     g->at->bytes = g->place ? g->place(g->of, g->at->place) : 0;
     g->failed = true;
   }
@@ -200,7 +202,7 @@ static void answer(Group *g) {
   say(g, STORE_HERE, to, n, NULL, 0);
 }
 
-/* The places behind a verdict. */
+/* The places after a verdict. */
 static StorePlace *places_of(const Group *g, const StoreVerdict *v, uint32_t bytes) {
   const uint64_t row = offsetof(StorePlace, place) + v->each;
   StorePlace *place = v->size == g->g.size && v->each <= STORE_PLACE &&
@@ -214,7 +216,7 @@ static StorePlace *places_of(const Group *g, const StoreVerdict *v, uint32_t byt
   return place;
 }
 
-/* The first counts. The caller holds `lock`, here and below. */
+/* Takes a verdict; only the first counts. The caller holds `lock`, here and below. */
 static void judge(Group *g, const StoreVerdict *v, uint32_t bytes) {
   if (g->failed || bytes < sizeof *v)
     return;
@@ -230,7 +232,7 @@ static void judge(Group *g, const StoreVerdict *v, uint32_t bytes) {
   g->failed = true;
 }
 
-/* Keeps a value, and its payload. False: it is none. */
+/* Stores a value and takes ownership of its payload. False: not a value. */
 static bool keep(Group *g, char *payload, uint32_t bytes) {
   StoreValue from;
   Value *v = bytes < sizeof from ? NULL : malloc(sizeof *v);
@@ -279,7 +281,7 @@ static void *read_on(void *arg) {
 
 /* Joining and leaving */
 
-/* Tries again with longer and longer pauses: the server may not be up yet. Says after some seconds
+/* Retries with growing pauses, because the server may not be up yet. After some seconds it prints
  * what it waits for. */
 static int connect_until(const char *addr, const char *key, double end, char *why) {
   enum { SILENT_S = 10 };
@@ -296,7 +298,7 @@ static int connect_until(const char *addr, const char *key, double end, char *wh
   }
 }
 
-/* Until all ranks are there. False: with the reason in why. */
+/* Joins and waits for all ranks. False: the reason is in why. */
 static bool join(Group *g, const PipeProgram *p, const PrLaunch *at, double timeout_s, char *why) {
   enum { ANSWER_S = 1 };
   const double end = now() + timeout_s;
@@ -318,7 +320,7 @@ static bool join(Group *g, const PipeProgram *p, const PrLaunch *at, double time
   while (!g->welcome && !g->over && in_time)
     in_time = doze(g, end);
   if (!in_time)
-    say(g, STORE_LATE, NULL, 0, NULL, 0); /* the answer says who has not come */
+    say(g, STORE_LATE, NULL, 0, NULL, 0); /* the answer names the missing rank */
   while (!g->welcome && !g->over && now() < end + ANSWER_S)
     doze(g, end + ANSWER_S);
   const bool welcome = g->welcome;
@@ -330,15 +332,16 @@ static bool join(Group *g, const PipeProgram *p, const PrLaunch *at, double time
   return welcome;
 }
 
-/* Does the address say itself that it is of one host alone? */
+/* True if the address is obviously limited to one host. */
 static bool is_loopback(const char *addr) {
   return !strncmp(addr, "127.", 4) || !strncmp(addr, "[::1]:", 6) ||
          !strncmp(addr, "localhost:", 10);
 }
 
-/* Rank 0 serves the store at the port that all know, on all addresses of its host: the name that
- * others know may lead elsewhere here, as Debian has the host's own in /etc/hosts as 127.0.1.1, or
- * be of a service and lead nowhere. PIPE_STORE_BIND narrows that. own: where rank 0 finds it. */
+/* Rank 0 serves the store at the known port, on all addresses of its host: the known name may
+ * resolve differently here (Debian has the name of the host in /etc/hosts as 127.0.1.1) or belong
+ * to a service that is not this host. PIPE_STORE_BIND restricts the addresses. own: address for
+ * rank 0 itself. */
 static StoreServer *serve(const PrLaunch *at, char own[STORE_ADDR], char *why) {
   const char *port = strrchr(at->store, ':'), *bind = getenv("PIPE_STORE_BIND");
   char addr[STORE_ADDR], bound[STORE_ADDR], reason[STORE_TEXT];
@@ -416,7 +419,7 @@ PrStatus group_join(PrGroup **out, const PipeProgram *p, const PrLaunch *at, PrG
   return strncmp(why, "program: ", 9) == 0 ? PR_E_ARG : PR_E_LOST;
 }
 
-/* Says good-bye, and waits for the answer up to a second. */
+/* Says good-bye, and waits up to a second for the answer. */
 static void leave(Group *g) {
   const double end = now() + 1;
   if (g->welcome)
@@ -450,7 +453,7 @@ void pr_group_close(PrGroup *group) {
   free(g);
 }
 
-/* The address of a family that others may reach, or NULL. */
+/* The address, if it is of this family and other hosts can reach it; else NULL. */
 static const void *reachable(const struct sockaddr *a, int family) {
   if (!a || a->sa_family != family)
     return NULL;
@@ -462,7 +465,7 @@ static const void *reachable(const struct sockaddr *a, int family) {
   return IN6_IS_ADDR_LOOPBACK(v6) || IN6_IS_ADDR_LINKLOCAL(v6) ? NULL : v6;
 }
 
-/* Appends the addresses of a family that others may reach to all[*len], up to `room`. */
+/* Appends the addresses of a family that other hosts can reach to all[*len], up to `room`. */
 static void add_addresses(const struct ifaddrs *list, int family, char *all, size_t *len,
                           size_t room) {
   for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
@@ -476,9 +479,9 @@ static void add_addresses(const struct ifaddrs *list, int family, char *all, siz
   }
 }
 
-/* "[::]:port" becomes "10.0.0.1,192.168.3.4,[fd00::2]:port": all addresses of this host that others
- * may reach, for its name need not be known to them. Those of IPv4, however many, leave room for
- * those of IPv6 if there are any. */
+/* Turns "[::]:port" into "10.0.0.1,192.168.3.4,[fd00::2]:port": all addresses of this host that
+ * other hosts can reach, because they may not know its name. IPv4 addresses, however many, leave
+ * room for IPv6 addresses if there are any. */
 static void list_own_addresses(char addr[STORE_ADDR]) {
   enum { SPARE = 100 };
   char port[16], all[STORE_ADDR - 16] = "";
@@ -497,8 +500,7 @@ static void list_own_addresses(char addr[STORE_ADDR]) {
 }
 
 PrGroupServer *group_serve(uint32_t size, bool one_host, PrLaunch *at, char why[1024]) {
-  /* On several hosts at addresses of both families; without IPv6, or without IPv4, those that there
-   * are. */
+  /* On several hosts: addresses of both families, or of the family that exists. */
   const char *place = one_host ? "127.0.0.1,[::1]:0" : "[::],0.0.0.0:0";
   *at = (PrLaunch){.family = "pipe-run", .size = size, .local_rank = PIPE_NONE};
   StoreServer *s = store_make_key(at->key, why)

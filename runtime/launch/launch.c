@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Reads what a launcher has left in the environment; see pipe_launch.h. */
+ * Reads the environment that a launcher sets; see pipe_launch.h. */
 #include "pipe_launch.h"
 #include "store.h"
 
@@ -34,7 +34,7 @@ static bool read_number(const char *name, const char *text, uint32_t *to, char w
   return true;
 }
 
-/* The first host of "rack[2-3]node[003-005,9]-ib,other": "rack2node003-ib". */
+/* The first host of a list: "rack[2-3]node[003-005,9]-ib,other" gives "rack2node003-ib". */
 static void first_host(const char *list, char to[256]) {
   size_t len = 0;
   const char *c = list;
@@ -55,9 +55,9 @@ static void first_host(const char *list, char to[256]) {
   to[len] = 0;
 }
 
-/* The first host of the step, or of the job, of Slurm, if there is one, and a port that other steps
- * and jobs on that host hardly have. The daemons of Open MPI are steps of their own, with other
- * hosts: there the job's count. */
+/* In a job of Slurm: the first host of the step, or of the job, and a port that other steps and
+ * jobs on that host are unlikely to have. The daemons of Open MPI are steps of their own, on other
+ * hosts: under Open MPI the host of the job counts. */
 static bool find_slurm(const Family *f, PrLaunch *out, char why[200]) {
   static const char *const names[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST",
                                       "SLURM_NODELIST"};
@@ -111,8 +111,8 @@ static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
   return true;
 }
 
-/* A family before the one that was found, which has no rank, may still be half set: `name` of it
- * must say what was found, too. Slurm's variables are there for every family. */
+/* Variable `name` of a family without a rank, above the one that counts, must agree with the value
+ * found. Variables of Slurm are exempt: they are set for every family. */
 static bool agrees(const Family *half, const char *name, const Family *f, uint32_t found,
                    char why[200]) {
   const char *text = getenv(name);

@@ -3,18 +3,18 @@
  *
  *   pipe-run -n N [options] PROGRAM [ARGUMENT...]
  *
- * It serves their store (PIPE_STORE, PIPE_STORE_KEY), tells each its rank (pipe_launch.h), passes
- * signals on to all, and says which rank failed first and how. With --mpi they are started by
- * mpirun, each by a pipe-run of its own (--one) that waits for it and tells how it ended; Open MPI
- * is told to let the others live, so that they can say what happened. When one has failed, the
- * others have so many seconds to end by themselves; then they get SIGTERM, and two seconds later
- * SIGKILL.
+ * It serves their store (PIPE_STORE, PIPE_STORE_KEY), gives each its rank (pipe_launch.h), passes
+ * signals on to all, and reports which rank failed first and how. With --mpi mpirun starts the
+ * processes, each under a pipe-run of its own (--one), which waits for it and reports how it ended;
+ * Open MPI is told to keep the other ranks alive, so that they can report. After a failure the
+ * other ranks have --grace seconds to end by themselves; then they get SIGTERM, and two seconds
+ * later SIGKILL.
  *
- * Ranks that use the store have so long to join it (--start). One that has not when others have, or
- * that is stopped then, is told, and all are ended.
+ * Ranks that use the store must join it within --start seconds. A rank that has not joined although
+ * others have, or that is stopped at that time, is reported, and all ranks are ended.
  *
- * Exit status: 0; that of the rank that failed first, 128 + signal if one killed it; 2 for
- * usage. */
+ * Exit status: 0; the status of the rank that failed first, or 128 + the signal that killed it; 2
+ * for wrong usage. */
 #define _GNU_SOURCE /* sigtimedwait, prctl */
 #include "pipe_launch.h"
 #include "store.h"
@@ -33,7 +33,7 @@
 #include <sys/prctl.h>
 #endif
 
-enum { SECONDARY = 75 }; /* status of a rank that failed because another one did: pr_exit_status */
+enum { SECONDARY = 75 }; /* status of a rank that failed because of another: pr_exit_status */
 
 typedef struct Asked {
   uint32_t n;
@@ -45,19 +45,19 @@ typedef struct Asked {
 
 typedef struct Job {
   const Asked *a;
-  pid_t *pid;   /* [nchild]; 0: it has ended */
+  pid_t *pid;   /* [nchild]; 0: ended */
   pid_t *group; /* [nchild] their process groups */
   uint32_t nchild, alive;
-  pthread_mutex_t lock; /* of the rest: with --mpi the store tells, on its thread */
+  pthread_mutex_t lock; /* protects the rest; with --mpi the store reports on its thread */
   bool *ended;          /* [n] ranks whose end is known */
-  bool *joined;         /* [n] the store */
-  int *stopped;         /* [n] by which signal; 0 */
+  bool *joined;         /* [n] ranks that joined the store */
+  int *stopped;         /* [n] signal that stopped the rank; 0: none */
   uint32_t njoined;
   bool failed;
   uint32_t first;   /* rank that failed first */
   int first_status; /* of waitpid */
-  int passed_on;    /* signal that asked them to end before any had failed; 0 */
-  bool overdue;     /* the first had not joined in time: that has been said */
+  int passed_on;    /* signal that asked the ranks to end before any failure; 0: none */
+  bool overdue;     /* `first` did not join in time; already reported */
 } Job;
 
 static double now(void) {
@@ -87,7 +87,7 @@ static void set(const char *name, unsigned long value) {
   setenv(name, text, 1);
 }
 
-/* This process ends with the one that has started it. */
+/* This process ends with its parent. */
 static void die_with_parent(int sig) {
 #ifdef __linux__
   prctl(PR_SET_PDEATHSIG, sig);
@@ -96,8 +96,8 @@ static void die_with_parent(int sig) {
 #endif
 }
 
-/* Makes the new process a rank; only rank 0 reads. A rank dies with who waits for it, also if it is
- * stopped. */
+/* Turns the new process into a rank; only rank 0 reads stdin. The rank dies with its parent, even
+ * if the rank is stopped. */
 static void become(char **program, bool reads, int death) {
   sigset_t none;
   sigemptyset(&none);
@@ -113,8 +113,8 @@ static void become(char **program, bool reads, int death) {
   _exit(127);
 }
 
-/* Starts rank r; its environment has what launchers of other kinds have set, too, but ours comes
- * first. */
+/* Starts rank r. Its environment keeps the variables of other launchers; pipe-run's have
+ * precedence. */
 static pid_t start_rank(const Asked *a, uint32_t r) {
   pid_t pid = fork();
   if (pid)
@@ -122,12 +122,12 @@ static pid_t start_rank(const Asked *a, uint32_t r) {
   set("PIPE_RANK", r);
   set("PIPE_SIZE", a->n);
   set("PIPE_LOCAL_RANK", r);
-  setpgid(0, 0); /* a terminal's ^C comes through us, once */
+  setpgid(0, 0); /* ^C of a terminal reaches ranks only through pipe-run, once */
   become(a->program, r == 0, SIGKILL);
   return 0;
 }
 
-/* mpirun -np N pipe-run --one PROGRAM ... */
+/* Runs `mpirun -np N pipe-run --one PROGRAM ...`. */
 static pid_t start_mpirun(const Asked *a, const char *self) {
   pid_t pid = fork();
   if (pid)
@@ -142,7 +142,7 @@ static pid_t start_mpirun(const Asked *a, const char *self) {
   };
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
     setenv(settings[i][0], settings[i][1], 0);
-  /* Of a pipe-run that has started this one. */
+  /* Variables of an outer pipe-run. */
   static const char *const outer[] = {"PIPE_RANK", "PIPE_SIZE", "PIPE_LOCAL_RANK"};
   for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
     unsetenv(outer[i]);
@@ -175,13 +175,13 @@ static int code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Rank r has ended, is stopped, or goes on. A failure that another one made does not count before
- * that. */
+/* Rank r has ended, was stopped, or continues. A secondary failure counts only if no primary one
+ * comes. */
 static void note(Job *j, uint32_t r, int status) {
   pthread_mutex_lock(&j->lock);
   bool secondary = code_of(status) == SECONDARY;
   if (r < j->a->n && (WIFSTOPPED(status) || WIFCONTINUED(status))) {
-    if (WIFSTOPPED(status) || !j->failed) /* who ends a stopped rank lets it go on first */
+    if (WIFSTOPPED(status) || !j->failed) /* ending a stopped rank first continues it */
       j->stopped[r] = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
   } else if (r < j->a->n && !j->ended[r]) {
     j->ended[r] = true;
@@ -205,8 +205,8 @@ static void joined(void *arg, uint32_t r) {
   pthread_mutex_unlock(&j->lock);
 }
 
-/* The time to join the store is over. True: some have and some have not, or one that has not is
- * stopped. If nobody has joined, it may be a program that never does. */
+/* True, after the time to join: some ranks have joined and some have not, or a rank that has not is
+ * stopped. If no rank has joined, the program may not use the store at all. */
 static bool is_overdue(Job *j) {
   pthread_mutex_lock(&j->lock);
   for (uint32_t r = 0; r < j->a->n && !j->failed; r++) {
@@ -222,10 +222,10 @@ static bool is_overdue(Job *j) {
   return overdue;
 }
 
-/* Does this signal ask the ranks to end? */
+/* True if the signal asks the ranks to end. */
 static bool ends(int sig) { return sig > 0 && sig != SIGCHLD && sig != SIGUSR1 && sig != SIGUSR2; }
 
-/* This process has got it. */
+/* This process has received the signal. */
 static void note_signal(Job *j, int sig) {
   pthread_mutex_lock(&j->lock);
   if (ends(sig) && !j->failed && !j->passed_on)
@@ -233,7 +233,7 @@ static void note_signal(Job *j, int sig) {
   pthread_mutex_unlock(&j->lock);
 }
 
-/* Signals that wait to be taken count before an end: the rank may have got them at the same
+/* Pending signals count before the end of a rank: the rank may have received them at the same
  * time. */
 static void reap(Job *j, const sigset_t *heard) {
   int status;
@@ -253,7 +253,8 @@ static void reap(Job *j, const sigset_t *heard) {
       }
       if (!j->a->mpi)
         note(j, i, status);
-      else if (over && code_of(status) != 0) /* of mpirun itself, unless a rank has been told */
+      /* mpirun's own status; ignored once a rank has reported */
+      else if (over && code_of(status) != 0)
         note(j, 0, status);
     }
   }
@@ -265,7 +266,7 @@ static void signal_all(const Job *j, int sig) {
       kill(j->pid[i], sig);
 }
 
-/* Until all have ended. */
+/* Waits until all processes have ended. */
 static void wait_for_all(Job *j, const sigset_t *heard) {
   double term_at = 0, kill_at = 0, start_at = now() + j->a->start_s;
   while (j->alive > 0) {
@@ -298,7 +299,7 @@ static void wait_for_all(Job *j, const sigset_t *heard) {
   }
   for (uint32_t i = 0; j->failed && i < j->nchild; i++)
     if (j->group[i] > 0)
-      kill(-j->group[i], SIGKILL); /* what ranks have started and left behind */
+      kill(-j->group[i], SIGKILL); /* processes that ranks started and left behind */
 }
 
 /* ---- pipe-run --one: the process of one rank under mpirun ---- */
@@ -375,7 +376,7 @@ static int run(const Asked *a, const char *self, const sigset_t *heard) {
     j.alive++;
   }
   wait_for_all(&j, heard);
-  store_stop(store, a->mpi ? 0.2 : 0); /* what a rank has told last is still under way */
+  store_stop(store, a->mpi ? 0.2 : 0); /* the last reports of ranks may be on their way */
   for (uint32_t r = 0; j.failed && r < a->n; r++)
     if (j.stopped[r])
       fprintf(stderr, "pipe-run: rank %u was stopped by signal %d (%s)\n", r, j.stopped[r],
@@ -450,6 +451,7 @@ int main(int argc, char **argv) {
   static const int signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
   for (size_t k = 0; k < sizeof signals / sizeof *signals; k++)
     sigaddset(&heard, signals[k]);
-  sigprocmask(SIG_BLOCK, &heard, NULL); /* before there are threads: the store's have it, too */
+  /* before threads exist: the thread of the store inherits the mask */
+  sigprocmask(SIG_BLOCK, &heard, NULL);
   return a.one ? run_one(a.program, &heard) : run(&a, argv[0], &heard);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Who serves the store: one thread, which waits in poll for all connections and never for one of
- * them to finish a message: what has come of it stays with the connection. A stranger, which has
- * not shown the key, has STRANGER_S for that and may send no more than a hello of any version; of
- * too many, or where this process can open no more, the oldest goes. */
+ * The server of the store: one thread that polls all connections and never blocks on one; a partial
+ * message stays with its connection. A stranger, which has not shown the key, has STRANGER_S
+ * seconds to show it and may send no more than a hello of any version. If there are too many
+ * strangers, or this process can open no more connections, the oldest stranger is dropped. */
 #define _GNU_SOURCE /* accept4 */
 #include "store.h"
 
@@ -25,19 +25,19 @@
 
 enum { STRANGERS = 64, STRANGER_S = 5, STRANGER_BYTES = 256 };
 #define STRANGER UINT32_MAX       /* has not shown the key */
-#define KNOWN    (UINT32_MAX - 1) /* has, and is no rank */
+#define KNOWN    (UINT32_MAX - 1) /* has shown it, but is no rank yet */
 
 typedef struct Peer {
   int fd;
   uint32_t rank;  /* or STRANGER, KNOWN */
   double came;    /* when it connected */
-  StoreHead head; /* of the message that is coming */
-  char *payload;  /* of it, once the head is there; owned */
-  size_t got;     /* bytes of both */
-  bool deaf; /* has not taken a message in time, of which half may be out: no other can follow */
+  StoreHead head; /* of the message being received */
+  char *payload;  /* its payload, once the head is complete; owned */
+  size_t got;     /* bytes received of both */
+  bool deaf;      /* a message to it timed out, perhaps half sent: no other may follow */
 } Peer;
 
-/* A rank, from its hello on. */
+/* A rank that has joined. */
 typedef struct Member {
   bool came, left, gone, answered;
   StoreJoin join;
@@ -46,17 +46,17 @@ typedef struct Member {
 
 struct StoreServer {
   StoreServerHooks hooks;
-  StoreHello hello; /* what a peer has to say first */
+  StoreHello hello; /* the first message a peer must send */
   uint32_t size, npeer, ncame;
-  int listener, wake[2]; /* a double in `wake`: to stop, after so many seconds at the latest */
+  int listener, wake[2]; /* a double written to `wake`: stop, within this many seconds */
   pthread_t thread;
-  Peer *peer; /* [npeer], room for `room` */
+  Peer *peer; /* [npeer], capacity `room` */
   uint32_t room;
   Member *member;           /* [size] */
-  char refusal[STORE_TEXT]; /* not "": everybody is refused */
-  StoreVerdict verdict;     /* cause: being looked for, or told */
+  char refusal[STORE_TEXT]; /* not "": all ranks are refused */
+  StoreVerdict verdict;     /* cause: not 0 once there is a fault */
   bool asked, told, stopping;
-  bool full; /* this process can have no more connections, and none of them is a stranger's */
+  bool full; /* this process can open no more connections, and no stranger can be dropped */
   double answer_end, stop_end;
 };
 
@@ -103,7 +103,7 @@ static void refuse(StoreServer *s, const char *text) {
   tell_all(s, STORE_REFUSED, s->refusal, (uint32_t)strlen(s->refusal), NULL, 0);
 }
 
-/* A rank does not wait any longer for those that have not come. */
+/* A rank stops waiting for the missing ranks: refuses all, with the name of a missing one. */
 static void give_up(StoreServer *s) {
   char text[STORE_TEXT], more[32] = "";
   uint32_t first = s->size;
@@ -115,7 +115,7 @@ static void give_up(StoreServer *s) {
   refuse(s, text);
 }
 
-/* The first fault counts. */
+/* Begins a verdict; only the first fault counts. */
 static void accuse(StoreServer *s, StoreCause cause, uint32_t rank, int32_t status,
                    const char *text) {
   enum { PATIENCE_S = 3 };
@@ -132,7 +132,7 @@ static void accuse(StoreServer *s, StoreCause cause, uint32_t rank, int32_t stat
   tell_all(s, STORE_ASK, NULL, 0, NULL, 0);
 }
 
-/* Whether every rank that is there has said where it is. */
+/* True if every rank that is still there has told its place. */
 static bool all_answered(const StoreServer *s) {
   for (uint32_t r = 0; r < s->size; r++)
     if (!s->member[r].answered && !s->member[r].gone && !s->member[r].left)
@@ -146,12 +146,12 @@ static void refuse_one(Peer *p, const char *text) {
 
 static bool is_same_key(const char *a, const char *b) {
   unsigned char differs = 0;
-  for (int i = 0; i < STORE_KEY; i++) /* all of them, for the time is seen outside */
+  for (int i = 0; i < STORE_KEY; i++) /* compares all characters, so that timing reveals nothing */
     differs |= (unsigned char)(a[i] ^ b[i]);
   return !differs;
 }
 
-/* A stranger's first message. False: its last. */
+/* The first message of a stranger. False: drops it. */
 static bool recognise(const StoreServer *s, Peer *p, StoreType type, const char *payload,
                       uint32_t bytes) {
   StoreHello h = {0};
@@ -173,7 +173,7 @@ static bool recognise(const StoreServer *s, Peer *p, StoreType type, const char 
   return false;
 }
 
-/* False: it comes when all ranks are here, and is no affair of theirs. */
+/* Lets a rank join. False: all ranks are here already, so it is a foreign process. */
 static bool greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) {
   StoreJoin h = {0};
   char text[STORE_TEXT] = "";
@@ -227,7 +227,7 @@ static void relay(StoreServer *s, uint32_t from, const char *payload, uint32_t b
   }
 }
 
-/* False: the connection is to be closed. */
+/* Handles a message. False: close the connection. */
 static bool hear(StoreServer *s, Peer *p, StoreType type, const char *payload, uint32_t bytes) {
   if (p->rank == STRANGER)
     return recognise(s, p, type, payload, bytes);
@@ -287,7 +287,7 @@ static void drop(StoreServer *s, uint32_t i) {
   accuse(s, STORE_IS_GONE, p.rank, 0, "");
 }
 
-/* Of at least so many strangers the oldest goes. False: there are fewer. */
+/* Drops the oldest stranger if there are at least `least` strangers. False: there are fewer. */
 static bool drop_oldest(StoreServer *s, uint32_t least) {
   uint32_t n = 0, oldest = 0;
   for (uint32_t i = 0; i < s->npeer; i++)
@@ -299,7 +299,7 @@ static bool drop_oldest(StoreServer *s, uint32_t least) {
   return true;
 }
 
-/* Strangers whose time is over go, and of as many as there may be the oldest. */
+/* Drops strangers whose time is over, and the oldest one if there are too many. */
 static void dismiss(StoreServer *s) {
   for (uint32_t i = s->npeer; i-- > 0;)
     if (s->peer[i].rank == STRANGER && now() - s->peer[i].came > STRANGER_S)
@@ -329,8 +329,8 @@ static void admit(StoreServer *s) {
   s->peer[s->npeer++] = (Peer){.fd = fd, .rank = STRANGER, .came = now()};
 }
 
-/* Takes what has come of a peer's message, without waiting. 1: it is whole; 0: not yet; -1: the
- * connection ends. */
+/* Receives a part of a message of a peer, without waiting. 1: complete; 0: not yet; -1: the
+ * connection has ended. */
 static int take(Peer *p) {
   const uint32_t most = p->rank == STRANGER ? STRANGER_BYTES : STORE_MOST;
   for (;;) {
@@ -354,7 +354,7 @@ static int take(Peer *p) {
   }
 }
 
-/* A peer has sent something. False: it is to be dropped. */
+/* A peer has sent something. False: drop it. */
 static bool read_on(StoreServer *s, Peer *p) {
   int whole = take(p);
   if (whole <= 0)
@@ -367,7 +367,7 @@ static bool read_on(StoreServer *s, Peer *p) {
   return goes_on;
 }
 
-/* Milliseconds until something is due, at most a second. */
+/* Milliseconds until the next deadline, at most a second. */
 static int until_due(const StoreServer *s) {
   double end = now() + 1;
   if (s->asked && !s->told && s->answer_end < end)
@@ -400,7 +400,7 @@ static void *serve(void *arg) {
       fds[i] = (struct pollfd){.fd = s->peer[i].fd, .events = POLLIN};
     if (poll(fds, n + 2, until_due(s)) < 0 && errno != EINTR)
       break;
-    s->full = false;                 /* to be tried again */
+    s->full = false;                 /* to be retried */
     for (uint32_t i = n; i-- > 0;) { /* from the end: drop() moves the last */
       if ((fds[i].revents & (POLLIN | POLLHUP | POLLERR)) && !read_on(s, &s->peer[i]))
         drop(s, i);
@@ -418,7 +418,7 @@ static void *serve(void *arg) {
       s->stop_end = now() + patience;
     }
   }
-  tell_all(s, STORE_BYE, NULL, 0, NULL, 0); /* an end in order: no fault of those still there */
+  tell_all(s, STORE_BYE, NULL, 0, NULL, 0); /* an end in order: no fault for the ranks still here */
   free(fds);
   return NULL;
 }
@@ -436,7 +436,7 @@ static void release(StoreServer *s) {
   free(s);
 }
 
-/* "host:port" with the port that the system has chosen. */
+/* Writes "host:port" with the port that the system has chosen. */
 static void name_bound(int fd, const char *addr, char *bound) {
   struct sockaddr_storage a = {0};
   socklen_t len = sizeof a;

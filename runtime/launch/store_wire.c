@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What both sides of the store need: sockets and whole messages. */
+ * Both sides of the store: sockets and whole messages. */
 #include "escape.h"
 #include "store.h"
 
@@ -15,7 +15,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Connects within two seconds, for a list of hosts may have some that lead nowhere. */
+/* Connects within two seconds, because some hosts of a list may be unreachable. */
 static int try_address(const struct addrinfo *a, bool listens) {
   const int one = 1, zero = 0;
   const struct timeval limit = {2, 0}, none = {0, 0};
@@ -25,7 +25,7 @@ static int try_address(const struct addrinfo *a, bool listens) {
   bool bad;
   if (listens) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (a->ai_family == AF_INET6) /* at [::] those come, too, that have IPv4 alone */
+    if (a->ai_family == AF_INET6) /* [::] then accepts IPv4 too */
       setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     bad = bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 1024);
   } else {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Writing checkpoints. Every process writes the files of the stages it has, of replicas the first;
- * then the process that leads looks at all of them, writes the manifest and gives the folder its
- * name. Whatever ends the run before that leaves the checkpoint before it the latest one. */
+ * Writes checkpoints. Every process writes the files of its stages; of replicas the first row
+ * writes. Then the leading process reads the headers of all files, writes the manifest and gives
+ * the folder its final name. Whatever ends the run earlier leaves the previous checkpoint as the
+ * latest one. */
 #include "checkpoint.h"
 #include "escape.h"
 
@@ -38,7 +39,7 @@ static int sync_dir(const char *path) {
   return bad;
 }
 
-/* Closes a file that has been written, once it is on the disk. */
+/* Syncs a written file to disk and closes it. */
 static PrStatus finish_file(PrRun *run, FILE *out, const char *path, bool written) {
   int why = errno;
   bool ok = written && !fflush(out) && !fsync(fileno(out));
@@ -51,8 +52,8 @@ static PrStatus finish_file(PrRun *run, FILE *out, const char *path, bool writte
   return ok ? PR_OK : cannot(run, "write", path);
 }
 
-/* Removes a folder of a checkpoint, its manifest first: without that it is none. What cannot be
- * removed stays, and so does what a link in its place leads to. */
+/* Removes the folder of a checkpoint, manifest first: without a manifest it is no checkpoint.
+ * Leaves what it cannot remove, and the target of a link in its place. */
 static void remove_folder(const char *dir, const char *name) {
   char path[CK_PATH];
   if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
@@ -83,7 +84,7 @@ void ck_leave_folders(PrRun *run) {
   run->nck_lock = run->nck_folder = 0;
 }
 
-/* What this run has for a folder, by the name it is called by. NULL: no memory. */
+/* The entry of this run for a folder, by path. NULL: no memory. */
 static CkFolder *folder_of(PrRun *run, const char *dir) {
   for (uint32_t i = 0; i < run->nck_folder; i++)
     if (!strcmp(run->ck_folder[i].dir, dir))
@@ -99,9 +100,9 @@ static CkFolder *folder_of(PrRun *run, const char *dir) {
   return &more[run->nck_folder++];
 }
 
-/* Takes the lock of a folder, removes what earlier runs left unfinished there and finds out which
- * run this is. A run that was killed may hold the lock a little longer. *k: with `file`, which
- * stays the caller's if this fails. */
+/* Locks a folder, removes what earlier runs left unfinished and numbers this run (*k). Waits a
+ * little: a killed run may hold the lock for a moment. k->file is open; after a failure it stays
+ * the caller's. */
 static PrStatus take_lock(PrRun *run, const char *dir, const char *path, CkLock *k) {
   CkFound *found;
   uint32_t n;
@@ -126,9 +127,9 @@ static PrStatus take_lock(PrRun *run, const char *dir, const char *path, CkLock 
   return st;
 }
 
-/* In the process that leads: makes the folder and takes its lock, unless this run has it, perhaps
- * under another name of the folder. One that has been removed or moved away meanwhile is made anew.
- * *out stays the run's. */
+/* In the leading process: makes the folder and locks it, unless this run holds it, perhaps under
+ * another path. A folder that was removed or moved meanwhile is made again. *out belongs to the
+ * run. */
 static PrStatus begin_folder(PrRun *run, const char *dir, CkLock **out) {
   char path[CK_PATH];
   struct stat is = {0};
@@ -166,7 +167,7 @@ static PrStatus begin_folder(PrRun *run, const char *dir, CkLock **out) {
   return PR_OK;
 }
 
-/* Copies all tensors that are in memory of a device into one block, which the caller frees. */
+/* Copies all tensors that are in device memory to one block, which the caller frees. */
 static PrStatus stage_list(PrRun *run, CkList *list, char **block) {
   uint64_t bytes = 1, at = 0;
   PrStatus st = PR_OK;
@@ -182,7 +183,7 @@ static PrStatus stage_list(PrRun *run, CkList *list, char **block) {
   return st;
 }
 
-/* Of replicas of a stage the first one's. */
+/* Writes the file of a part of a row, the first of its replicas. */
 static PrStatus write_file(PrRun *run, const char *folder, uint32_t row, CkPart part) {
   char name[CK_NAME], path[CK_PATH], step[24], hash[24], *staged = NULL, *head = NULL;
   const char *const about[] = {"step", step, "program", hash, NULL};
@@ -222,7 +223,7 @@ done:
   return st;
 }
 
-/* The first row on the list of replicas of each stage that is here. */
+/* Writes the files of the stages of the model whose first row is in this process. */
 static PrStatus write_stages(PrRun *run, const char *folder) {
   PrStatus st = PR_OK;
   for (uint32_t s = 0; !st && s < run->p->nmodel; s++) {
@@ -230,21 +231,21 @@ static PrStatus write_stages(PrRun *run, const char *folder) {
       continue;
     atomic_store(&run->ck_at, CK_AT_STAGE + s);
     for (CkPart part = 0; !st && part < CK_PARTS; part++)
-      if (!(st = write_file(run, folder, s, part)) && pr_failed(run)) /* its deadline is over */
+      if (!(st = write_file(run, folder, s, part)) && pr_failed(run)) /* the deadline has passed */
         st = (PrStatus)atomic_load(&run->status);
   }
   atomic_store(&run->ck_at, CK_AT_MEETING);
   return st;
 }
 
-/* Writes a small file that is not there yet. */
+/* Writes a small file that must not exist yet. */
 static PrStatus write_text(PrRun *run, const char *path, const char *text, size_t len) {
   FILE *out = fopen(path, "wbxe");
   return out ? finish_file(run, out, path, fwrite(text, len, 1, out) == 1)
              : cannot(run, "make", path);
 }
 
-/* Looks at what all processes have written, and lists it. */
+/* Reads the headers of the files of all processes and lists their tensors. */
 static PrStatus list_files(PrRun *run, const char *folder, CkFiles *files) {
   char path[CK_PATH], name[CK_NAME], why[ST_WHY];
   PrStatus st = PR_OK;
@@ -268,7 +269,7 @@ static const char *name_of(const CkFiles *files, uint32_t i) {
   return strrchr(files->file[i].path, '/') + 1;
 }
 
-/* What loaders of models look for. */
+/* The index that loaders of models expect. */
 static void put_index(FILE *f, const CkFiles *files, const PrRun *run) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < files->nhave; i++)
@@ -288,7 +289,7 @@ static void put_manifest(FILE *f, const CkFiles *files, const PrRun *run) {
   const uint32_t nloss = run->loss_steps ? run->nsink * p->nmb : 0;
   fprintf(f, "pipe checkpoint %d\nstep %" PRIu64 "\nprogram %016" PRIx64 " ", CK_VERSION,
           pr_steps_done(run), p->hash);
-  escape_put(f, ESCAPE_TERMINAL, p->name); /* a line each */
+  escape_put(f, ESCAPE_TERMINAL, p->name); /* one line each */
   fputc(' ', f);
   escape_put(f, ESCAPE_TERMINAL, p->params);
   fprintf(f, "\nmodel %s\nstages %u\nlosses %u", run->m.identity ? run->m.identity : "", p->nmodel,
@@ -304,8 +305,8 @@ static void put_manifest(FILE *f, const CkFiles *files, const PrRun *run) {
             files->file[i].seal.sum);
 }
 
-/* Writes what `put` says of the files. sealed: its last line is `end` and a checksum of the
- * rest. */
+/* Writes the text that `put` makes of the files. sealed: its last line is `end` and a checksum of
+ * the rest. */
 static PrStatus write_list(PrRun *run, const char *folder, const char *name, const CkFiles *files,
                            void (*put)(FILE *, const CkFiles *, const PrRun *), bool sealed) {
   char path[CK_PATH], *text = NULL;
@@ -338,14 +339,14 @@ static PrStatus write_lists(PrRun *run, const char *folder) {
   return st;
 }
 
-/* Writes DIR/latest anew. */
+/* Replaces DIR/latest. */
 static PrStatus point_to(PrRun *run, const char *dir, const char *name) {
   char path[CK_PATH], temporary[CK_PATH], text[CK_NAME + 1];
   PrStatus st = path_of(run, path, dir, "latest");
   if (st || (st = path_of(run, temporary, dir, "latest.partial")))
     return st;
   const int len = snprintf(text, sizeof text, "%s\n", name);
-  unlink(temporary); /* of a run that was killed */
+  unlink(temporary); /* left by a killed run */
   if ((st = write_text(run, temporary, text, (size_t)len))) {
     unlink(temporary);
     return st;
@@ -355,7 +356,7 @@ static PrStatus point_to(PrRun *run, const char *dir, const char *name) {
   return PR_OK;
 }
 
-/* All but the newest `keep`. */
+/* Removes all but the newest `keep` checkpoints. */
 static void prune(PrRun *run, const char *dir, uint32_t keep) {
   CkFound *found;
   uint32_t n, seen = 0;
@@ -370,7 +371,7 @@ static void prune(PrRun *run, const char *dir, uint32_t keep) {
   free(found);
 }
 
-/* The process that leads gives the folder its name; name[] is "step-40.2.partial". */
+/* The leading process gives the folder its final name; name is "step-40.2.partial". */
 static PrStatus commit(PrRun *run, const char *dir, const char *folder, const char *name,
                        uint32_t keep) {
   char path[CK_PATH], final[CK_NAME];
@@ -382,7 +383,7 @@ static PrStatus commit(PrRun *run, const char *dir, const char *folder, const ch
     st = (PrStatus)atomic_load(&run->status);
   if (st || (st = path_of(run, path, dir, final)))
     return st;
-  remove_folder(dir, final); /* there only if `latest` could not be written */
+  remove_folder(dir, final); /* exists only if `latest` could not be written */
   if (sync_dir(folder) || rename(folder, path) || sync_dir(dir))
     return cannot(run, "rename", folder);
   if ((st = point_to(run, dir, final)))
@@ -392,10 +393,10 @@ static PrStatus commit(PrRun *run, const char *dir, const char *folder, const ch
   return PR_OK;
 }
 
-/* Everything but its deadline. */
+/* Writes a checkpoint, without its deadline. */
 static PrStatus write_checkpoint(PrRun *run, const char *dir, uint32_t keep, CkWatch *watch,
                                  PrStatus st) {
-  char folder[CK_PATH], name[CK_NAME] = ""; /* "": it is there, under another name of the folder */
+  char folder[CK_PATH], name[CK_NAME] = ""; /* "": it exists, under another path of the folder */
   const bool leads = pr_leads(run);
   CkLock *k = NULL;
   if (leads && !st && !(st = begin_folder(run, dir, &k)) && k->step != pr_steps_done(run)) {

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT
  * Checkpoints; not installed.
  *
- *   checkpoint.c       writing: pr_checkpoint; which stay: prune
+ *   checkpoint.c       writing: pr_checkpoint; removing old ones
  *   checkpoint_load.c  reading: pr_resume, pr_load_weights
- *   checkpoint_file.c  which tensors and files there are
+ *   checkpoint_file.c  the tensors and files of a checkpoint
  *   checkpoint_watch.c its deadline
  *   safetensors.c      the header of a file, on top of json.c
  *
- * A folder of checkpoints has
+ * A folder of checkpoints contains
  *
- *   latest             the name of the newest complete one and a newline; if it is not there, that
- *                      is looked for
+ *   latest             name of the newest complete checkpoint and a newline; without this file the
+ *                      newest complete checkpoint is searched
  *   lock               held by the run that writes
- *   step-40.2/         after 40 steps, by the second run that wrote into the folder
- *     manifest         text: what it is of, and length and checksum of the header of each file
+ *   step-40.2/         after 40 steps, by the second run that wrote to the folder
+ *     manifest         text: identity, and length and header checksum of each file
  *     stage-0.safetensors        the weights of a stage of the model
- *     stage-0.state.safetensors  what else it keeps: optimizer state, states of formulas, gradients
- *     model.safetensors.index.json  in which file each weight is: for other programs
- *   step-50.2.partial/ one that was being written when the run ended
+ *     stage-0.state.safetensors  its other data: optimizer state, states of formulas, gradients
+ *     model.safetensors.index.json  the file of each weight, for other programs
+ *   step-50.2.partial/ a checkpoint that was being written when the run ended
  *
- * The headers have the checksums of the tensors. Checksums are XXH3 with 64 bits. A folder gets its
- * name, and `latest` changes, by a rename after everything in it has been written and
- * synchronized. */
+ * The headers contain checksums of the tensors; all checksums are XXH3 with 64 bits. A folder gets
+ * its final name, and `latest` changes, by a rename after everything in it has been written and
+ * synced. */
 #ifndef PIPE_CHECKPOINT_H
 #define PIPE_CHECKPOINT_H
 
@@ -38,7 +38,7 @@
 
 enum { CK_VERSION = 2, CK_NAME = 64, CK_PATH = PATH_MAX };
 
-/* A stage has a file of each. */
+/* A stage has one file per part. */
 typedef enum CkPart { CK_WEIGHTS, CK_STATE, CK_PARTS } CkPart;
 void ck_file_name(char to[CK_NAME], uint32_t stage, CkPart part);
 
@@ -47,65 +47,67 @@ typedef struct CkList {
   uint32_t n, room;
 } CkList;
 
-/* Appends the tensors of a part of a row of the stage table. PR_E_ARG: the model lists other than
- * its buffers. */
+/* Appends the tensors of a part of a row of the stage table. PR_E_ARG: the tensors that the model
+ * lists do not cover its buffers. */
 PrStatus ck_list(PrRun *run, uint32_t row, CkPart part, CkList *list);
 
 /* A tensor in a file. */
 typedef struct CkHave {
   StTensor t;
   CkPart part;
-  uint32_t file; /* of CkFiles */
-  bool wanted;   /* this run has it, too */
+  uint32_t file; /* row of CkFiles.file */
+  bool wanted;   /* this run has the tensor too */
 } CkHave;
 
 typedef struct CkFile {
   char *path;     /* owned */
-  uint64_t front; /* where its data begins */
+  uint64_t front; /* bytes before its data */
   StSeal seal;
 } CkFile;
 
-/* Files whose headers have been read, and their tensors. All zero: none. */
+/* Files whose headers have been read, and their tensors. All zero: empty. */
 typedef struct CkFiles {
   CkFile *file;
-  CkHave *have; /* ck_sort: by part and key */
+  CkHave *have; /* after ck_sort: by part and key */
   uint32_t nfile, nhave;
 } CkFiles;
 bool ck_add(CkFiles *f, const char *path, CkPart part, const StSeal *seal, char why[ST_WHY]);
-const CkHave *ck_sort(CkFiles *f); /* one of two that have the same name; NULL: there is none */
-CkHave *ck_find(const CkFiles *f, CkPart part, const char *key); /* NULL: there is none */
+const CkHave *ck_sort(CkFiles *f); /* returns one of two tensors with equal names, or NULL */
+CkHave *ck_find(const CkFiles *f, CkPart part, const char *key); /* NULL: not found */
 void ck_free(CkFiles *f);
 
-/* "step-40.2": *step and *attempt; false: another name. */
+/* Parses "step-40.2" (or with ".partial") into *step, *attempt and *partial. False: another
+ * name. */
 bool ck_parse_name(const char *name, uint64_t *step, uint64_t *attempt, bool *partial);
 
-/* A folder of that name. */
+/* A folder with such a name. */
 typedef struct CkFound {
   uint64_t step, attempt;
   bool partial;
 } CkFound;
 
-/* The checkpoints in dir, newest first; the caller frees *found, also if this fails. */
+/* Lists the checkpoints in dir, newest first. The caller frees *found, also after a failure. */
 PrStatus ck_look_through(PrRun *run, const char *dir, CkFound **found, uint32_t *n);
 
-/* A name of a folder that this run writes checkpoints to; the same in all processes. */
+/* A path that this run writes checkpoints to; the same in all processes. */
 typedef struct CkFolder {
   char *dir;     /* owned */
-  uint64_t step; /* of the last checkpoint of this run under that name; UINT64_MAX: none */
+  uint64_t step; /* last checkpoint of this run under this path; UINT64_MAX: none */
 } CkFolder;
 
-/* Such a folder itself, whatever it is called by, until the run is closed; in the process that
- * leads. */
+/* A folder that this run writes to, identified by its lock file, whatever its path; held until
+ * pr_close by the process that leads. */
 typedef struct CkLock {
-  int file; /* open: keeps other runs from it */
+  int file; /* open lock file: keeps other runs out */
   dev_t device;
-  ino_t inode;      /* of the file */
-  uint64_t attempt; /* which run this is that writes there, from 1 */
-  uint64_t step;    /* of the last checkpoint of this run; UINT64_MAX: none */
+  ino_t inode;      /* of the lock file */
+  uint64_t attempt; /* number of this run among those that wrote to the folder, from 1 */
+  uint64_t step;    /* last checkpoint of this run; UINT64_MAX: none */
 } CkLock;
-void ck_leave_folders(PrRun *run); /* gives up the locks */
+void ck_leave_folders(PrRun *run); /* releases the locks */
 
-/* PrRun.ck_at: what this process does of a checkpoint. MEETING: it waits for others. */
+/* PrRun.ck_at: the part of a checkpoint that this process is in. MEETING: it waits for other
+ * ranks. */
 enum {
   CK_AT_NONE,
   CK_AT_MEETING,
@@ -113,11 +115,11 @@ enum {
   CK_AT_COMMIT,
   CK_AT_READ,
   CK_AT_READ_MEETING,
-  CK_AT_STAGE /* + the stage whose file it writes */
+  CK_AT_STAGE /* + the stage whose file it is writing */
 };
-enum { CK_LOCK_S = 5 }; /* BEGIN waits so long for another run to leave the folder */
+enum { CK_LOCK_S = 5 }; /* seconds that BEGIN waits for another run to leave the folder */
 
-/* From now on the checkpoint has a deadline. */
+/* The deadline of a checkpoint: begins with ck_watch, ends with ck_watch_end. */
 typedef struct CkWatch {
   PrRun *run;
   pthread_t thread;
@@ -127,7 +129,7 @@ typedef struct CkWatch {
   bool on, quit;
 } CkWatch;
 PrStatus ck_watch(PrRun *run, CkWatch *w, uint32_t at);
-void ck_watch_again(CkWatch *w); /* the time until here does not count */
-void ck_watch_end(CkWatch *w);   /* also if ck_watch has failed */
+void ck_watch_again(CkWatch *w); /* restarts the time */
+void ck_watch_end(CkWatch *w);   /* also after ck_watch has failed */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The files of a checkpoint: their names, and which tensors are in them. */
+ * The files of a checkpoint: their names and their tensors. */
 #include "checkpoint.h"
 #include "escape.h"
 
@@ -14,11 +14,12 @@ void ck_file_name(char to[CK_NAME], uint32_t stage, CkPart part) {
   snprintf(to, CK_NAME, "stage-%u%s.safetensors", stage, part == CK_STATE ? ".state" : "");
 }
 
-/* What a row keeps from one step to the next: buffer i of it. False: there are only i. */
+/* Buffer i that a row keeps from one step to the next. buffer() returns false if there are only
+ * i. */
 typedef struct Buffer {
   const char *name; /* "weight" */
   CkPart part;
-  int of;     /* PrTensorOf, or -1: the model does not name what is in it */
+  int of;     /* PrTensorOf, or -1: the model does not name tensors in it */
   char *data; /* NULL: in another process */
   uint64_t bytes;
 } Buffer;
@@ -37,7 +38,7 @@ static bool buffer(const PrRun *run, uint32_t row, uint32_t i, Buffer *out) {
   return true;
 }
 
-/* Is it UTF-8, and not what a file calls its metadata? */
+/* True if the name is UTF-8 and not the key of the metadata. */
 static bool is_name(const char *name) {
   uint32_t code;
   size_t took;
@@ -47,7 +48,7 @@ static bool is_name(const char *name) {
   return ok;
 }
 
-/* The next entry, for tensor `is` of a buffer. */
+/* Appends an entry for tensor `is` of a buffer. */
 static PrStatus append(PrRun *run, CkList *list, const Buffer *b, const PrTensor *is) {
   if (list->n == list->room) {
     uint32_t room = list->room ? 2 * list->room : 64;
@@ -67,7 +68,7 @@ static PrStatus append(PrRun *run, CkList *list, const Buffer *b, const PrTensor
   return PR_OK;
 }
 
-/* The tensors of a buffer by the names that the model has for them. */
+/* Appends the tensors of a buffer by the names of the model. */
 static PrStatus append_named(PrRun *run, CkList *list, const Buffer *b, uint32_t stage) {
   const PrModel *m = &run->m;
   uint64_t sum = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Reading checkpoints, and weights that another program wrote. Every process reads the manifest
- * and the headers of all files, and then the tensors of its own rows: by their names, whichever
- * stage had them. Whatever is not as it was written, or not what the model has, is told with file
- * and tensor, and fails the run: weights may be half read by then. */
+ * Reads checkpoints, and weights that another program wrote. Every process reads the manifest and
+ * the headers of all files, then the tensors of its own rows, by name, whichever stage wrote them.
+ * Data that is damaged, or that the model lacks, fails the run with the names of file and tensor;
+ * weights may be half read by then. */
 #include "checkpoint.h"
 #include "escape.h"
 
@@ -17,20 +17,20 @@
 
 typedef struct Load {
   PrRun *run;
-  const char *what;     /* that is read: for messages */
-  const char *dir;      /* of the caller; NULL: weights alone, of the file `folder` */
-  char folder[CK_PATH]; /* or of weights the file or index; "": there is no checkpoint yet */
+  const char *what;     /* "checkpoint" or "weights", for messages */
+  const char *dir;      /* of the caller; NULL: load weights only, from the file `folder` */
+  char folder[CK_PATH]; /* or the file or index of weights; "": no checkpoint yet */
   uint64_t step;
   uint32_t nstage; /* of the checkpoint */
-  uint64_t *loss;  /* [nloss] bits */
+  uint64_t *loss;  /* [nloss] bits of doubles */
   uint32_t nloss;
-  char program[128]; /* that wrote it: name and parameters */
+  char program[128]; /* program that wrote it: name and parameters */
   CkFiles files;
 } Load;
 
 #define REFUSE(l, form, ...) pr_fail((l)->run, PR_E_CHECKPOINT, "%s: " form, (l)->what, __VA_ARGS__)
 
-/* The text of a small file with a NUL after it, or NULL with why, and errno set. */
+/* Reads a small file, with a NUL after it. NULL: *why and errno are set. */
 static char *read_text(const char *path, size_t *len, const char **why) {
   FILE *in;
   struct stat st;
@@ -47,7 +47,7 @@ static char *read_text(const char *path, size_t *len, const char **why) {
   return text;
 }
 
-/* Finds the newest complete checkpoint in `dir` that is older than `than`; "": there is none. */
+/* Finds the newest complete checkpoint in `dir` that is older than `than`; folder is "" if none. */
 static PrStatus find_newest(PrRun *run, const char *dir, CkFound than, char folder[CK_PATH]) {
   char path[CK_PATH];
   CkFound *found;
@@ -63,15 +63,15 @@ static PrStatus find_newest(PrRun *run, const char *dir, CkFound than, char fold
     if (snprintf(path, sizeof path, "%s/step-%" PRIu64 ".%" PRIu64 "/manifest", dir, found[i].step,
                  found[i].attempt) >= (int)sizeof path)
       st = pr_fail(run, PR_E_CHECKPOINT, "checkpoint: path too long: %s", dir);
-    else if (!access(path, F_OK) || errno != ENOENT) /* without it, half removed */
+    else if (!access(path, F_OK) || errno != ENOENT) /* without a manifest it is half removed */
       snprintf(folder, CK_PATH, "%.*s", (int)(strlen(path) - strlen("/manifest")), path);
   }
   free(found);
   return st;
 }
 
-/* Refuses what is not as it was written, and says which older checkpoint there is: to take that is
- * for the user to say. */
+/* Refuses damaged data and names the newest older checkpoint; the user decides whether to take
+ * that. */
 static PrStatus damaged(Load *l, const char *format, ...) {
   char text[CK_PATH], dir[CK_PATH], older[CK_PATH] = "";
   CkFound than = {.step = UINT64_MAX, .attempt = UINT64_MAX};
@@ -92,7 +92,7 @@ static PrStatus damaged(Load *l, const char *format, ...) {
              : REFUSE(l, "%.900s", text);
 }
 
-/* Which checkpoint `dir` means: l->folder; "" when there is none yet. */
+/* Finds the checkpoint that `dir` means and sets l->folder; "": there is none yet. */
 static PrStatus find(Load *l, const char *dir) {
   const CkFound all = {.step = UINT64_MAX, .attempt = UINT64_MAX};
   char path[CK_PATH];
@@ -122,8 +122,8 @@ static PrStatus find(Load *l, const char *dir) {
   return ok ? PR_OK : damaged(l, "%s is damaged: it does not name a checkpoint", path);
 }
 
-/* The rest of the line at *at if it begins with `key` and a blank; NULL if not. *at goes on after
- * it. */
+/* The rest of the line at *at, if the line begins with `key` and a blank; else NULL. Moves *at past
+ * the line. */
 static char *line(char **at, const char *key) {
   size_t n = strlen(key);
   char *end = strchr(*at, '\n'), *value = *at + n + 1;
@@ -137,7 +137,7 @@ static char *line(char **at, const char *key) {
 static PrStatus read_losses(Load *l, char *text) {
   char *end;
   l->nloss = (uint32_t)strtoul(text, &end, 10);
-  if (l->nloss > strlen(end)) /* each of them is text */
+  if (l->nloss > strlen(end)) /* each loss takes some text */
     return REFUSE(l, "%.600s/manifest is damaged: it has fewer than %u losses", l->folder,
                   l->nloss);
   l->loss = calloc(l->nloss + (size_t)1, sizeof *l->loss);
@@ -148,7 +148,7 @@ static PrStatus read_losses(Load *l, char *text) {
   return PR_OK;
 }
 
-/* A file of the checkpoint; seal: as the manifest has it. NULL: one of weights. */
+/* Reads the header of a file. seal: as in the manifest; NULL: a file of weights. */
 static PrStatus add_file(Load *l, const char *path, CkPart part, const char *seal) {
   char why[ST_WHY];
   StSeal is = {0};
@@ -183,7 +183,7 @@ static PrStatus read_manifest(Load *l) {
   const char *identity = l->run->m.identity ? l->run->m.identity : "";
   if ((value = line(&at, "step")))
     l->step = strtoull(value, NULL, 10);
-  if ((value = line(&at, "program")) && strlen(value) > 17) /* another schedule may go on */
+  if ((value = line(&at, "program")) && strlen(value) > 17) /* another schedule may continue */
     snprintf(l->program, sizeof l->program, "%s", value + 17);
   if ((value = line(&at, "model")) && strcmp(value, identity)) {
     st = REFUSE(l, "%.400s is of another model: '%.200s', this one is '%.200s'", l->folder, value,
@@ -211,7 +211,7 @@ done:
   return st;
 }
 
-/* A file that an index names; 0: go on. */
+/* Reads the header of a file that an index names. 0: continue. */
 static int add_named(void *arg, const char *name) {
   Load *l = arg;
   char path[CK_PATH];
@@ -225,7 +225,7 @@ static int add_named(void *arg, const char *name) {
   return (int)add_file(l, path, CK_WEIGHTS, NULL);
 }
 
-/* The file of weights, or those of its index. */
+/* Reads the headers of the file of weights, or of the files of its index. */
 static PrStatus add_weights(Load *l) {
   const char *end = strrchr(l->folder, '.'), *closed;
   char why[ST_WHY];
@@ -240,7 +240,7 @@ static PrStatus add_weights(Load *l) {
   return st < 0 ? REFUSE(l, "%.500s: %s", l->folder, why) : (PrStatus)st;
 }
 
-/* Refuses a checkpoint for a tensor that one side has and the other has not. */
+/* Refuses a checkpoint because of a tensor that only one side has. */
 static PrStatus foreign(Load *l, const char *key, bool model_has) {
   uint32_t nmodel = l->run->p->nmodel;
   if (l->nstage != nmodel && !l->run->m.tensor)
@@ -253,7 +253,8 @@ static PrStatus foreign(Load *l, const char *key, bool model_has) {
                 model_has ? "this one has" : "this one has not");
 }
 
-/* Reads a tensor of this process. in: file number *open, or NULL; another is opened if needed. */
+/* Reads a tensor of this process. in: file number *open, or NULL; the function opens another if
+ * needed. */
 static PrStatus read_tensor(Load *l, const CkHave *h, const StTensor *t, FILE **in,
                             uint32_t *open) {
   const CkFile *file = &l->files.file[h->file];
@@ -263,7 +264,7 @@ static PrStatus read_tensor(Load *l, const CkHave *h, const StTensor *t, FILE **
     *in = fopen(file->path, "rb");
     *open = h->file;
   }
-  const PrEngine *engine = l->run->engine; /* memory of a device is written from a copy */
+  const PrEngine *engine = l->run->engine; /* device memory is written from a copy */
   void *to = engine->take ? malloc(t->bytes + 1) : t->data;
   PrStatus st = PR_OK;
   if (!to)
@@ -281,7 +282,7 @@ static PrStatus read_tensor(Load *l, const CkHave *h, const StTensor *t, FILE **
   return st;
 }
 
-/* Which rows elsewhere leave gradients (StageRun.left). */
+/* Finds the rows of other processes that leave gradients (StageRun.left). */
 static PrStatus see_gradients(PrRun *run) {
   PrStatus st = PR_OK;
   for (uint32_t r = 0; r < run->p->nrank && !st; r++) {
@@ -303,7 +304,7 @@ static bool same_form(const StTensor *a, const StTensor *b) {
          !memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape);
 }
 
-/* The tensors of all rows; those of rows of this process are read. */
+/* Checks the tensors of all rows, and reads those of this process. */
 static PrStatus read_rows(Load *l) {
   PrRun *run = l->run;
   FILE *in = NULL;
@@ -343,7 +344,7 @@ static PrStatus read_rows(Load *l) {
   return st;
 }
 
-/* The run goes on after l->step steps. */
+/* Makes the run continue after l->step steps. */
 static void set_steps(PrRun *run, const Load *l) {
   uint64_t n = l->step;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
@@ -376,7 +377,7 @@ static void set_steps(PrRun *run, const Load *l) {
     run->engine->rewind(run, n);
 }
 
-/* Everything but its deadline. */
+/* Loads a checkpoint or weights, without the deadline. */
 static PrStatus load(Load *l, CkWatch *watch, PrStatus st) {
   PrRun *run = l->run;
   if (!st && l->dir && pr_leads(run))
@@ -397,7 +398,7 @@ static PrStatus load(Load *l, CkWatch *watch, PrStatus st) {
   return run->engine->agree ? run->engine->agree(run, st) : st;
 }
 
-/* Reads all that l says, in all processes alike, before the first step. */
+/* Loads what l names, in all processes alike, before the first step. */
 static PrStatus load_in_time(Load *l) {
   PrRun *run = l->run;
   CkWatch watch;

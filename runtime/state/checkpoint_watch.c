@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The deadline of a checkpoint: a thread that notices when one takes too long. With processes that
- * tell one another where they are all are asked then, and say the same; else who notices says what
- * it does itself. A rank that only waits for the others has twice the time, so that who keeps them
- * tells first. */
+ * The deadline of a checkpoint: a thread that detects a late one. If processes can exchange their
+ * places, all are asked and all report the same; else the process that noticed reports its own
+ * state. A rank that only waits for others has twice the time, so that the rank that delays them
+ * reports first. */
 #include "checkpoint.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* What a checkpoint may take: the deadline of a step, 5 s at least, and what a disk of 50 MB/s
- * needs. */
+/* Time limit of a checkpoint: the deadline of a step, at least 5 s, plus the time for a disk of 50
+ * MB/s. */
 static uint64_t limit_of(const PrRun *run) {
   uint64_t ns = run->limit_ns < 5 * SECOND ? 5 * SECOND : run->limit_ns;
   for (uint32_t s = 0; s < run->p->nmodel; s++)
@@ -19,13 +19,13 @@ static uint64_t limit_of(const PrRun *run) {
   return ns;
 }
 
-/* What rank r does, as its PrRun.ck_at says. */
+/* Describes what rank r does, by its PrRun.ck_at. */
 static void describe(const PrRun *run, uint32_t r, uint32_t at, char text[64]) {
   static const char *const what[] = {
       [CK_AT_NONE] = "has not come to it", [CK_AT_MEETING] = "waits for others",
       [CK_AT_BEGIN] = "opens its folder",  [CK_AT_COMMIT] = "is in COMMIT",
       [CK_AT_READ] = "is reading",         [CK_AT_READ_MEETING] = "waits for others"};
-  if (at >= CK_AT_STAGE && at - CK_AT_STAGE >= run->p->nstage) /* a peer may say anything */
+  if (at >= CK_AT_STAGE && at - CK_AT_STAGE >= run->p->nstage) /* a peer may send any number */
     at = CK_AT_NONE;
   if (at >= CK_AT_STAGE)
     snprintf(text, 64, "rank %u is in SAVE, writing stage-%u", run->p->stage[at - CK_AT_STAGE].rank,
@@ -34,7 +34,7 @@ static void describe(const PrRun *run, uint32_t r, uint32_t at, char text[64]) {
     snprintf(text, 64, "rank %u %s", r, what[at]);
 }
 
-/* How much rank r is to blame. */
+/* Gravity of the state of a rank; the gravest is reported. */
 static int blame_of(const PrPlace *at) {
   return at->condition == PR_IS_GONE                                               ? 4
          : at->condition == PR_IS_SILENT                                           ? 3

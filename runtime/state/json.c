@@ -21,7 +21,7 @@ void pr_json_fail(Json *j, const char *format, ...) {
   j->at = j->end;
 }
 
-/* The next character that is no blank; 0: the text has ended. */
+/* The next character that is not a blank; 0: end of the text. */
 static char peek(Json *j) {
   while (j->at < j->end && *j->at && strchr(" \t\r\n", *j->at))
     j->at++;
@@ -45,7 +45,7 @@ bool pr_json_more(Json *j, char close, uint32_t i) {
   return !j->bad;
 }
 
-/* The four digits of \uXXXX. */
+/* Reads the four digits of \uXXXX. */
 static uint32_t hex(Json *j) {
   static const char digit[] = "0123456789abcdefABCDEF";
   uint32_t code = 0;
@@ -61,7 +61,7 @@ static uint32_t hex(Json *j) {
   return code;
 }
 
-/* What stands behind a backslash, as UTF-8 in to: its length. */
+/* Reads the rest of an escape after its backslash and writes it as UTF-8; returns the length. */
 static size_t escaped(Json *j, char to[4]) {
   static const char from[] = "\"\\/bfnrt", as[] = "\"\\/\b\f\n\r\t";
   const char c = j->at < j->end ? *j->at++ : 0, *simple = c ? strchr(from, c) : NULL;

@@ -16,7 +16,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little-endian");
 
-#define SUM "xxh3:" /* in front of the name of the tensor */
+#define SUM "xxh3:" /* prefix of the name of the tensor */
 
 static const struct {
   char name[8];
@@ -91,7 +91,7 @@ char *st_write(const StTensor *t, uint32_t n, const char *const about[], size_t 
   if (!f)
     return NULL;
   fwrite(&length, sizeof length, 1, f);
-  fputs("{\"__metadata__\":{\"format\":\"pt\"", f); /* which loaders of hubs ask for */
+  fputs("{\"__metadata__\":{\"format\":\"pt\"", f); /* loaders of hubs require it */
   for (uint32_t i = 0; about[i]; i++) {
     fputc(i % 2 ? ':' : ',', f);
     put_string(f, "", about[i]);
@@ -119,7 +119,7 @@ char *st_write(const StTensor *t, uint32_t n, const char *const about[], size_t 
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What a tensor is: the value of its member. */
+/* Reads the description of a tensor: the value of its member. */
 static void read_tensor(Json *j, StTensor *t) {
   enum { DTYPE, SHAPE, OFFSETS, NAMES };
   static const char *const names[] = {"dtype", "shape", "data_offsets"};
@@ -171,7 +171,8 @@ static void read_tensor(Json *j, StTensor *t) {
                  t->at, end);
 }
 
-/* The value of __metadata__. head: its tensors, by name, get their checksums; NULL: not yet. */
+/* Reads the value of __metadata__. head: its tensors, by name, get their checksums; NULL: only skip
+ * it. */
 static void read_metadata(Json *j, StHead *head) {
   char text[17], *end;
   StTensor key, *t;
@@ -201,8 +202,8 @@ static int by_place(const void *a, const void *b) {
 
 #define WHY(...) (snprintf(why, ST_WHY, __VA_ARGS__), false)
 
-/* Each byte of the data is of one tensor, and each tensor has a name of its own. Leaves them by
- * name. */
+/* Checks that each byte of the data belongs to exactly one tensor and that names are distinct.
+ * Sorts the tensors by name. */
 static bool check_all(StHead *head, uint64_t data, char *why) {
   StTensor *t = head->t;
   uint64_t end = 0;
@@ -227,7 +228,7 @@ bool st_parse(const char *text, size_t n, uint64_t data, StHead *head, char why[
   Json j = {.begin = text, .at = text, .end = text + n, .why = why}, metadata = {0};
   uint32_t room = 0;
   memset(head, 0, sizeof *head);
-  if (n == 0 || *text != '{') /* without blanks, says the format */
+  if (n == 0 || *text != '{') /* the format allows no blanks before it */
     pr_json_fail(&j, "expected '{'");
   pr_json_expect(&j, '{');
   for (uint32_t i = 0; pr_json_more(&j, '}', i); i++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The engine without threads: carries out one instruction after the other, picked at random among
- * those that can go on. For one seed the order is always the same, so a failure that depends on the
- * order replays; over many seeds a program shows the same results in all of them. */
+ * The seeded engine, without threads: executes one instruction after the other, picked at random
+ * among those that can run. A seed determines the order, so a failure that depends on the order can
+ * be replayed; over many seeds tests compare the results of many orders. */
 #include "local.h"
 
 #include <stdlib.h>
 
-/* What can go on: the head of a rank's COMPUTE or COPY, or number i of the head of a COMM stream:
- * of a transfer that of its sender, of a sum that of the stream that came last. */
+/* An instruction that can run: the head of COMPUTE or COPY of a rank, or instruction i of the head
+ * of a COMM stream. A transfer is listed by its sender, a sum by the stream that arrived last. */
 typedef struct Ready {
   PipeOn on;
   uint32_t i;
@@ -17,7 +17,7 @@ typedef struct Ready {
 
 typedef struct Seeded {
   uint64_t random;
-  bool *queued[2]; /* [nrank] the head of COMPUTE, of COPY is in `ready` */
+  bool *queued[2]; /* [nrank] the head of COMPUTE [0], of COPY [1] is in `ready` */
   Ready *ready;
   size_t nready, room;
 } Seeded;
@@ -58,7 +58,7 @@ static void begin(PrRun *run, CommRun *c, uint32_t i, CommRun **todo) {
     met(run, ch, todo);
 }
 
-/* Notes the heads of COMPUTE and COPY of rank k that can go on. */
+/* Adds the heads of COMPUTE and COPY of rank k that can run to `ready`. */
 static void look_at(PrRun *run, RankRun *k) {
   Seeded *s = run->of_engine;
   uint64_t step = atomic_load(&k->step), copied = atomic_load(&k->copy_done) - step * k->ncopy;
@@ -130,7 +130,7 @@ static PrStatus carry_out(PrRun *run, Ready e, uint64_t step) {
   return (PrStatus)atomic_load(&run->status);
 }
 
-/* Has every stream of the rank come to its end of the step? */
+/* True if every stream of the rank has reached its end of the step. */
 static bool is_done(const RankRun *k, uint64_t steps) {
   bool done = atomic_load(&k->compute_done) == steps * k->ncompute &&
               atomic_load(&k->copy_done) == steps * k->ncopy;

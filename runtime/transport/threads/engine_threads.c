@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The engine of CPU threads: one thread per rank. The second side to come to a transfer copies, and
- * carries both streams on; in the same way the last to come to a sum. */
+ * The engine of CPU threads: one thread per rank. The second side to arrive at a transfer copies
+ * the tensor and advances both streams; likewise the last member to arrive at a sum. */
 #include "local.h"
 
 #include <time.h>
@@ -29,7 +29,8 @@ static void begin(PrRun *run, CommRun *c, uint32_t i, CommRun **todo) {
 
 static void end_step(PrRun *run, RankRun *k, uint64_t step) {
   uint64_t finished = step + 1;
-  atomic_store_explicit(&k->step_start, UINT64_MAX, memory_order_relaxed); /* not of on_step */
+  /* on_step does not count */
+  atomic_store_explicit(&k->step_start, UINT64_MAX, memory_order_relaxed);
   if (run->free_running) {
     if (k->id == run->loss_rank)
       pr_step_done(run, step);
@@ -72,7 +73,7 @@ static PrStatus stop_for_deadline(PrRun *run, uint64_t step) {
                  told ? text : "no callback runs");
 }
 
-/* Until every thread is done, or the deadline of a step is over. */
+/* Waits until every thread is idle, or a step exceeds its deadline. */
 static void wait_idle(PrRun *run) {
   const uint64_t limit = run->limit_ns;
   bool late = false;

@@ -11,7 +11,7 @@ static Chan *post(PrRun *run, CommRun *c, uint32_t i) {
   return atomic_fetch_or_explicit(&ch->state, 1u << side, memory_order_acq_rel) ? ch : NULL;
 }
 
-/* A lost transfer is over as soon as it begins, so none of its group waits for it. */
+/* A lost transfer is over as soon as it begins: no transfer of its group waits for it. */
 static bool is_lost(const PrRun *run, const CommRun *c, uint32_t i) {
   return pr_fault_is(run, PR_DROP, c->k->id, pr_comm_at(c, i)->index, c->step);
 }
@@ -28,7 +28,7 @@ static void over(PrRun *run, CommRun *c, uint32_t i, LocalMet *met, CommRun **to
   uint32_t left = c->k->t->instr[at->index].group, j = 1;
   while (j <= left && (at[j].chan != at->chan || is_lost(run, c, i + j)))
     j++;
-  Chan *ch = j <= left ? post(run, c, i + j) : NULL; /* the next one of its channel */
+  Chan *ch = j <= left ? post(run, c, i + j) : NULL; /* the next transfer of its channel */
   if (ch)
     met(run, ch, todo);
   pr_over(run, c, i, todo);
