@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""libpipec by ctypes. All that is known of pipe_compile.h stands in this file."""
+"""Binds libpipec by ctypes. Only this file depends on pipe_compile.h."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OK, REFUSED, NO_MEMORY, INTERNAL = range(4)
 class Diagnostic:
     """A message of the compiler.
 
-    severity: "error" or "warning"; "note" among the notes of another message
-    code:     what `pipec --explain` takes, such as "deadlock"; None: it has none
-    file:     None: the message has no place; line and column are 0 then
-    line, column: from 1; columns in bytes of UTF-8
-    help:     what to do; None: nothing
+    severity: "error" or "warning"; "note" for an element of `notes`
+    code:     name of the error, for `pipec --explain`, such as "deadlock"; None: no name
+    file:     None: the message has no place; line and column are then 0
+    line, column: from 1; columns count bytes of UTF-8
+    help:     what to do; None: no advice
     """
 
     severity: str
@@ -43,13 +43,13 @@ class Diagnostic:
 
 
 class ScheduleWarning(UserWarning):
-    """A warning of the compiler. `Schedule.diagnostics` has those of `pipec.compile` as data."""
+    """A warning of the compiler. `Schedule.diagnostics` has the same warnings as data."""
 
 
 class ScheduleError(ValueError):
-    """The compiler refuses a schedule, or an option. `str()` is what the program pipec prints.
+    """The compiler refuses a schedule or an option. `str()` is the text that `pipec` prints.
 
-    code, file, line, column, message, help, notes: of the first error, as in `Diagnostic`
+    code, file, line, column, message, help, notes: of the first error, see `Diagnostic`
     diagnostics: all errors and warnings
     """
 
@@ -70,14 +70,14 @@ class _Row(ctypes.Structure):
 
 
 class _Program(ctypes.Structure):
-    """How a PipeProgram begins (pipe_instr.h)."""
+    """The first members of PipeProgram (pipe_instr.h)."""
 
     _fields_ = [("magic", c_uint32), ("abi", c_uint32), ("hash", ctypes.c_uint64)]
 
 
 def prefix() -> Path:
-    """The folder that has lib/libpipec.so, bin/pipec and share/pipe/stdlib: PIPE_PREFIX if the
-    environment has it, else this package."""
+    """The folder of lib/libpipec.so, bin/pipec and share/pipe/stdlib: PIPE_PREFIX of the
+    environment if set, else this package."""
     return Path(os.environ.get("PIPE_PREFIX") or Path(__file__).parent)
 
 
@@ -114,7 +114,7 @@ def _encode(text: str) -> bytes:
         raise TypeError(f"{text!r} is no str")
     if "\0" in text:
         raise ValueError(f"a NUL character in {text[:40]!r}")
-    return text.encode("utf-8", "surrogateescape")  # as file names are
+    return text.encode("utf-8", "surrogateescape")  # as Python encodes file names
 
 
 def _decode(text: bytes | None) -> str | None:
@@ -122,9 +122,9 @@ def _decode(text: bytes | None) -> str | None:
 
 
 class Compiled:
-    """What one call of pipe_compile has made: its result is freed with this object.
+    """The result of one call of pipe_compile; owns it.
 
-    Raises ScheduleError, MemoryError, or RuntimeError for a mistake of the compiler itself.
+    Raises ScheduleError; MemoryError; RuntimeError for a bug of the compiler.
     """
 
     def __init__(self, name: str | None, text: str | None, options: list[str]) -> None:
@@ -164,12 +164,12 @@ class Compiled:
 
     @property
     def program(self) -> c_void_p | None:
-        """A const PipeProgram *, for the engine; it lives as long as this object."""
+        """A `const PipeProgram *` for the engine, valid as long as this object."""
         at = _lib.pipe_compiled_program(self._handle)
         return ctypes.cast(at, c_void_p) if at else None
 
     @property
     def hash(self) -> int | None:
-        """Of the program: two of one hash are equal in all but files and lines."""
+        """The hash of the program: programs with equal hashes differ only in files and lines."""
         at = _lib.pipe_compiled_program(self._handle)
         return at.contents.hash if at else None

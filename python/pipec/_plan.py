@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""pipec.plan and pipec.best: schedules that the program pipec finds for measured costs."""
+"""pipec.plan and pipec.best: schedules that `pipec` finds for measured costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST = re.compile(r"^error: (.*?)(?: \[([a-z-]+)\])?$", re.M)
 
 
 def _found(words: list[str]) -> str:
-    """The .pipe text that the program writes. Control-C ends it."""
+    """Runs `pipec` and returns the .pipe text that it prints. Control-C stops it."""
     run = subprocess.run([prefix() / "bin" / "pipec", *words], capture_output=True,
                          encoding="utf-8", errors="surrogateescape")
     if run.returncode == 0:
@@ -38,11 +38,13 @@ def best(
     options: Sequence[str] = (),
     **parameters: int,
 ) -> Schedule:
-    """The schedule with the shortest step for the stages or layers of a profile: of the library, or
-    of `names`, its stashes and chunks fitted to the memory. `Schedule.text` is an ordinary schedule
-    that says what was tried. The other arguments are those of `compile`; M is needed.
+    """Finds the schedule with the shortest step for the stages or layers of a profile.
 
-    Raises ScheduleError if none fits.
+    The candidates are the schedules of the library, or those in `names`; `best` fits their stashes
+    and chunks to the memory. `Schedule.text` of the result is an ordinary schedule and says what
+    was tried. The other arguments are those of `compile`; M is required.
+
+    Raises ScheduleError if no candidate fits.
     """
     shared = [*options]
     for key, value in parameters.items():
@@ -61,9 +63,10 @@ def plan(
     options: Sequence[str] = (),
 ) -> Schedule:
     """Cuts the layers of a profile into stages for a cluster, with replicas and recomputation.
-    `Schedule.text` is the plan: an ordinary schedule with its costs, which says why.
+    `Schedule.text` of the result is the plan: an ordinary schedule with its costs, and the reasons
+    for its choices.
 
-    options: such as ["--plan-cost=stage"]
+    options: further options of `pipec --plan`, such as ["--plan-cost=stage"]
 
     Raises ScheduleError if no plan fits.
     """

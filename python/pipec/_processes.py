@@ -20,13 +20,13 @@ from . import _runtime as rt
 from ._schedule import Schedule
 
 T = TypeVar("T")
-_START_S = 120.0  # that the others are waited for, once all have met
-_NO_TAG = 2**31 - 1  # of no message
+_START_S = 120.0  # seconds to wait for the other ranks to join the store
+_NO_TAG = 2**31 - 1  # a tag that no message has
 
 
 class Processes:
-    """The ranks of a group. Messages go by the group; of faults they tell one another by a store
-    that rank 0 serves, at a port of its own."""
+    """The ranks of a process group. Tensors travel through the group; reports of faults travel
+    through a store that rank 0 serves at a separate port."""
 
     def __init__(self, group: dist.ProcessGroup | None, schedule: Schedule) -> None:
         if not dist.is_initialized():
@@ -41,7 +41,7 @@ class Processes:
                 f"the group is of {backend}, and tensors are on the CPU: "
                 'give one of dist.new_group(backend="gloo")'
             )
-        self._store = ctypes.POINTER(rt.Group)()  # null: it is not open
+        self._store = ctypes.POINTER(rt.Group)()  # null: not open
         self._program = schedule.program
         name = schedule.report.partition(":")[0]
         found = self.together(lambda: (name, schedule._proved.hash))
@@ -50,7 +50,8 @@ class Processes:
                 raise ValueError(f"rank {rank} has another schedule, {other}; rank 0 {found[0][0]}")
 
     def together(self, what: Callable[[], T]) -> list[T]:
-        """What each rank finds. If one raises, all do."""
+        """Calls `what` on every rank and returns the results of all ranks. If one rank raises, all
+        raise."""
         found: list[Any] = [None] * self.size
         mine, error = None, None
         try:
@@ -84,7 +85,7 @@ class Processes:
             raise rt.RunError(why.value.decode("utf-8", "replace"))
 
     def transport(self, carry: Any, why: Any) -> rt.Transport:
-        """For `engine_options`; carry: a callback that has called `carry` below."""
+        """The `engine_options` of a run. carry: a C callback that calls `carry` below."""
         return rt.Transport(self._store, None, carry, why)
 
     def carry(self, messages: Any, count: int) -> None:
@@ -99,14 +100,14 @@ class Processes:
             work.wait()
 
     def abort(self) -> None:
-        """Ends what is under way, and the group with it: a wait that takes too long does so."""
+        """Ends all pending messages by breaking the group: a gloo wait that times out breaks it."""
         if self.size > 1:
             with contextlib.suppress(RuntimeError):
                 some = self.group.recv([torch.empty(1)], (self.rank + 1) % self.size, _NO_TAG)
                 some.wait(datetime.timedelta(milliseconds=1))
 
     def close(self) -> None:
-        """After the run."""
+        """Closes the store and the group; call it after pr_close."""
         rt.lib.pr_group_close(self._store)
         self._store = ctypes.POINTER(rt.Group)()
         if self.own and dist.is_initialized():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""libpiperun by ctypes. All that is known of pipe_run.h stands in this file. The library is the one
-beside libpipec, whose version is checked."""
+"""Binds libpiperun by ctypes. Only this file depends on pipe_run.h. The library is the one beside
+libpipec, whose version _library.py checks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from ._library import prefix
 
 
 class RunError(RuntimeError):
-    """A run has failed. The text names the rank, the op and its line in the schedule; `__cause__`
-    is what a module, the loss function or an optimizer has raised in this process, if one has."""
+    """A run has failed. The text names the rank, the op and its line in the schedule. `__cause__`
+    is the exception that a module, the loss function or an optimizer raised in this process, if
+    any."""
 
 
 RunError.__module__ = "pipec.engine"  # as users name it
@@ -73,7 +74,7 @@ class Launch(Structure):
 
 
 class Group(Structure):
-    """PrGroup, of which only the library knows more."""
+    """PrGroup; opaque here."""
 
 
 class Message(Structure):

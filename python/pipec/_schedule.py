@@ -18,9 +18,9 @@ from ._library import Compiled, Diagnostic, ScheduleWarning
 class Schedule:
     """A schedule that the compiler has proved, with all its checks and limits.
 
-    Each property is made when it is first asked for, from the same files: keep them, and the
-    working directory, as they are. Times are ns if the costs are (`json["timed"]` is 1), else the
-    units of the schedule. Several threads may use one Schedule.
+    Each property is computed at its first use, from the same files: do not change the files or the
+    working directory meanwhile. Times are ns if the costs are in ns (`json["timed"]` is 1), else
+    the abstract units of the schedule. Several threads may use one Schedule.
     """
 
     def __init__(self, name: str | None, text: str | None, options: list[str]) -> None:
@@ -29,9 +29,9 @@ class Schedule:
         self._warn(self._proved.diagnostics, 4)
 
     def output(self, *options: str) -> str:
-        """What the program pipec prints of this schedule, such as `output("--critical-path")` or
-        `output("--emit=svg", "--figure=3.33in")`. Options that change the program belong to
-        `pipec.compile`."""
+        """The output of `pipec` for this schedule and these options, such as
+        `output("--critical-path")` or `output("--emit=svg", "--figure=3.33in")`. Pass options that
+        change the program to `pipec.compile` instead."""
         name, text, given = self._call
         made = Compiled(name, text, [*given, *options])
         if made.hash != self._proved.hash:
@@ -52,28 +52,29 @@ class Schedule:
 
     @property
     def program(self) -> c_void_p | None:
-        """A `const PipeProgram *` for the C engine (pr_open). It lives as long as this object. None:
-        only lists of transfers, or a range of values, were proved."""
+        """A `const PipeProgram *` for the C engine (pr_open), valid as long as this object. None:
+        the compile proved only lists of transfers, or a range of parameter values."""
         return self._proved.program
 
     @property
     def text(self) -> str | None:
-        """The schedule itself, as it was given or found; None: it was compiled from a file."""
+        """The text of the schedule, as passed to `compile` or found by `plan` and `best`; None: it
+        was compiled from a file."""
         return self._call[1]
 
     @property
     def report(self) -> str:
-        """What `pipec --check` prints: the proofs, the predicted times, the ranks."""
+        """The output of `pipec --check`: the proofs, the predicted times, the ranks."""
         return self._proved.output
 
     @cached_property
     def csv(self) -> str:
-        """The ops of each rank, as PyTorch's compute_only file."""
+        """The ops of each rank, in PyTorch's compute_only format."""
         return self.output("--emit=csv")
 
     @cached_property
     def comms_csv(self) -> str:
-        """The ops and the proved transfers of each rank, as PyTorch's compute_comms file."""
+        """The ops and the proved transfers of each rank, in PyTorch's compute_comms format."""
         return self.output("--emit=comms-csv")
 
     @property
@@ -91,7 +92,7 @@ class Schedule:
 
     @cached_property
     def json(self) -> dict[str, Any]:
-        """All that the compiler knows; section 9 of the reference (lang/spec.md) has the keys."""
+        """All results of the compiler as data; lang/spec.md, section 9, documents the keys."""
         made: dict[str, Any] = json.loads(self.output("--emit=json"))
         return made
 
@@ -102,7 +103,7 @@ class Schedule:
 
     @cached_property
     def html(self) -> str:
-        """The predicted timeline as a whole page to look around in."""
+        """The predicted timeline as an interactive HTML page."""
         return self.output("--emit=html")
 
     @cached_property
@@ -118,13 +119,13 @@ class Schedule:
 
     @property
     def bubble(self) -> float:
-        """The idle share of ranks times makespan, 0 to 1."""
+        """The idle share of rank time (ranks times makespan), 0 to 1."""
         time = self.json["ranks"] * self.makespan
         return 1 - self.json["busy"] / time if time else 0.0
 
     @property
     def memory(self) -> list[int] | None:
-        """The most bytes of each rank; None if neither the schedule nor a profile has sizes."""
+        """The peak bytes of each rank; None if neither the schedule nor a profile has sizes."""
         if not self.json["sized"]:
             return None
         return [rank["bytes"]["total"] for rank in self.json["rank"]]
@@ -149,14 +150,16 @@ def compile(
     """Proves a schedule: its order, its transfers, its memory, its checks and limits.
 
     name:         a schedule of the library, such as "1f1b", or the path of a .pipe, .csv or .json file
-    text:         the schedule itself; `name` then stands in messages, and imports are looked up beside it
+    text:         the text of the schedule; `name` is then its name in messages and the place from
+                  which its imports are found
     profile:      a JSON file of measured costs
-    memory_limit: of each rank, in bytes, or with a unit: "40GiB"
-    options:      more words of pipec's command line, such as ["--channels=pair"]
-    parameters:   those of the schedule, such as P=4, M=16
+    memory_limit: per rank, in bytes, or with a unit: "40GiB"
+    options:      further options of the command `pipec`, such as ["--channels=pair"]
+    parameters:   parameters of the schedule, such as P=4, M=16
 
-    Raises ScheduleError if the compiler refuses it. Warnings are ScheduleWarning of Python's
-    `warnings`, and in `Schedule.diagnostics`. Other threads run meanwhile, and may compile, too.
+    Raises ScheduleError if the compiler refuses the schedule. Issues warnings as ScheduleWarning
+    (Python's `warnings`) and keeps them in `Schedule.diagnostics`. Releases the GIL: other threads
+    run meanwhile and may compile too.
     """
     if name is None and text is None:
         raise TypeError("compile needs the name of a schedule, or text=")
@@ -178,14 +181,15 @@ def compile(
 def check_csv(
     path: str | os.PathLike[str], /, *, text: str | None = None, channels: str = "pair"
 ) -> str:
-    """Proves lists of PyTorch, compute_only or compute_comms, and returns the report.
+    """Proves lists of PyTorch (compute_only or compute_comms) and returns the report.
 
-    path:     a file; its name ends in .csv
-    text:     the lists themselves; `path` then stands in messages
-    channels: what stays in order on the network: "rank", "pair", "edge" or "tagged"
+    path:     a file; its name must end in .csv
+    text:     the text of the lists; `path` is then their name in messages
+    channels: which transfers the network keeps in order: "rank", "pair", "edge" or "tagged"
               (docs/how-to/pytorch.md)
 
-    Raises ScheduleError if they can deadlock, or if a receive gets the tensor of another send.
+    Raises ScheduleError if the lists can deadlock, or if a receive can get the tensor of another
+    send.
     """
     path = os.fsdecode(path)
     if not path.endswith(".csv"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A stage of the model for the engine: its modules, one for each place of weights, its optimizer,
-what it shares with others, and what it takes for one microbatch."""
+"""A stage of the model for the engine: its modules, one for each address of weights, its optimizer,
+the parameters that it shares with other stages, and the sizes of its tensors."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MakeOptimizer = Callable[[torch.nn.Module], torch.optim.Optimizer]
 
 @dataclass
 class Known:
-    """What all processes know of a stage."""
+    """The properties of a stage that all processes know."""
 
     dtype: torch.dtype
     size: int  # elements of its weights
-    tensors: list[tuple[str, torch.Size]]  # its parameters, as they lie in weights and gradients
-    moments: list[str]  # of its optimizer, each like the weights
-    tied: int  # bytes of its first parameters, which other stages share
-    weights: bytes  # a digest of all parameters
-    shared: bytes  # and of those first ones
+    tensors: list[tuple[str, torch.Size]]  # its parameters, in the order of weights and gradients
+    moments: list[str]  # names of optimizer states; each is an array like the weights
+    tied: int  # bytes of its first parameters, those shared with other stages
+    weights: bytes  # digest of all parameters
+    shared: bytes  # digest of the shared parameters
 
     @property
     def bytes(self) -> int:
@@ -50,29 +50,30 @@ def _digest(tensors: Iterable[Tensor]) -> bytes:
 
 
 class Stash:
-    """What one microbatch keeps on a stage, from F, or R, to its last backward.
+    """The stash of one microbatch on a stage, from F or R to its last backward.
 
     x: the inputs
-    y: of the outputs that a gradient goes through, or the loss: where its backward begins
+    y: the gradient edges of the differentiable outputs, or of the loss; the backward begins there
     """
 
     def __init__(self, x: Sequence[Tensor], module: torch.nn.Module) -> None:
         self.x, self.module = x, module
         self.wanted = [t for t in x if t.requires_grad]
         self.y: list[Any] = []
-        self.one: list[Tensor] = []  # the gradient of the loss
-        self.weight = 0  # where the version lies that the backward reads
-        self.rest: Any = None  # what W needs of I
+        self.one: list[Tensor] = []  # gradient of the loss
+        self.weight = 0  # address of the version that the backward reads
+        self.rest: Any = None  # data that I leaves for W
 
 
 def _state(own: Stage, make: MakeOptimizer) -> tuple[list[str], Tensor | None]:
-    """The names of what the optimizer keeps for each parameter, and what it counts its steps with,
-    found by one step of another. All of it is 0 at first, so it may lie in the engine's memory."""
+    """The names of the states that the optimizer keeps per parameter, and its initial step counter,
+    found by one step of a second optimizer. States must begin with 0, because they are placed in
+    zeroed memory of the engine."""
     module = copy.deepcopy(own.module)
     for p, given in zip(own.in_order(module), own.parameters):
         p.__dict__.update(given.__dict__)
     optimizer = make(module)
-    for group in optimizer.param_groups:  # else it is in the moments from the first step on
+    for group in optimizer.param_groups:  # weight decay would make the first moments non-zero
         group.update({"weight_decay": 0} if "weight_decay" in group else {})
     for p in module.parameters():
         p.grad = torch.zeros_like(p) if p.requires_grad else None
@@ -98,15 +99,15 @@ def _state(own: Stage, make: MakeOptimizer) -> tuple[list[str], Tensor | None]:
 
 
 class Stage(Known):
-    """A stage on its rank: its modules, which share buffers, one for each place of weights.
+    """A stage on its rank: its modules, one for each address of weights; they share buffers.
 
-    shared: its parameters that tied stages have, too: they lie first in weights and gradients
+    shared: its parameters that tied stages have too; they come first in weights and gradients
     """
 
     def __init__(
         self, module: torch.nn.Module, make: MakeOptimizer, shared: Sequence[Tensor] = ()
     ) -> None:
-        self.module = copy.deepcopy(module)  # its parameters are the optimizer's
+        self.module = copy.deepcopy(module)  # the optimizer owns its parameters
         number: dict[Tensor, int] = {p: i for i, p in enumerate(module.parameters())}
         first = [number[p] for p in shared]
         self.order = first + [i for i in number.values() if i not in first]
@@ -114,7 +115,7 @@ class Stage(Known):
         self.weights, self.shared = _digest(module.parameters()), _digest(shared)
         self.parameters = self.in_order(self.module)
         for p, given in zip(self.parameters, self.in_order(module)):
-            p.__dict__.update(given.__dict__)  # such as no_decay, which deepcopy leaves out
+            p.__dict__.update(given.__dict__)  # attributes such as no_decay, which deepcopy drops
         names = [name for name, _ in self.module.named_parameters()]
         self.tensors = [(names[i], p.shape) for i, p in zip(self.order, self.parameters)]
         self.size = sum(p.numel() for p in self.parameters)
@@ -131,12 +132,12 @@ class Stage(Known):
         self.adds: set[int] = set()
 
     def in_order(self, module: torch.nn.Module) -> list[Tensor]:
-        """The parameters of a copy, as they lie in weights and gradients."""
+        """The parameters of a copy, in the order of weights and gradients."""
         parameters = list(module.parameters())
         return [parameters[i] for i in self.order]
 
     def views(self, address: int) -> list[Tensor]:
-        """The tensors whose values lie there, one after the other."""
+        """The parameters as tensors over the memory at `address`, one after the other."""
         if address in self.seen:
             return self.seen[address]
         flat, at, views = tensor_at(address, self.dtype, (self.size,)), 0, []
@@ -154,12 +155,12 @@ class Stage(Known):
             for p, view in zip(self.in_order(module), self.views(call.weight)):
                 p.data = view
             for m, mine in zip(module.modules(), self.module.modules()):
-                m._buffers = mine._buffers  # those that a forward assigns anew, too
+                m._buffers = mine._buffers  # shared even if a forward assigns new ones
             self.at[call.weight] = module
         return module
 
     def keep(self, call: rt.Call) -> None:
-        """Lets the optimizer find its state where the engine keeps it, from the first update on."""
+        """Moves the state of the optimizer to memory of the engine, before an update."""
         assert self.optimizer is not None
         moments = [self.views(call.opt + i * self.bytes) for i in range(len(self.moments))]
         for p, *views in zip(self.parameters, *moments):
@@ -176,14 +177,14 @@ class Stage(Known):
                     state["step"] = now
 
     def leave(self) -> None:
-        """Takes what the optimizer has out of the memory of the engine."""
+        """Copies the state of the optimizer out of memory of the engine."""
         for p in self.parameters:
             p.data, p.grad = p.data.clone(), None
             state = self.optimizer.state.get(p, {}) if self.optimizer else {}
             state.update({name: state[name].clone() for name in self.moments if name in state})
 
     def gradients(self, module: torch.nn.Module, call: rt.Call) -> None:
-        """Lets backward add to the gradients of the stage, which stay where they are."""
+        """Makes backward add to the gradients in memory of the engine."""
         if id(module) in self.adds:
             return
         self.adds.add(id(module))
@@ -192,7 +193,7 @@ class Stage(Known):
 
 
 def tensor_at(address: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
-    """The memory at an address, as a tensor."""
+    """A tensor over the memory at an address."""
     count = 1
     for n in shape:
         count *= n
@@ -209,8 +210,8 @@ def as_tuple(tensors: Tensors) -> tuple[Tensor, ...]:
 
 
 def tensors_at(address: int, like: Sequence[Tensor]) -> tuple[list[Tensor], int]:
-    """The tensors of a message, each at a multiple of 64 bytes, and the bytes of all. No address:
-    just the bytes."""
+    """The tensors of a message, each at a multiple of 64 bytes, and their total bytes. address 0:
+    only the bytes."""
     at, tensors = 0, []
     for t in like:
         at = -(-at // 64) * 64
@@ -221,12 +222,12 @@ def tensors_at(address: int, like: Sequence[Tensor]) -> tuple[list[Tensor], int]
 
 @dataclass
 class Sizes:
-    """Of one microbatch on a stage, found by carrying it out once."""
+    """Sizes of one microbatch on a stage, measured by one forward and backward."""
 
-    output: tuple[Tensor, ...]  # tensors like those that the stage returns, leaves of autograd
-    act: int  # bytes that autograd keeps from forward to backward, but for parameters
-    gout: int  # bytes of the gradients that I keeps for W
-    draws: bool  # it draws random numbers, as dropout does
+    output: tuple[Tensor, ...]  # tensors like the outputs of the stage, as leaves of autograd
+    act: int  # bytes that autograd keeps from forward to backward, without parameters
+    gout: int  # bytes of gradients that I keeps for W
+    draws: bool  # the stage draws random numbers, for example dropout
 
     @property
     def boundary(self) -> int:
@@ -234,18 +235,18 @@ class Sizes:
 
 
 def buffers_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], dict[str, Tensor]]]:
-    """The buffers of each module within, and a copy of them."""
+    """The buffers of each submodule, and copies of them."""
     all = [m._buffers for m in module.modules()]
     return [(of, {name: b.clone() for name, b in of.items() if b is not None}) for of in all]
 
 
 def edges(y: Iterable[Tensor]) -> list[Any]:
-    """Where the backward of outputs begins; it does not keep the outputs themselves."""
+    """The gradient edges of outputs, where their backward begins; they do not keep the outputs."""
     return [torch.autograd.graph.get_gradient_edge(t) for t in y if t.requires_grad]
 
 
 def _gradients_kept(y: Sequence[Tensor], x: list[Tensor], stage: torch.nn.Module) -> int:
-    """Runs I of a stage."""
+    """Runs I of a stage; returns the bytes that it keeps for W."""
     y = [t for t in y if t.requires_grad]
     dy = [torch.ones_like(t) for t in y]
     _, groups = stage_backward_input(edges(y), dy, x, stage.parameters())
@@ -256,7 +257,7 @@ def _gradients_kept(y: Sequence[Tensor], x: list[Tensor], stage: torch.nn.Module
 
 
 def shared_parameters(stages: Sequence[torch.nn.Module | None]) -> list[list[Tensor]]:
-    """The parameters of each stage that other stages have, too, in one order."""
+    """The parameters of each stage that other stages have too, in one common order."""
     users: dict[Tensor, set[int]] = {}
     for i, stage in enumerate(stages):
         for p in stage.parameters() if stage else ():
@@ -270,8 +271,8 @@ def check_ties(
     shared: list[list[Tensor]],
     tie: Mapping[int, int | None],
 ) -> None:
-    """Refuses what is shared but not tied, and the other way round.
-    tie: of each stage the first one of its tie, or None."""
+    """Raises ValueError if stages share parameters but are not tied, or are tied but share none.
+    tie: for each stage the first stage of its tie, or None."""
     firsts: dict[Tensor, int] = {}
     for i, own in enumerate(shared):
         for p in own:
@@ -297,7 +298,7 @@ def check_ties(
 
 
 def _measure_one(stage: torch.nn.Module, x: Tensors | None) -> Sizes:
-    """What a stage makes of inputs, and what it keeps."""
+    """The outputs of a stage for x, and the bytes that it keeps."""
     if x is None:
         raise ValueError("no example in a process that has the first stage")
     stage, saved = copy.deepcopy(stage), {}
@@ -323,7 +324,7 @@ def _measure_one(stage: torch.nn.Module, x: Tensors | None) -> Sizes:
 
 
 def alone(what: Callable[[], Any]) -> list[Any]:
-    """Processes.together of one process."""
+    """As Processes.together, for a single process."""
     return [what()]
 
 
@@ -332,9 +333,9 @@ def measure(
     x: Tensors | None,
     together: Callable[..., list[Any]] = alone,
 ) -> list[Sizes]:
-    """What each stage makes of the example. None: another process has it."""
+    """The sizes of each stage, measured with the example x. None: another process has the stage."""
     sizes: list[Sizes] = []
-    if x is not None:  # nobody takes the gradient of the input of the model
+    if x is not None:  # the input of the model needs no gradient
         x = tuple(t.detach() for t in as_tuple(x))
     for stage in stages:
         found = together(lambda: _measure_one(stage, x) if stage else None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""nn.Modules on the C engine: each rank of the schedule is a thread of this process, or a process
-of torch.distributed."""
+"""Trains nn.Modules on the C engine: each rank of the schedule is a thread of this process, or a
+process of torch.distributed."""
 
 from __future__ import annotations
 
@@ -60,41 +60,41 @@ def _close(run: c_void_p, processes: Processes | None, used: list[Any]) -> None:
 
 
 def _keep_thread(_: int, begins: int) -> None:
-    """Keeps what Python knows of a thread from its first callback to its last one; it would make it
-    anew for each, in 40 us, and lose what a module keeps in threading.local."""
+    """Keeps the Python state of a thread from its first callback to its last. Otherwise Python
+    makes the state for each callback, in 40 us, and threading.local of modules is lost."""
     if begins:
         ctypes.pythonapi.PyGILState_Ensure()
     else:
-        ctypes.pythonapi.PyGILState_Release(0)  # PyGILState_LOCKED, which Ensure has returned
+        ctypes.pythonapi.PyGILState_Release(0)  # PyGILState_LOCKED, as Ensure returned
 
 
 class Run:
-    """Modules that are trained in the order of a schedule.
+    """Trains modules in the order of a schedule.
 
-    schedule:  what `pipec.compile` returns
-    stages:    the modules of all stages, in order; each returns a tensor or a tuple of them, which
-               are the arguments of the next one; Run copies the modules. Stages that share
-               parameters are tied in the schedule
+    schedule:  a pipec.Schedule
+    stages:    the modules of all stages, in order. Each returns a tensor or a tuple of tensors: the
+               arguments of the next stage. Run copies the modules. The schedule must tie stages
+               that share parameters
     loss_fn:   (output, target) -> the mean loss of one microbatch
-    example:   an input of one microbatch, or a tuple of several, by which the sizes of tensors
-               between stages are found
-    optimizer: a module -> its optimizer, such as lambda m: torch.optim.AdamW(m.parameters())
-    deadline:  seconds that a step may take, 0: as the schedule predicts
+    example:   an input of one microbatch, or a tuple of inputs; Run measures the tensors between
+               stages with it
+    optimizer: module -> its optimizer, such as lambda m: torch.optim.AdamW(m.parameters())
+    deadline:  seconds after which a step fails; 0: from the predicted time of a step
     engine:    "threads": each rank is a thread of this process. "dist": rank r is the process of
                rank r of a process group
-    group:     of "dist": a group over gloo, which nothing else uses meanwhile, and nothing any
-               more if the run fails; None: all processes, in a group of the run's own
+    group:     for "dist": a gloo group that nothing else uses during the run, or after a failed
+               run; None: Run makes a group of all processes
 
-    An update applies the mean gradient of the microbatches that the schedule lets it apply; a
-    parameter that none of them reaches has the gradient 0, not None. Where the schedule gives a
-    backward other weights than its forward had, it differentiates with those: weights that autograd
-    saves as they are. What a forward derives from weights (weight_norm) stays the forward's.
-    Raises RunError where the engine refuses the schedule or the sizes, and ValueError where the
-    modules do not fit it. Leave it by `with`, or `close()`.
+    An update applies the mean gradient of its microbatches, as the schedule assigns them; a
+    parameter that none of them reaches has gradient 0, not None. If the schedule gives a backward
+    other weights than its forward, the backward uses those for every weight that autograd saves
+    unchanged; values that the forward derives from weights (weight_norm) stay as they were. Raises
+    RunError if the engine refuses the schedule or the sizes, and ValueError if the modules do not
+    fit the schedule. End a run with `with` or `close()`.
 
-    With "dist" all processes make the same calls. A stage that the schedule does not place in this
-    process may be None, unless it is tied to one that is; so may `example` without the first stage.
-    The bits are those of threads. What fails in one process is a RunError in all.
+    With "dist" all processes must make the same calls. A stage of another process may be None,
+    unless it is tied to a stage of this one; `example` may be None without the first stage. The
+    results equal those of threads bit for bit. A failure in one process raises RunError in all.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Run:
             raise ValueError(f"the schedule is for {count} stages, not {len(stages)}")
         self._processes = Processes(group, schedule) if engine == "dist" else None
         self._run, self._pid = c_void_p(), os.getpid()
-        kept: list[Any] = [schedule]  # what pr_close reads
+        kept: list[Any] = [schedule]  # objects that must outlive pr_close
         self._end = weakref.finalize(self, _close, self._run, self._processes, kept)
         if self._processes and self._processes.size != schedule.json["ranks"]:
             raise ValueError(
@@ -135,7 +135,7 @@ class Run:
         self._stage: dict[tuple[int, int], Stage] = {}
         found = together(lambda: self._take(stages, optimizer, rows))
         self._known = [next(of[i] for of in found if i in of) for i in range(count)]
-        for row in rows:  # replicas begin with the same weights, and what is tied
+        for row in rows:  # replicas and tied stages must begin with equal weights
             own, tied = found[row["rank"] if self._processes else 0][row["model"]], row.get(
                 "tied_with"
             )
@@ -159,10 +159,10 @@ class Run:
         self._stash: dict[tuple[int, int, int], Stash] = {}
         self._slot: dict[tuple[int, int], list[Tensor]] = {}
         self._error: BaseException | None = None
-        self._turn = threading.Lock()  # a step at a time
+        self._turn = threading.Lock()  # one step at a time
         self._said: dict[int, Any] = (
             {}
-        )  # by thread; threading.local forgets between two calls from C
+        )  # by thread; threading.local is lost between two calls from C
         self._model = rt.Model(
             nstage=count,
             nslice=1,
@@ -201,7 +201,7 @@ class Run:
         optimizer: MakeOptimizer,
         rows: list[dict[str, Any]],
     ) -> dict[int, Known]:
-        """Copies the stages of this process; what is known of each."""
+        """Copies the stages of this process; returns the Known of each."""
         loss_fn = self._loss_fn
         if isinstance(loss_fn, torch.nn.Module) and any(
             p.requires_grad for p in loss_fn.parameters()
@@ -232,14 +232,14 @@ class Run:
     # What users call
 
     def step(self, x: Tensors | None, target: Tensors | None) -> float:
-        """Carries out one step on a batch, whose first dimension is cut into the microbatches, of
-        each tensor of a tuple; returns the mean loss. In a process without the first stage x may be None, without the last
-        one target."""
+        """Executes one step on a batch and returns the mean loss. The first dimension of each
+        tensor is cut into microbatches. In a process without the first stage x may be None; without
+        the last stage target may be None."""
         with self._turn:
             return self._step(x, target)
 
     def _cut(self, what: str, batch: Tensors | None, used: bool) -> Sequence[Any]:
-        """The microbatches of what a stage of this process takes."""
+        """The microbatches of a batch, if a stage of this process uses it; else ()."""
         if not used:
             return ()
         if batch is None:
@@ -265,11 +265,13 @@ class Run:
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
-        """Of the stages here, those of replicas too; for schedulers of the learning rate."""
+        """The optimizers of the stages of this process, with replicas; for learning-rate
+        schedulers."""
         return [s.optimizer for s in self._stage.values() if s.optimizer is not None]
 
     def state_dict(self, stage: int) -> dict[str, Tensor]:
-        """Copies of the newest weights and the buffers of a stage here, for `load_state_dict`."""
+        """Copies of the newest weights and the buffers of a stage of this process, for
+        `load_state_dict`."""
         ranks = [rank for rank, model in self._rows if model == stage]
         if not ranks:
             raise IndexError(f"there is no stage {stage}")
@@ -292,7 +294,7 @@ class Run:
 
     @property
     def bytes(self) -> list[int]:
-        """Of each rank: what the engine has allocated, and the stashes that it counts."""
+        """Bytes of each rank: memory of the engine, plus stashes."""
         return [rt.lib.pr_bytes(self._open, r) for r in range(self.schedule.json["ranks"])]
 
     def __enter__(self) -> Run:
@@ -302,9 +304,10 @@ class Run:
         self.close()
 
     def save(self, folder: str | os.PathLike[str], keep: int = 0) -> None:
-        """Writes a checkpoint: a folder of safetensors files, in which weights have the names that
-        they have in torch.nn.Sequential(*stages), and optimizer states the same with theirs behind.
-        keep: how many to keep, 0: all. Raises ValueError for modules with buffers: it has none."""
+        """Writes a checkpoint: a folder of safetensors files. Weights have the names of
+        torch.nn.Sequential(*stages); optimizer states append their own names. keep: checkpoints
+        to keep; 0: all. Raises ValueError for modules with buffers, which a checkpoint cannot
+        store."""
         for _, own in self._stage.items():
             kept = [
                 name
@@ -316,14 +319,14 @@ class Run:
         self._check(rt.lib.pr_checkpoint(self._open, os.fsencode(folder), keep))
 
     def resume(self, folder: str | os.PathLike[str]) -> int:
-        """Goes on from the latest checkpoint of a folder, before the first step; the steps it has
-        done, 0: there is none. The schedule and its ranks may be others."""
+        """Resumes from the latest checkpoint of a folder; call it before the first step. Returns
+        the steps done; 0: there is no checkpoint. The schedule and its ranks may differ."""
         steps = c_uint64()
         self._check(rt.lib.pr_resume(self._open, os.fsencode(folder), byref(steps)))
         return steps.value
 
     def close(self) -> None:
-        """Ends the threads and frees the memory of the engine; optimizers keep theirs."""
+        """Ends the threads and frees the memory of the engine; optimizers keep their state."""
         for own in self._stage.values() if self._end.alive else ():
             own.leave()
         self._end()
@@ -339,7 +342,8 @@ class Run:
     # Errors
 
     def _guard(self, kind: Any, call: Callable[..., None], cause: bool = True) -> Any:
-        """A callback of C that fails where the method raises. cause: what it has raised is kept."""
+        """Makes a C callback that fails if the method raises. cause: keep the exception as the
+        cause of RunError."""
 
         def guarded(_: int, *arguments: Any) -> int:
             try:
@@ -366,7 +370,7 @@ class Run:
     # What the engine calls, on the threads of the ranks
 
     def _of(self, stage: int) -> Stage:
-        """A stage of the model, one that is here."""
+        """The Stage of a stage of the model that this process has."""
         return next(own for (_, model), own in self._stage.items() if model == stage)
 
     def _sizes(self, stage: int, out: Any) -> None:
@@ -383,7 +387,7 @@ class Run:
             view.copy_(p.detach())
 
     def _between(self, stage: int, address: int) -> list[Tensor]:
-        """The outputs of a stage, or their gradients, in a slot."""
+        """The outputs of a stage, or their gradients, as tensors over a slot."""
         found = self._slot.get((stage, address))
         if found is None:
             found, _ = tensors_at(address, self._sizes_of[stage].output)
@@ -406,7 +410,7 @@ class Run:
             before = buffers_of(own.module) if call.recomputed else []
             with self._cast():
                 stash, output = self._call(own, call, x)
-            for buffers, old in before:  # R is the one that moves them
+            for buffers, old in before:  # R, not F, updates buffers
                 buffers.update(old)
             y = as_tuple(output)
             if not call.ny:
@@ -421,13 +425,13 @@ class Run:
             self._stash[call.rank, call.stage, call.mb] = stash
 
     def _leave(self, call: rt.Call, y: tuple[Tensor, ...], keeps: bool) -> None:
-        """Copies the outputs to their slot, if they are like those of the example."""
+        """Copies the outputs to their slot; they must match those of the example."""
 
         def kinds(of: tuple[Tensor, ...]) -> list[Any]:
             return [(t.dtype, t.shape, keeps and t.requires_grad) for t in of]
 
         like = self._sizes_of[call.stage].output
-        if kinds(y) != kinds(like):  # copy_ would make them fit
+        if kinds(y) != kinds(like):  # copy_ would convert silently
             raise ValueError(
                 "a stage returns (type, shape, whether it has a gradient) "
                 f"{kinds(y)}, and of the example {kinds(like)}"
@@ -436,13 +440,13 @@ class Run:
             slot.copy_(t.detach())
 
     def _cast(self) -> contextlib.AbstractContextManager[Any]:
-        """The autocast of the thread that has called `step`."""
+        """The autocast state of the thread that called `step`."""
         dtype, on = self._autocast
         return torch.autocast("cpu", dtype) if on else contextlib.nullcontext()
 
     def _call(self, own: Stage, call: rt.Call, x: list[Tensor]) -> tuple[Stash, Any]:
-        """The forward of a stage. Where a backward may read other weights, they are saved as
-        places."""
+        """Runs the forward of a stage. If a backward may read other weights, autograd saves weights
+        as offsets."""
         module = own.of(call)
         stash = Stash(x, module)
         if not self._versions:
@@ -461,7 +465,7 @@ class Run:
             return all.as_strided(shape, stride, at // own.dtype.itemsize)
 
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-            # the slot is the op's only as long as it runs
+            # clones: the slot belongs to the op only while it runs
             return stash, module(*[t.clone() for t in x])
 
     def _backward(self, pointer: Any) -> None:
@@ -469,19 +473,19 @@ class Run:
         stash = self._stash.pop((call.rank, call.stage, call.mb))
         stash.weight = call.weight
         self._stage[call.rank, call.stage].gradients(stash.module, call)
-        if stash.y:  # not on a first stage that is frozen, or has no parameters
+        if stash.y:  # empty: a first stage that is frozen or has no parameters
             torch.autograd.backward(stash.y, self._gradients(call, stash))
         self._give(call, stash)
 
     def _gradients(self, call: rt.Call, stash: Stash) -> list[Tensor]:
-        """Of the outputs that have one, or of the loss."""
+        """The gradients of the differentiable outputs, or of the loss."""
         if not call.ny:
             return stash.one
         like = self._sizes_of[call.stage].output
         return [t for t, k in zip(self._between(call.stage, call.dy), like) if k.requires_grad]
 
     def _give(self, call: rt.Call, stash: Stash) -> None:
-        """The gradients of the inputs; those that the stage does not use have none."""
+        """Writes the gradients of the inputs to their slot; 0 for unused inputs."""
         if call.nx:
             for slot, x in zip(self._between(call.stage - 1, call.dx), stash.x):
                 slot.zero_() if x.grad is None else slot.copy_(x.grad)
@@ -491,7 +495,7 @@ class Run:
         stash = self._stash[call.rank, call.stage, call.mb]
         stash.weight = call.weight
         dy = [t.clone() for t in self._gradients(call, stash)]
-        if not stash.wanted:  # nobody waits for a gradient: all is done in W
+        if not stash.wanted:  # no input needs a gradient: W does everything
             stash.rest = dy
         else:
             parameters = stash.module.parameters()
@@ -520,7 +524,7 @@ class Run:
         own.keep(call)
         rates = [group["lr"] for group in own.optimizer.param_groups]
         for group in own.optimizer.param_groups:
-            group["lr"] = group["lr"] * call.rate  # a new one: it may be a tensor
+            group["lr"] = group["lr"] * call.rate  # not in place: it may be a tensor
         own.optimizer.step()
         for group, rate in zip(own.optimizer.param_groups, rates):
             group["lr"] = rate
@@ -548,7 +552,7 @@ class Run:
         return -1
 
     def _named(self, _: int, stage: int, index: int, out: Any) -> int:
-        """Tensor `index` of a stage, in weights and then in each moment."""
+        """PrModel.tensor: tensor `index` of a stage, first of the weights, then of each moment."""
         own = self._known[stage]
         which, number = divmod(index, max(1, len(own.tensors)))
         if which > len(own.moments) or not own.tensors:
@@ -574,8 +578,8 @@ def profile(
     *,
     repeats: int = 7,
 ) -> dict[str, Any]:
-    """What each stage takes for one microbatch, for `compile(profile=...)`: the median times of its
-    ops in ns, and the bytes that `Run` asks for. One stage runs after the other, on this thread.
+    """Measures each stage with one microbatch, for `compile(profile=...)`: the median times of its
+    ops in ns, and its sizes in bytes. The stages run one after the other, on this thread.
 
     example, target: one microbatch
     """
@@ -584,7 +588,7 @@ def profile(
     for number, (stage, size) in enumerate(zip(stages, measure(stages, example))):
         own = Stage(stage, optimizer, shared[number])
         last, took = number + 1 == len(stages), collections.defaultdict(list)
-        for _ in range(repeats + 1):  # the first one is thrown away
+        for _ in range(repeats + 1):  # the first run is discarded
             for split in False, True:
                 one = _one_microbatch(
                     own, x, (lambda y: loss_fn(y, target)) if last else None, split
@@ -603,7 +607,7 @@ def profile(
 def _one_microbatch(
     own: Stage, like: tuple[Tensor, ...], loss: Callable[[Any], Tensor] | None, split: bool
 ) -> dict[str, int]:
-    """Runs the ops of a microbatch and an update; ns by op. split: I and W in place of B."""
+    """Runs the ops of a microbatch and an update; returns ns by op. split: I and W instead of B."""
     x = [t.detach().requires_grad_(t.requires_grad) for t in like]
     stash = Stash(x, own.module)
     now = time.perf_counter_ns

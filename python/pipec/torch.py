@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Schedules in the runtime of torch.distributed.pipelining; `import pipec` does not import PyTorch."""
+"""Runs schedules in torch.distributed.pipelining; `import pipec` does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ __all__ = ["PipeSchedule"]
 
 
 class PipeSchedule(_torch._PipelineScheduleRuntime):
-    """A schedule that is used like PyTorch's own classes: `step(x, target=...)`, `eval(...)`.
+    """A schedule with the interface of PyTorch's own classes: `step(x, target=...)`, `eval(...)`.
 
-    schedule:       a name of the library, the path of a .pipe file, or what `pipec.compile` returns
-    stages:         PipelineStage of this rank, all of one process group; any order
-    n_microbatches: what the batch is cut into
-    loss_fn:        as PyTorch's classes take it
-    parameters:     of the schedule, beside P, the ranks of the group, and M, the microbatches
-    options:        more of PyTorch's, such as scale_grads
+    schedule:       a name of the library, the path of a .pipe file, or a pipec.Schedule
+    stages:         the PipelineStages of this rank, of one process group, in any order
+    n_microbatches: microbatches per batch
+    loss_fn:        as in PyTorch's classes
+    parameters:     further parameters of the schedule; P is the number of ranks of the group, and M
+                    is n_microbatches
+    options:        further options of PyTorch's class, such as scale_grads
 
-    The lists that PyTorch runs have the transfers that pipec has proved. Raises pipec.ScheduleError
-    where PyTorch cannot do what the schedule says at all, and ValueError where ranks, stages,
-    microbatches or the placement are not those of the schedule. What PyTorch would leave out, such
-    as recomputation, is a pipec.ScheduleWarning. `PipeSchedule.schedule` is the pipec.Schedule.
+    PyTorch executes exactly the transfers that pipec has proved. Raises pipec.ScheduleError if
+    PyTorch cannot execute the schedule, and ValueError if ranks, stages, microbatches or placement
+    differ from the schedule. Features that PyTorch ignores, such as recomputation, cause a
+    pipec.ScheduleWarning. `PipeSchedule.schedule` is the pipec.Schedule.
     """
 
     def __init__(
@@ -55,7 +56,8 @@ class PipeSchedule(_torch._PipelineScheduleRuntime):
         self._prepare_schedule_with_comms(_actions(comms), format="compute_comms")
 
     def _check(self, schedule: Schedule) -> None:
-        """Refuses ranks, stages, microbatches and places that are not those of the schedule."""
+        """Raises ValueError if ranks, stages, microbatches or placement differ from the
+        schedule."""
         first, placed = self._stages[0], schedule.placement
         for what, have, want in (
             ("ranks", first.group_size, len(placed)),
