@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * Lays out transfers by channel, for the lowering `channels` (lang/spec.md 8.4). Transfers keep the
  * one global order, but a transfer waits only for earlier transfers of its channel. comm calls this
- * file to lay transfers out, check_deadlock to play them, lower to write them.
+ * file to lay out transfers, check_deadlock to play them, lower to write them.
  *
  * A channel holds the transfers of one kind (forward or backward) of one pipe from one rank to
- * another. Sums over one set of ranks are a channel too. A sum and the sums that need its result
- * share one channel: a TIE waits for the REDUCE of its rows by its place there. The side ops in the
- * COMM stream of a rank are a channel.
+ * another. The sums over one set of ranks form a channel too. A sum and the sums that need its
+ * result share one channel: a TIE waits for the REDUCE of its rows because the REDUCE stands above
+ * it there. The side ops in the COMM stream of a rank form a channel.
  *
- * note [channels]: an op can need transfers of several channels, and one count cannot say so.
+ * note [channels]: an op can need transfers of several channels, and one count cannot express this.
  * Streams.need has their positions in COMM. After the timed machine has played the program,
  * sort_channels puts the instructions into the order in which the machine started them.
  *
- * Lemma: in this order every instruction stands after everything it waits for. Proof: what an
- * instruction waits for was complete, and so was started, before it; both ends of a transfer are
- * started at once. Hence the lists complete even with one COMM stream per rank. Engines that issue
- * from one thread, and readers that follow list order, rely on this.
+ * Lemma: in this order every instruction stands after every instruction that it waits for. Proof:
+ * the machine starts an instruction after everything that it waits for has completed, so after it
+ * has started; and it starts both ends of a transfer at once. Hence the lists complete even with
+ * one COMM stream per rank. Engines that issue from one thread, and readers that follow list order,
+ * rely on this.
  *
  * Cost: linear in instructions and needs, and two sorts: the needs of each rank, and all
  * transfers. */
@@ -27,9 +28,9 @@
 #include "plant.h"
 #include "streams.h"
 
-/* A set of ranks that add something up: its members and what they are for. */
+/* The ranks of one sum. */
 typedef struct Members {
-  uint32_t *rank, n, sum; /* rank: ascending, each once; sum: stage of the model, or nmodel + tie */
+  uint32_t *rank, n, sum; /* rank: ascending, no duplicates; sum: index as in channel_of_sum */
 } Members;
 
 static int by_number(const void *a, const void *b) {
@@ -80,7 +81,7 @@ uint32_t *find_communicators(Sched *s) {
   return comm_of;
 }
 
-/* ---- which channel ---- */
+/* ---- channel numbers ---- */
 
 typedef struct Named {
   PipeChannel is;
@@ -97,8 +98,8 @@ static int by_name(const void *a, const void *b) {
   return 0;
 }
 
-/* [nmb + 1] How many pipes have their first microbatch before this one; of its first one: the
- * number of the pipe. Not from Model.pipe, which programs that were read do not have. */
+/* [nmb + 1] how many pipes begin before a microbatch. At the first microbatch of a pipe: the number
+ * of the pipe. Model.pipe does not serve, because imported programs have none. */
 static uint32_t *count_pipes(const Sched *s) {
   uint32_t *before = NEW_ARRAY(s->arena, uint32_t, s->model->nmb + (size_t)1);
   for (uint32_t i = 0; i < s->model->nstage; i++)
@@ -108,7 +109,7 @@ static uint32_t *count_pipes(const Sched *s) {
   return before;
 }
 
-/* Sums that share a channel: those of one communicator and the sums they need. By comm_of. */
+/* Union-find over communicators: the sums of one set share a channel. */
 static uint32_t root_of(uint32_t *parent, uint32_t c) {
   while (parent[c] != c)
     c = parent[c] = parent[parent[c]];
@@ -193,7 +194,7 @@ uint32_t channel_of_sides(const Sched *s, uint32_t rank) {
              : NONE;
 }
 
-/* ---- who needs what ---- */
+/* ---- needs ---- */
 
 void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count) {
   Streams *t = &s->lowered->stream[r];
@@ -207,12 +208,13 @@ static int by_need(const void *a, const void *b) {
   return x->of != y->of ? (x->of < y->of ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
 }
 
-/* Of those of one instruction in one channel the last says it all. of, kept: [npipe_channel], where
- * the one at hand is: 1 + what needs it, its row of `on`; of is 0 before and after. */
+/* Makes PipeNeeds of rank r: for each instruction and channel, only the last transfer that it
+ * needs. of, kept: [npipe_channel] scratch for the current instruction: 1 + the instruction; the
+ * row of `on` for the channel. `of` is all 0 before and after. */
 static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
   Streams *t = &s->lowered->stream[r];
   uint32_t n = 0, total = t->ncompute + t->ncopy;
-  for (uint32_t i = 0; i < t->nneed; i++) /* the first op of an action waits for all */
+  for (uint32_t i = 0; i < t->nneed; i++) /* the first op of an action waits for the whole action */
     while (t->need[i].of > 0 && t->need[i].of < t->ncompute &&
            t->compute[t->need[i].of - 1].group > 0)
       t->need[i].of--;
@@ -245,7 +247,7 @@ void channel_needs(Sched *s, Lowered *lowered) {
     take_needs(s, r, of, kept);
 }
 
-/* ---- the order of the lists ---- */
+/* ---- list order ---- */
 
 typedef struct Turn {
   uint64_t start;
@@ -259,7 +261,7 @@ static int by_turn(const void *a, const void *b) {
   return x->turn != y->turn ? (x->turn < y->turn ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* What a rank's instructions wait for, counted in the new order; to[]: new position by old. */
+/* Counts the needs of rank r in the new order. to: new position by old position. */
 static void move_needs(Sched *s, uint32_t r, const uint32_t *to) {
   Streams *t = &s->lowered->stream[r];
   uint32_t *on = (uint32_t *)s->lowered->needs[r].on;
@@ -299,7 +301,8 @@ static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uin
       s->sides->use[i].pos = to[s->sides->use[i].pos - 1] + 1;
 }
 
-/* Ideal.xfer in the same order: a transfer takes the next place in the streams of its ranks. */
+/* Puts Lowered.xfer into the same order: a transfer takes the next place in the streams of its
+ * ranks. */
 static void sort_xfers(Sched *s, Lowered *lowered, uint32_t *const *turn) {
   uint32_t *next = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   Turn *key = arena_alloc(s->arena, (size_t)s->ideal->nxfer * sizeof *key + 1);
@@ -327,7 +330,7 @@ static void sort_xfers(Sched *s, Lowered *lowered, uint32_t *const *turn) {
   lowered->xfer = to;
 }
 
-/* The channels in the order of their first instruction. */
+/* Numbers the channels by their first instruction; drops unused channels. */
 static void number_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
   Turn *key = arena_alloc(s->arena, lowered->npipe_channel * sizeof *key + 1);
   uint32_t *number = arena_alloc(s->arena, lowered->npipe_channel * sizeof *number + 1), n = 0;
@@ -342,7 +345,7 @@ static void number_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
     }
   qsort(key, lowered->npipe_channel, sizeof *key, by_turn);
   PipeChannel *table = arena_alloc(s->arena, lowered->npipe_channel * sizeof *table + 1);
-  for (; n < lowered->npipe_channel && key[n].turn != NONE; n++) { /* the others are of no use */
+  for (; n < lowered->npipe_channel && key[n].turn != NONE; n++) { /* the rest are unused */
     number[key[n].at] = n;
     table[n] = lowered->pipe_channel[key[n].at];
   }
@@ -352,7 +355,8 @@ static void number_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
       lowered->stream[r].comm[i].channel = number[lowered->stream[r].comm[i].channel];
 }
 
-/* If every transfer takes time, none waits for another one that starts at the same time. */
+/* Does every transfer take time? Then no transfer waits for a transfer that starts at the same
+ * time. */
 static bool all_take_time(const Sched *s) {
   for (uint32_t i = 0; i < s->ideal->nxfer; i++)
     if (s->lowered->xfer[i].to == XFER_SIDE || transfer_time(s, &s->lowered->xfer[i]) == 0)
@@ -364,7 +368,8 @@ void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
   uint32_t most = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++)
     most = lowered->stream[r].ncomm > most ? lowered->stream[r].ncomm : most;
-  /* then those that start together stay in the one order, which repeats where the ops do */
+  /* Transfers that start together then keep the global order, which repeats where the ops
+   * repeat. */
   const bool alike = all_take_time(s);
   for (uint32_t r = 0; r < s->model->nrank && alike; r++)
     memset(turn[r], 0, s->lowered->stream[r].ncomm * sizeof *turn[r]);
@@ -377,7 +382,7 @@ void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
     sort_rank(s, r, turn[r], key, to);
 }
 
-/* ---- of a finished list ---- */
+/* ---- finished lists ---- */
 
 RowNeeds row_needs(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
   const PipeNeeds *need = &s->lowered->needs[r];

@@ -12,21 +12,21 @@
  * note [enough slots]: fit channels close no wait cycle.
  *
  * Definition: play the ops on an idle network. A channel is fit when, for every n, the op that
- * reads tensor n - k has ended before transfer n starts, and started earlier. (An op may take no
- * time.)
+ * reads tensor n - k has ended before transfer n starts, and has started earlier. (An op may take
+ * no time.)
  *
- * Lemma: if all channels are fit, there is no cycle. Proof: every edge of the happens-before graph
- * points forward in the play: to a later start, or at the same instant to a later place in the
- * play.
+ * Lemma: if all channels are fit, there is no wait cycle. Proof: every edge of the happens-before
+ * graph points forward in the play: to a later start, or at the same instant to a later place in
+ * the play.
  *
  * Fewer slots may suffice and save memory. So comm starts from MIN_CHANNEL_SLOTS, and
  * check_deadlock asks for fit channels only if the small ones close a cycle. Channels of edges
  * outside the chain are fit from the start: their receiver holds the tensor while the chain takes
  * its longer way, and a sender that waits for a slot would block the chain as well.
  *
- * note [actions]: the ops of an action start together, so all of them wait for what any of them
- * needs, and an action has a send slot for each tensor that it puts into one channel. Orders.send
- * says when tensors leave and inputs are free: when the whole action has ended, or as each op ends.
+ * note [actions]: the ops of an action start together, so each waits for the needs of all. An
+ * action has a send slot for each tensor that it puts into one channel. Orders.send says when
+ * tensors leave and inputs are free: when the whole action has ended, or as each op ends.
  *
  * Cost: linear in ops and transfers, with two exceptions. An op with several tensors looks at all
  * of them for each transfer. With lowering CHANNELS, the needs of a rank are sorted. comm may run
@@ -36,7 +36,7 @@
 #include "lower.h"
 #include "orders.h"
 
-/* Started before `time` and ended by then. */
+/* Has `op` started before `time` and ended by then? */
 static bool is_over(const Sched *s, uint32_t op, uint64_t time) {
   bool takes_time = op_cost(s, s->model->stage, false, op) > 0; /* FB, if given, is not 0 */
   return s->ideal->end[op] < time || (s->ideal->end[op] == time && takes_time);
@@ -53,7 +53,8 @@ uint32_t *xfers_by_channel(const Sched *s, Arena *a, uint32_t **first) {
   return group_by(a, channel, n, 2 * nlinks(s), first);
 }
 
-/* Gives channels, only skips or all, the slots that the ideal timing needs. False: no change. */
+/* Gives channels (skips: only those of edges outside the chain) the slots that the ideal timing
+ * needs. False: no change. */
 static bool more_slots(Sched *s, bool skips) {
   Arena own = {0};
   uint32_t *first, *list = xfers_by_channel(s, &own, &first);
@@ -61,7 +62,7 @@ static bool more_slots(Sched *s, bool skips) {
   for (uint32_t c = 0; c < 2 * nlinks(s); c++) {
     if (skips && !link_skips(s, link_at(s, c / 2)))
       continue;
-    uint32_t read = first[c], k = 0; /* all before `read` have been read when the next one starts */
+    uint32_t read = first[c], k = 0; /* tensors before `read` are read when transfer i starts */
     for (uint32_t i = first[c]; i < first[c + 1]; i++) {
       uint64_t start = s->ideal->end[s->lowered->xfer[list[i]].from];
       while (read < i && is_over(s, s->lowered->xfer[list[read]].to, start))
@@ -81,7 +82,7 @@ static Channel *channels_of(Sched *s, uint32_t link) {
   return &s->lowered->channel[2 * (size_t)link];
 }
 
-/* Numbers the channel slots of every rank; nrank_slot[r] is what they take. */
+/* Numbers the channel slots of every rank, and counts them in nrank_slot. */
 static void number_slots(Sched *s) {
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t n = 0;
@@ -106,7 +107,7 @@ static void number_slots(Sched *s) {
   }
 }
 
-/* Room for the slots of ops with several tensors on one side. */
+/* Room for the slot lists of ops with several inputs or outputs. */
 static void room_for_lists(Sched *s, Lowered *lowered) {
   lowered->slot_list = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
   lowered->nslot_list = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
@@ -120,7 +121,7 @@ static void room_for_lists(Sched *s, Lowered *lowered) {
   }
 }
 
-/* Where op o's several slots are to be listed, or NONE. */
+/* Reserves n entries of the slot list of rank r. Returns the first; NONE: n < 2 needs no list. */
 static uint32_t list_slots(Sched *s, uint32_t r, uint32_t n) {
   uint32_t at = s->lowered->nslot_list[r];
   if (n < 2)
@@ -130,7 +131,7 @@ static uint32_t list_slots(Sched *s, uint32_t r, uint32_t n) {
   return at;
 }
 
-/* What an op puts into a channel: 1, or 0. */
+/* The number of tensors, 0 or 1, that an op puts into a channel. */
 static uint32_t puts_into(const Sched *s, const Op *o, size_t channel) {
   for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++)
     if (2 * (size_t)output_link(s, o, k) + (o->kind != PIPE_F) == channel)
@@ -138,7 +139,7 @@ static uint32_t puts_into(const Sched *s, const Op *o, size_t channel) {
   return 0;
 }
 
-/* Room for all that the action from `first` on puts into one channel. */
+/* Gives each channel enough send slots for the action that begins with op `first`. */
 static void action_slots(Sched *s, uint32_t first) {
   for (uint32_t i = first; i <= first + s->orders->op[first].group; i++)
     for (uint32_t k = 0, noutput = op_outputs(s, &s->orders->op[i]); k < noutput; k++) {
@@ -152,7 +153,7 @@ static void action_slots(Sched *s, uint32_t first) {
     }
 }
 
-/* The lists of all ranks in one piece, of each rank in the order COPY, COMPUTE, COMM (Streams). */
+/* Allocates all lists in one piece; each rank has COPY, COMPUTE, COMM in this order (Streams). */
 static void room_for_streams(Sched *s) {
   size_t total = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
@@ -184,11 +185,11 @@ static void first_time(Sched *s, Lowered *lowered) {
     if (!link_crosses(s, l))
       continue;
     uint32_t nmb = nmb_of[i],
-             least = s->orders->lists ? 1 : MIN_CHANNEL_SLOTS, /* lists: no two at once */
+             least = s->orders->lists ? 1 : MIN_CHANNEL_SLOTS, /* lists get more as needed */
         k = least < nmb ? least : nmb;
     for (int back = 0; back < (s->model->forward ? 1 : 2); back++) {
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
-      lowered->stream[s->model->stage[l.from].rank].ncomm += nmb; /* each of them is a transfer */
+      lowered->stream[s->model->stage[l.from].rank].ncomm += nmb; /* one end of each transfer */
       lowered->stream[s->model->stage[l.to].rank].ncomm += nmb;
     }
     skips |= link_skips(s, l);
@@ -210,8 +211,8 @@ static void first_time(Sched *s, Lowered *lowered) {
   room_for_streams(s);
 }
 
-/* The sum over the replicas of a stage for their update number k: each waits for its own last
- * gradient, each update for the sum. */
+/* REDUCE number k of a stage: on each replica it waits for the last gradient of its update k, and
+ * this update waits for it. */
 static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
   uint32_t st = first;
   do {
@@ -227,8 +228,9 @@ static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
   } while ((st = s->model->stage[st].replica) != first);
 }
 
-/* The sum over stages that share weights for their update number k, one instruction a rank: for all
- * its rows of the tie, after their last gradients and, by its place in the stream, their REDUCE. */
+/* TIE number k: one instruction per rank for all rows of the tie there. It waits for the last
+ * gradient of each row; the REDUCE of a row stands above it in the stream. The updates wait for
+ * it. */
 static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
   for (uint32_t j = s->model->tie_row0[tie]; j < s->model->tie_row0[tie + 1]; j++) {
     uint32_t st = s->model->tie_row[j], lead = s->model->stage[st].tied,
@@ -248,7 +250,7 @@ static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
   }
 }
 
-/* A side op of the COMM stream: its place is behind the op before it in the order. */
+/* A side op of the COMM stream. It waits for all ops before its place. */
 static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
   uint32_t r = s->model->stage[u->stage].rank, at = ncomm[r]++;
   PipeInstr *c = &s->lowered->stream[r].comm[at];
@@ -258,22 +260,22 @@ static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
   c->channel = channel_of_sides(s, r);
 }
 
-/* A rank goes through its ops and its transfers nearly in their order, but with each of the others
- * in between: too many places for the hardware to follow. */
+/* Each rank reads its ops and transfers nearly in sequence, but the ranks alternate. Hardware does
+ * not follow that many sequences. */
 static inline void fetch_ahead(const Sched *s, uint32_t op, const PipeInstr *compute,
                                const PipeInstr *comm) {
   enum { AHEAD = 8 };
   if (op + AHEAD < s->orders->nop)
     __builtin_prefetch(&s->orders->op[op + AHEAD]);
-  /* as numbers: what is there may belong to another list, or to none */
+  /* through integers: the address may lie in another list, or in none */
   __builtin_prefetch((const void *)((uintptr_t)compute + AHEAD * sizeof *compute), 1);
   __builtin_prefetch((const void *)((uintptr_t)comm + AHEAD * sizeof *comm), 1);
 }
 
-/* The transfers in their one global order. */
+/* Lays the transfers in their one global order. */
 static void lay_xfers(Sched *s) {
-  /* Who used a channel's slot last: at the sender the position of the SEND, at the receiver that of
-   * the reading op. Rings of k entries per channel, one after the other. */
+  /* The last user of each channel slot: at the sender the position of the SEND, at the receiver the
+   * position of the reading op. One ring of k entries per channel end. */
   size_t nchannel = 2 * (size_t)nlinks(s);
   size_t *ring0 = NEW_ARRAY(s->arena, size_t, nchannel + 1);
   for (size_t c = 0; c < nchannel; c++)
@@ -281,11 +283,10 @@ static void lay_xfers(Sched *s) {
   uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[nchannel]);
   struct Turn {
     uint32_t out, in;
-  } *turn = NEW_ARRAY(s->arena, struct Turn, nchannel); /* the next slot of each end */
+  } *turn = NEW_ARRAY(s->arena, struct Turn, nchannel); /* the next slot at each end */
   uint32_t *ncomm = NEW_ARRAY(s->arena, uint32_t, s->model->nrank),
-           *sums = NEW_ARRAY(
-               s->arena, uint32_t,
-               s->model->nmodel), /* so far, of each stage of the model, of each tie */
+           *sums = NEW_ARRAY(s->arena, uint32_t,
+                             s->model->nmodel), /* sums so far: by stage of the model; by tie */
                *ties = NEW_ARRAY(s->arena, uint32_t, s->model->ntie);
   for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
     uint32_t from = s->lowered->xfer[i].from, to = s->lowered->xfer[i].to;
@@ -332,7 +333,7 @@ static void lay_xfers(Sched *s) {
     x->phase = make->phase, x->site = make->site, x->peer = b;
     x->in = *make_out, x->wait = made, x->edge = edge;
     x->channel = channel_of_link(s, link, forward);
-    uint32_t next = from + s->orders->op[from].group + 1; /* the action after */
+    uint32_t next = from + s->orders->op[from].group + 1; /* the next action */
     if (s->orders->send == SEND_NEXT && next < s->orders->rank_op0[a + 1])
       need_comm(s, a, op_instr(s, a, next), send + 1);
 
@@ -348,7 +349,7 @@ static void lay_xfers(Sched *s) {
   }
 }
 
-/* Starts over with the compute instructions alone. True: there are actions of several ops. */
+/* Resets the streams to the compute instructions alone. True: some action has several ops. */
 static bool restart(Sched *s) {
   bool joined = false;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
@@ -372,7 +373,7 @@ static bool restart(Sched *s) {
   return joined;
 }
 
-/* The first op of each action waits for all of it. */
+/* Moves the waits of each action to its first op. */
 static void join_waits(const Streams *t) {
   for (uint32_t i = 0; i < t->ncompute; i += t->compute[i].group + 1u) {
     PipeInstr *first = &t->compute[i];
@@ -392,7 +393,7 @@ bool comm(Sched *s, Lowered *lowered) {
   number_slots(s);
   bool joined = restart(s);
   if (s->orders->lists) {
-    lay_lists(s); /* how many slots that takes */
+    lay_lists(s); /* first run: counts the slots that the lists need */
     number_slots(s);
     restart(s);
     lay_lists(s);

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * Splits each rank's list into its COMPUTE and COMM stream, for the lowering `grouped`
+ * Splits the list of each rank into its COMPUTE and COMM stream, for the lowering `grouped`
  * (transfers.c). comm calls this file after it has laid out the compute instructions. A transfer
  * waits for all computation above it; an op waits for all transfers and sums above it.
  *
- * note [slots in text order]: a channel gives out its slots in the order of the text, the slot that
- * was left first before the others. At the sender, the op that makes the tensor takes a slot and
- * its SEND leaves it. At the receiver, the RECV takes a slot and the op that reads the tensor
- * leaves it. A channel makes a new slot when all are taken, or when it has fewer slots than asked
- * for.
+ * note [slots in text order]: a channel hands out its slots in the order of the text: the slot that
+ * became free first goes first. At the sender, the op that makes the tensor takes a slot and its
+ * SEND frees it. At the receiver, the RECV takes a slot and the op that reads the tensor frees it.
+ * A channel makes a new slot when all are taken, or when it has fewer slots than asked for.
  *
- * Lemma: with enough slots, the streams wait for nothing that the proof of the lists lacks. Proof:
- * a RECV gets no further wait, because what it waits for stands above it. An op that makes a tensor
- * waits for the SEND that left the slot; with a slot for each tensor there is no such SEND. */
+ * Lemma: with enough slots, the streams have no wait that the proof of the lists lacks. Proof: a
+ * RECV gets no further wait, because what it waits for stands above it. An op that makes a tensor
+ * waits for the SEND that freed its slot; with a slot for each tensor there is no such SEND. */
 #include "transfers.h"
 
-/* Slots of one end of a channel: those that are left, in the order in which they were. */
+/* The slots of one end of a channel. slot[first .. n) are free, oldest first. */
 typedef struct Ring {
-  uint32_t *slot, *after; /* after: at the sender COMM, at the receiver COMPUTE instructions */
+  uint32_t *slot, *after; /* after: COMM (receiver: COMPUTE) instructions that must be over */
   uint32_t first, n, cap;
   uint32_t made;
 } Ring;
@@ -25,8 +24,8 @@ typedef struct Lay {
   Sched *s;
   Ring *out, *in;                   /* [channels] */
   uint32_t *next_reduce, *next_tie; /* [nstage] */
-  uint32_t r, ncomm, next;          /* rank; instructions so far; row of the next op */
-  uint32_t nmoved;                  /* of these, with the last transfer or sum */
+  uint32_t r, ncomm, next;          /* rank; COMM instructions so far; row of the next op */
+  uint32_t nmoved;                  /* ncomm at the last transfer or sum */
 } Lay;
 
 static uint32_t take(Ring *q, uint32_t *slots, uint32_t *wait) {
@@ -54,7 +53,7 @@ static size_t channel_of(uint32_t link, bool forward) { return 2 * (size_t)link 
 
 static void raise(uint32_t *wait, uint32_t to) { *wait = to > *wait ? to : *wait; }
 
-/* An action of n ops takes its send slots. */
+/* The next n ops, one action, take their send slots. */
 static void make(Lay *l, uint32_t n) {
   Sched *s = l->s;
   for (uint32_t i = l->next; i < l->next + n; i++) {
@@ -71,7 +70,7 @@ static void make(Lay *l, uint32_t n) {
   }
 }
 
-/* It has ended: its receive slots are left. */
+/* The next n ops, one action, free their receive slots. */
 static void use(Lay *l, uint32_t n) {
   Sched *s = l->s;
   uint32_t ended = l->next + n - s->orders->rank_op0[l->r];
@@ -87,7 +86,8 @@ static void use(Lay *l, uint32_t n) {
   }
 }
 
-/* The op at this end of a transfer, and which tensor of it that is. */
+/* The op at this end of transfer `in`, and which of its inputs or outputs the transfer moves: *k,
+ * *link. */
 static uint32_t own_op(const Sched *s, const PipeInstr *in, uint32_t *k, uint32_t *link) {
   bool forward = is_forward(in), send = pipe_is_send(in->op);
   uint32_t op = *op_at(s, forward, in->stage, in->mb) - 1;
@@ -99,7 +99,7 @@ static uint32_t own_op(const Sched *s, const PipeInstr *in, uint32_t *k, uint32_
   }
 }
 
-/* A side op: it waits for what stands above it. */
+/* A side op waits for all ops above it. */
 static void run_beside(Lay *l, const PipeInstr *in) {
   Sched *s = l->s;
   SideUse *u = &s->sides->use[in->out];
@@ -109,7 +109,7 @@ static void run_beside(Lay *l, const PipeInstr *in) {
   u->pos = l->ncomm;
 }
 
-/* A SEND, RECV or sum that is the last of its group, or `more` before that. */
+/* Lays a SEND, RECV or sum; `more` members of its group follow. */
 static void move(Lay *l, const PipeInstr *in, uint32_t more) {
   Sched *s = l->s;
   l->nmoved = l->ncomm + 1;
@@ -157,7 +157,7 @@ void lay_lists(Sched *s) {
       const PipeInstr *in = &list->instr[i];
       n = 1;
       if (is_copy(in))
-        continue; /* offload_streams lays them */
+        continue; /* offload_streams lays copies */
       if (in->op == PIPE_SIDE_COMM) {
         run_beside(&l, in);
         continue;
@@ -175,7 +175,7 @@ void lay_lists(Sched *s) {
     PipeInstr *comm = s->lowered->stream[l.r].comm;
     for (uint32_t i = 1; i < l.ncomm; i++)
       if (comm[i - 1].group > 0)
-        comm[i].wait = 0; /* the first has that of all: they stand above the same op */
+        comm[i].wait = 0; /* the first of the group waits for all: they stand above the same op */
   }
 }
 

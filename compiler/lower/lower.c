@@ -3,12 +3,12 @@
  * slots, and the predicted starts of check_deadlock. Ensures prog; its tables are in the arena.
  * streams.c places the events between the streams of a rank.
  *
- * The merge is by predicted start. Invariant: an instruction stands after everything that its waits
- * count, so a host can issue the list from the top. The ops of an action stay together, and so do
- * the transfers of a group.
+ * The merge is by predicted start. Invariant: an instruction stands after every instruction that
+ * its waits count, so a host can issue the list from the top. The ops of an action stay together,
+ * and so do the transfers of a group.
  *
- * Cost: linear, apart from events. The list reuses the memory of the streams, so no program is in
- * memory twice. */
+ * Cost: linear, apart from events. The list reuses the memory of the streams: the program is never
+ * in memory twice. */
 #include <string.h>
 
 #include "graph.h"
@@ -19,9 +19,9 @@
 #include "streams.h"
 #include "weights.h"
 
-/* Into t->list, which has compute and comm at its end: what is written never reaches what of comm
- * is still to be read, and compute: room for the COMPUTE stream, is copied out of the way. weights:
- * rows beside those of the list, or NULL. */
+/* Merges into t->list, which ends with compute and comm. Writing cannot overtake the reading of
+ * comm; COMPUTE is first copied to `compute`, which has room for it. weights: a row for each row of
+ * the list, or NULL. */
 static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights) {
   Streams *t = &s->lowered->stream[r];
   PipeInstr *out = t->list;
@@ -51,7 +51,7 @@ static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights
   t->compute = t->comm = NULL;
 }
 
-/* All of the program but its ranks. */
+/* Fills in the program except its ranks. */
 static PipeProgram *begin(Sched *s) {
   PipeProgram *p = NEW(s->arena, PipeProgram);
   PipeSite *site = NEW_ARRAY(s->arena, PipeSite, s->orders->nsite);
@@ -61,7 +61,7 @@ static PipeProgram *begin(Sched *s) {
     uint32_t f = s->orders->site[i].file;
     LineCol at = diag_linecol(s->diag, f, s->orders->site[i].beg);
     if (!file_row[f]) {
-      file[p->nfile] = file_name(s->diag->source[f].path); /* no machine's path in the output */
+      file[p->nfile] = file_name(s->diag->source[f].path); /* no path of this machine */
       file_row[f] = ++p->nfile;
     }
     site[i] = (PipeSite){file_row[f] - 1, at.line, at.col};
@@ -95,7 +95,7 @@ static PipeProgram *begin(Sched *s) {
   return p;
 }
 
-/* Rows of PipeWeights for n instructions. */
+/* One row of PipeWeights for each of n instructions; NULL: no versions. */
 static PipeWeights *room_for_weights(Sched *s, uint32_t n) {
   if (!s->versions->weights)
     return NULL;
@@ -124,7 +124,7 @@ static PipeRank lower_rank(Sched *s, uint32_t r, PipeInstr *compute) {
                     .weights = weights};
 }
 
-/* n messages of so many bytes each, to a row of `sent`. */
+/* Adds n messages of `bytes` each to a row of `sent`. The sum saturates. */
 static void add_sends(Lowered *lowered, uint32_t row, uint32_t n, uint64_t bytes) {
   uint64_t all, *sum = &lowered->sent_bytes[row];
   lowered->sent[row] += n;
@@ -136,7 +136,7 @@ static void count_sends(Sched *s, Lowered *lowered) {
   lowered->sent = NEW_ARRAY(s->arena, uint64_t, (size_t)s->model->nrank + 1);
   lowered->sent_bytes = NEW_ARRAY(s->arena, uint64_t, (size_t)s->model->nrank + 1);
   uint32_t *nmb = link_nmb(s);
-  for (uint32_t i = 0; i < nlinks(s); i++) { /* every tensor that crosses ranks is a transfer */
+  for (uint32_t i = 0; i < nlinks(s); i++) { /* a transfer for each tensor that crosses ranks */
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;

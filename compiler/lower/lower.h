@@ -8,27 +8,27 @@
 
 /* A channel: the transfers of one kind over one link, in order. Index: 2 * link + backward. */
 typedef struct Channel {
-  /* at the sender, at the receiver; 0: no transfer uses the channel */
+  /* slots at the sender, at the receiver; 0: no transfer uses the channel */
   uint32_t out_slots, in_slots;
-  uint32_t out_first, in_first; /* (slots) first slot number on the rank */
+  uint32_t out_first, in_first; /* (slots) first slot, as a number on the rank */
 } Channel;
 
-/* With lowering CHANNELS: instruction `of` of COMPUTE, or ncompute + i of COPY, needs position `on`
- * of COMM. */
+/* With lowering CHANNELS: an instruction of COMPUTE or COPY waits for an instruction of COMM. `of`:
+ * position in COMPUTE, or ncompute + position in COPY. `on`: position in COMM. */
 typedef struct Need { uint32_t of, on; } Need;
 
-/* The instructions of a rank before they are merged. The merged list takes the memory of compute
- * and comm: list[ncopy + ncompute + ncomm] ends with compute, then comm. copy has memory of its
- * own. */
+/* The instructions of a rank, one array per stream, before lower.c merges them. `list` has room for
+ * all of them and ends with compute, then comm: the merge writes over them. copy has its own
+ * memory. */
 typedef struct Streams {
   PipeInstr *list, *compute, *comm, *copy;
   uint32_t ncompute, ncomm, ncopy;
   Need *need; uint32_t nneed, capneed;
 } Streams;
 
-/* The kinds of memory of a rank, in the order of reports. Kinds before `total` add up to it: what
- * stages have, then slots by PipeClass, then `state`, what their policy keeps. `host` is host
- * memory, outside the total. */
+/* The kinds of memory of a rank, in the order of reports. The kinds before `total` add up to it:
+ * first what stages have (weight .. work), then slots by PipeClass, then `state`, the memory that
+ * policies keep. `host` is host memory and not in the total. */
 #define PEAK_CLASSES(X) \
   X(weight) X(grad) X(opt) X(work) X(act) X(gout) X(out) X(in) X(local) X(keep) X(guest) \
   X(buffer) X(guess) X(state) X(total) X(host)
@@ -36,104 +36,105 @@ typedef struct Streams {
 enum { PEAK_CLASSES(X) PEAK_NCLASSES, PEAK_NREPORTED = PEAK_host };
 #undef X
 
-/* What a rank needs at its worst moment. */
+/* The worst moment of a rank: counts of slots, and bytes. */
 typedef struct Peak {
-  uint32_t inflight, held, kept; /* (slots) the most live ACT, GOUT and KEEP slots */
-  uint32_t host;           /* (slots) the most live HOST slots */
+  uint32_t inflight, held, kept; /* (slots) the most ACT, GOUT and KEEP slots in use at a time */
+  uint32_t host;           /* (slots) the most HOST slots in use at a time */
   uint32_t guests;         /* (slots) GUEST slots */
   uint32_t warmup;         /* forwards before the first backward */
   uint32_t versions;       /* (slots) the most slots of one stage for its weights */
-  /* The op at which act + gout + local + buffer bytes are largest; NONE: sizes are unknown. */
+  /* The op at which act + gout + local + buffer bytes are largest; NONE: no sizes are given. */
   uint32_t op;
-  uint64_t bytes[PEAK_NCLASSES]; /* (check_memory) each buffer rounded up to 64 */
+  uint64_t bytes[PEAK_NCLASSES]; /* (check_memory) each buffer rounded up to 64 bytes */
 } Peak;
 
-/* The instructions of each rank, before they are a program. Made by comm, slots and lower.
- * check_deadlock runs comm again, with more channel slots, where too few close a wait cycle. */
+/* The instructions of each rank before the merge. Made by comm, slots and lower. If too few channel
+ * slots close a wait cycle, check_deadlock runs comm again with more. */
 typedef struct Lowered {
-  /* [Ideal.nxfer] the one global order of transfers: at first Ideal.xfer; check_deadlock looks for
-   * a better one. */
+  /* [Ideal.nxfer] the one global order of transfers. It begins as Ideal.xfer; check_deadlock may
+   * replace it by a faster order. */
   Xfer *xfer;
-  PipeLowering lowering; /* (transfers); of `auto` GLOBAL until check_deadlock has chosen: */
+  PipeLowering lowering; /* (transfers) for `auto`: GLOBAL until check_deadlock chooses */
   struct LoweringChoice {
-    bool open;             /* auto is asked for */
-    uint64_t other;        /* makespan with the lowering that was not taken; 0: none was tried */
-    uint32_t communicators; /* with CHANNELS: most channels of transfers on a rank */
+    bool open;             /* the schedule asks for `auto` */
+    uint64_t other;        /* makespan with the rejected lowering; 0: no other was tried */
+    uint32_t communicators; /* with CHANNELS: the most channels of transfers on a rank */
   } choice;
   Channel *channel;      /* [2 * links] */
   uint32_t channel_slots; /* (check_deadlock) the most slots that any channel needed */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
   Streams *stream;       /* [nrank] */
-  /* With lowering CHANNELS (channels.c): the rows of PipeProgram, and */
+  /* With lowering CHANNELS (channels.c): PipeProgram.channel. */
   PipeChannel *pipe_channel; uint32_t npipe_channel;
-  /* [2 * links + nmodel + ntie + nrank] the row of pipe_channel, before check_deadlock. */
+  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, numbered before check_deadlock
+   * sorts. */
   uint32_t *channel_of;
   PipeNeeds *needs;      /* [nrank] */
   PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] (slots) */
-  uint32_t *weight_first; /* [nstage] (slots) the first slot of its versions */
-  Peak *peak;            /* [nrank] (slots); (check_memory) with bytes */
-  /* (lower) [nrank + 1] what each rank sends in a step, then the sum */
+  uint32_t *weight_first; /* [nstage] (slots) first slot of the weight versions of a stage */
+  Peak *peak;            /* [nrank] (slots); bytes: (check_memory) */
+  /* (lower) [nrank + 1] bytes and messages that each rank sends in a step; the last row: all
+   * ranks */
   uint64_t *sent_bytes, *sent;
 } Lowered;
 
-/* A steady state: the time that `per` microbatches take in the middle of the step. Both are 0 if
- * the step has fewer than 4 microbatches. */
+/* A steady state: in the middle of the step, `per` microbatches take `time`. Both are 0 if the step
+ * has fewer than 4 microbatches. */
 typedef struct Steady { uint64_t time; uint32_t per; } Steady;
 
 /* The predicted times of the program. Made by check_deadlock. */
 typedef struct Times {
   uint64_t **compute_start, **comm_start; /* [nrank][n] */
   uint64_t **copy_start; /* NULL: there are no copies */
-  uint64_t makespan, busy, span; /* busy: of all ranks; span: longest window of a single rank */
-  uint64_t *rank_busy, *link_busy, link_wait; /* of PipeSimOut */
+  uint64_t makespan, busy, span; /* busy: sum over all ranks; span: as in the glossary */
+  uint64_t *rank_busy, *link_busy, link_wait; /* as in PipeSimOut */
   Steady steady;
 } Times;
 
-/* The instruction of op of `rank` in its COMPUTE stream. */
+/* The COMPUTE instruction of `op`, a row of Orders.op on `rank`. */
 static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
   return &s->lowered->stream[rank].compute[op - s->orders->rank_op0[rank]];
 }
 
 PipeInstr side_instr(const Sched *s, const SideUse *u);
 PipeInstr *side_at(const Sched *s, const SideUse *u); /* in Lowered.stream */
-void side_waits(Sched *s);  /* once all streams are there */
-void side_slots(Sched *s, uint32_t rank); /* for slots: their pools come after the others */
-/* ---- offload.c: requires order. Ensures Orders.copy: what the clauses add, its order, free_at.
- * Proves that each stash that leaves comes back in time for its backward ---- */
+void side_waits(Sched *s);  /* requires all streams */
+void side_slots(Sched *s, uint32_t rank); /* for slots: the pools of side ops come last */
+/* ---- offload.c: requires order. Ensures Orders.copy: the copies of the clauses too, their order
+ * and free_at. Proves that each stash that leaves comes back in time for its backward ---- */
 bool offload(Sched *s, Orders *orders, Sides *sides);
-void offload_guests(Sched *s);  /* for slots: slots on other ranks */
-/* The op that reads the stash first after its LOAD. */
+void offload_guests(Sched *s);  /* for slots: the slots that stashes take on other ranks */
+/* The first op that reads the stash after its LOAD. */
 uint32_t load_reader(const Sched *s, const Copy *c);
-void offload_streams(Sched *s); /* for comm: the COPY streams, and the waits of compute for them */
-/* ---- transfers.c: requires offload. For a lowering with transfers at their ops: ensures
- * Orders.lists, and proves that the lists have every transfer and, as check_channels does,
- * complete. only_lists: they do not complete under the model of the engines ---- */
+void offload_streams(Sched *s); /* for comm: the COPY streams, and the waits of COMPUTE for them */
+/* ---- transfers.c: requires offload. Sets lowering; with GROUPED, ensures Orders.lists ---- */
 bool list_transfers(Sched *s, Orders *orders, Lowered *lowered);
 /* ---- comm.c: requires transfers. Ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s, Lowered *lowered);
-/* Rows of Lowered.xfer that move tensors, by channel: of channel c from (*first)[c] on. */
+/* The rows of Lowered.xfer that move tensors, sorted by channel. Those of channel c begin at
+ * (*first)[c]. */
 uint32_t *xfers_by_channel(const Sched *s, Arena *a, uint32_t **first);
-/* gives channels the slots that the ideal timing needs; false: none was added */
+/* Gives channels the slots that the ideal timing needs. False: no channel needed more. */
 bool comm_more_slots(Sched *s);
-/* reorder_transfers.c: another order of the transfers, with which the program is predicted to take
- * less than `makespan`; NULL: none was found. Requires comm, lowering GLOBAL and no side ops in
- * COMM streams. The caller plays the result. */
+/* reorder_transfers.c: an order of the transfers that is predicted to take less than `makespan`;
+ * NULL: none was found. Requires comm, lowering GLOBAL and no side ops in COMM streams. The
+ * prediction may be off for copies and side ops: the caller plays the result to check it. */
 Xfer *reorder_transfers(Sched *s, uint64_t makespan);
 uint64_t transfer_time(const Sched *s, const Xfer *x);
-/* comm_lists.c: the streams of Orders.lists, after number_slots; adds slots where the text needs
- * more. */
+/* comm_lists.c: lays the streams of Orders.lists, after number_slots. Gives a channel more slots
+ * where the order of the list needs them. */
 void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);
 /* ---- channels.c: lowering CHANNELS ---- */
-void find_channels(Sched *s, Lowered *lowered); /* ensures channel_of; for comm, the first time */
+void find_channels(Sched *s, Lowered *lowered); /* for comm, once: ensures channel_of */
 /* The channel of a link; NONE with another lowering. */
 uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward);
-uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* as in find_communicators */
+uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* sum: index as in find_communicators */
 uint32_t channel_of_sides(const Sched *s, uint32_t rank);
-/* The part of need_comm for channels; of: as in Need. */
+/* Records the need for Streams.need; part of need_comm. of: as in Need; count: from 1. */
 void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count);
-/* Makes c, of COMPUTE or COPY on rank r, wait for instruction number `count` of COMM, from 1. For
- * any lowering. */
+/* Makes c, a COMPUTE or COPY instruction of rank r, wait for instruction number `count` of COMM,
+ * counted from 1. For any lowering. */
 static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
   const Streams *t = &s->lowered->stream[r];
   bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
@@ -143,21 +144,21 @@ static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count)
     keep_need(s, r, copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute),
               count);
 }
-/* For comm, after all waits: ensures needs. */
+/* For comm, once all waits are known: ensures needs. */
 void channel_needs(Sched *s, Lowered *lowered);
-/* Sorts COMM streams and xfer into the order in which the timed machine started them; turn:
- * PipeSimOut.comm_turn. */
+/* Sorts COMM streams and xfer into the order in which the timed machine started the transfers.
+ * turn: PipeSimOut.comm_turn. */
 void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn);
 /* ---- slots.c: requires comm. Ensures slot numbers, pools and peaks, by interval colouring: the
  * count of each pool is its peak ---- */
 bool slots(Sched *s, Lowered *lowered);
-/* The slot of input k, or output k, of instruction c of COMPUTE. */
+/* The slot of input (or output) k of COMPUTE instruction c. */
 uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);
-/* ---- lower.c: requires slots and predicted times. Ensures prog ---- */
+/* ---- lower.c: requires slots and the times of check_deadlock. Ensures prog ---- */
 bool lower(Sched *s, Lowered *lowered);
 /* ---- channels.c ---- */
-/* The communicator of each sum, by stage of the model, then by tie: [nmodel + ntie] in the arena.
- * Sums over the same ranks have the same communicator. */
+/* The communicator of each sum: [nmodel + ntie] in the arena, stages of the model, then ties. Sums
+ * over the same set of ranks share a communicator. */
 uint32_t *find_communicators(Sched *s);
 
 #endif

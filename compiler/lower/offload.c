@@ -4,9 +4,9 @@
  * after rank, each rank in stream order, with free_at. Proves that each OFF comes after its F and
  * has a LOAD, and that no op of its stage and microbatch stands between the two.
  *
- * note [copies cannot stall]: a copy waits for compute ops before it in the order, and an op waits
- * for copies before it. So such a wait says no more about other instructions than the COMPUTE
- * stream says already. It closes no cycle.
+ * note [copies cannot stall]: copies close no wait cycle. A copy waits for compute ops before it in
+ * the order, and an op waits for copies before it. So these waits order the ops of a rank only as
+ * the COMPUTE stream does already.
  *
  * note [free_at]: the slot of an OFF is free for the first op that would start, on an idle network,
  * after the OFF has ended. If this op is an F, it waits for the OFF, and so does every later F; on
@@ -14,11 +14,12 @@
  * the reuse safe does not depend on costs. For an OFF of `rules`, the play sets a latest op
  * (free_by).
  *
- * note [latest]: a LOAD of a clause ends when its backward starts, or when the next LOAD must
- * start, or when an OFF that is under way then begins. Ops and OFFs have their times on an idle
- * network.
+ * note [latest]: a LOAD of a clause runs as late as it can. It ends when its backward starts, when
+ * the next LOAD must start, or when an OFF starts that would overlap it: whichever is first. Ops
+ * and OFFs have their times on an idle network.
  *
- * Ranks of an `exclusive` group share one link, as if one rank had all their copies: note [turns].
+ * The ranks of an `exclusive` group share one link, as one rank with all their copies would:
+ * note [turns].
  *
  * Cost: linear in ops and copies, and a sort of the copies of each rank. A clause looks at every
  * stage and microbatch. */
@@ -32,7 +33,7 @@
 #include "orders.h"
 #include "plant.h"
 
-/* One past the last op of the action of an op: copies stand between actions. */
+/* One past the last op of the action of `op`. Copies stand between actions. */
 static uint32_t after(const Sched *s, uint32_t op) { return op + s->orders->op[op].group + 1; }
 
 static uint64_t starts(const Sched *s, uint32_t op) {
@@ -47,14 +48,14 @@ static uint64_t cost(const Sched *s, const Copy *c) {
 
 static uint32_t rank_of(const Sched *s, const Copy *c) { return s->model->stage[c->stage].rank; }
 
-/* ---- what the clauses add ---- */
+/* ---- copies of the clauses ---- */
 
-typedef struct Wish {       /* a stash that a clause offloads */
+typedef struct Wish {       /* a stash that a clause offloads; times on an idle network */
   uint32_t stage, mb, f, b; /* rows of its F and its first backward */
-  uint64_t made, needed;    /* when its F ends and its backward starts, on an idle network, */
-  uint64_t off;             /* when its OFF starts there, */
+  uint64_t made, needed;    /* end of its F, start of its backward */
+  uint64_t off;             /* start of its OFF */
   uint64_t off_end;
-  uint64_t load; /* and when its LOAD must start at the latest */
+  uint64_t load; /* latest start of its LOAD */
   uint32_t load_at, to;
   const Clause *clause;
 } Wish;
@@ -75,7 +76,8 @@ static int by_backward(const void *a, const void *b) {
   return x->b != y->b ? (x->b < y->b ? -1 : 1) : x->mb < y->mb ? -1 : x->mb > y->mb;
 }
 
-/* Ops that the clause wants between LOAD and backward; -1: as late as can be. False: reported. */
+/* The number of ops that the clause wants between LOAD and backward; -1: as few as possible. False:
+ * reported. */
 static bool lead(Sched *s, const Clause *c, int64_t *k) {
   *k = -1;
   if (!c->lead)
@@ -89,7 +91,7 @@ static bool lead(Sched *s, const Clause *c, int64_t *k) {
   return false;
 }
 
-/* The rank that a stash of `own` goes to; false: reported. */
+/* The rank that takes a stash of rank `own`; NONE: host memory. False: reported. */
 static bool target(Sched *s, const Clause *c, uint32_t own, uint32_t *to) {
   int64_t r;
   *to = NONE;
@@ -110,15 +112,14 @@ static bool target(Sched *s, const Clause *c, uint32_t own, uint32_t *to) {
   return false;
 }
 
-/* The F after which only the backward, or an R of a slice behind it, reads the stash of a unit:
- * that of the last slice of its microbatch. */
+/* The F of the last slice of a microbatch: no later F reads the stashes of its slices. */
 static uint32_t last_forward(const Sched *s, uint32_t st, uint32_t mb) {
   return s->orders->at_f[(size_t)st * s->model->nmb + mb - mb % s->model->slices +
                          s->model->slices - 1] -
          1;
 }
 
-/* The first op from row `from` on, which is after that, that reads the stash of a unit; NONE. */
+/* The first op after row `from` that reads the stash of a unit; NONE: there is none. */
 static uint32_t next_reader(const Sched *s, uint32_t st, uint32_t mb, uint32_t from) {
   size_t cell = (size_t)st * s->model->nmb + mb;
   uint32_t behind = s->model->slices - 1 - mb % s->model->slices, b;
@@ -135,8 +136,9 @@ uint32_t load_reader(const Sched *s, const Copy *c) {
   return next_reader(s, c->stage, c->mb, c->at);
 }
 
-/* Adds the copies of a stash that a clause asks for, if the order itself has none (a LOAD alone is
- * refused) and an op stands between its F and its backward. */
+/* Adds the copies that a clause asks for to `list`. Adds none if the order itself has a copy of
+ * this stash (check_cell refuses a LOAD alone), if R makes it again, or if no op stands between F
+ * and backward. */
 static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *list) {
   const PipeStage *g = &s->model->stage[st];
   size_t cell = (size_t)st * s->model->nmb + mb;
@@ -165,7 +167,7 @@ static bool wished(Sched *s, const Clause *c, uint32_t st, uint32_t mb, Wishes *
   return true;
 }
 
-/* The first row at or after `from`, before `to`, at which op i has not ended by t; else `to`. */
+/* The first op of from .. to - 1 that has not ended by time t; `to`: all have ended. */
 static uint32_t not_ended(const Sched *s, uint32_t from, uint32_t to, uint64_t t) {
   while (from < to) {
     uint32_t mid = from + (to - from) / 2;
@@ -177,13 +179,13 @@ static uint32_t not_ended(const Sched *s, uint32_t from, uint32_t to, uint64_t t
   return from;
 }
 
-/* Leaves out what has no time to go, behind the OFFs before it, and to come back (a lead says that
- * it may be late), and gives the LOADs of a rank, or of ranks that take turns, their places, note
- * [latest]. Returns how many are left. */
+/* Gives the LOADs of a rank, or of ranks that take turns, their places: note [latest]. Drops a
+ * stash that, behind earlier OFFs, has no time to go and come back; a stash of a clause with a lead
+ * may be late and stays. Returns the number left. */
 static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
   uint64_t end = 0;
   uint32_t n = 0;
-  Wish *off = arena_alloc(s->arena, (all + 1) * sizeof *off); /* by F: when the OFFs run */
+  Wish *off = arena_alloc(s->arena, (all + 1) * sizeof *off); /* sorted by F, as OFFs run */
   for (uint32_t i = 0; i < all; i++) {
     w[i].made = s->ideal->end[after(s, w[i].f) - 1];
     w[i].needed = starts(s, w[i].b);
@@ -242,7 +244,7 @@ static void add(Sched *s, Orders *orders, PipeOp kind, const Wish *w, uint32_t s
 
 static bool in_group(const Sched *s, uint32_t r) { return s->model->group && s->model->group[r]; }
 
-/* What the clauses ask of rank r. */
+/* Collects what the clauses offload from rank r. */
 static bool wishes_of(Sched *s, uint32_t r, Wishes *list) {
   for (uint32_t k = s->model->rank_stage0[r]; k < s->model->rank_stage0[r + 1]; k++) {
     uint32_t st = s->model->rank_stage[k];
@@ -257,7 +259,7 @@ static bool wishes_of(Sched *s, uint32_t r, Wishes *list) {
 }
 
 static bool add_clauses(Sched *s, Orders *orders) {
-  uint32_t first_site = NONE; /* rows of site of the clauses */
+  uint32_t first_site = NONE; /* first row of Orders.site of the clauses */
   for (uint32_t i = 0; i < s->orders->noffload; i++) {
     uint32_t site = add_site(s, orders, s->orders->offload[i]->at);
     first_site = i == 0 ? site : first_site;
@@ -269,7 +271,7 @@ static bool add_clauses(Sched *s, Orders *orders) {
     for (uint32_t q = 0; q < r && in_group(s, r) && first; q++)
       first = s->model->group[q] != s->model->group[r];
     if (!first)
-      continue; /* with the first of its group */
+      continue; /* handled with the first rank of its group */
     for (uint32_t q = r; q < (in_group(s, r) ? s->model->nrank : r + 1); q++)
       if ((q == r || s->model->group[q] == s->model->group[r]) && !wishes_of(s, q, &list))
         return false;
@@ -287,7 +289,7 @@ static bool add_clauses(Sched *s, Orders *orders) {
   return true;
 }
 
-/* Side ops of the copy streams; as those of the others they have their places. */
+/* Adds the side ops of the COPY streams. Side ops of other streams have their places already. */
 static void add_sides(Sched *s, Orders *orders) {
   for (uint32_t r = 0; r < s->model->nrank && s->sides->nuse; r++)
     for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
@@ -310,7 +312,7 @@ static void add_sides(Sched *s, Orders *orders) {
     }
 }
 
-/* ---- the order of each stream, and what it says ---- */
+/* ---- the order of each stream, and its checks ---- */
 
 typedef struct Keyed {
   Copy c;
@@ -333,7 +335,7 @@ static void sort(Sched *s, Orders *orders, uint32_t nwritten) {
   for (uint32_t i = 0; i < s->orders->ncopy; i++) {
     Copy *c = &s->orders->copy[i];
     uint32_t r = rank_of(s, c);
-    if (i < nwritten) /* as written: when the op before it has ended */
+    if (i < nwritten) /* a copy of the order itself: plan is the end of the op before it */
       c->plan = c->at > s->orders->rank_op0[r] ? s->ideal->end[c->at - 1] : 0;
     key[i] = (Keyed){*c, r, i};
   }
@@ -354,7 +356,8 @@ static void sort(Sched *s, Orders *orders, uint32_t nwritten) {
     s->orders->rank_copy0[r + 1] += s->orders->rank_copy0[r];
 }
 
-/* One stash: OFF after F, LOAD after OFF and before the last backward, no op of its own between. */
+/* Checks one stash: OFF after F, LOAD after OFF and before the last backward, and no op that reads
+ * the stash between OFF and LOAD. */
 static bool check_cell(Sched *s, size_t cell) {
   const Copy *off = s->orders->at_off[cell] ? &s->orders->copy[s->orders->at_off[cell] - 1] : NULL,
              *load = s->orders->at_load[cell] ? &s->orders->copy[s->orders->at_load[cell] - 1]
@@ -413,7 +416,7 @@ static bool check_cell(Sched *s, size_t cell) {
     return false;
   }
   uint32_t user = next_reader(s, one->stage, one->mb,
-                              off->at); /* the first op that wants it back */
+                              off->at); /* the first op that needs the stash back */
   if (load->at > user && !PLANTED(COPIES)) {
     diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[s->orders->op[user].site],
                "rank %u runs %s between %s and %s: its stash is in host memory", r,
@@ -425,10 +428,10 @@ static bool check_cell(Sched *s, size_t cell) {
   return true;
 }
 
-/* The copies of a rank, or of ranks that take turns, in their order. */
+/* A copy in the order of its unit: a rank, or the ranks that take turns. */
 typedef struct Turn {
-  uint64_t time;             /* when the op before it ends, on an idle network */
-  uint32_t unit, made, copy; /* made: of OrderRun, for that op */
+  uint64_t time;             /* end of the op before it, on an idle network */
+  uint32_t unit, made, copy; /* made: OrderRun.made of that op */
 } Turn;
 
 static int by_unit(const void *a, const void *b) {
@@ -442,10 +445,10 @@ static int by_unit(const void *a, const void *b) {
   return x->copy < y->copy ? -1 : x->copy > y->copy;
 }
 
-/* note [turns]: copies of one group go in the order in which the ops before them end on an idle
- * network, ties in the order of the play. So does everything else there (comm.c, note [enough
- * slots]), and what a copy waits for, and what waits for it, stands before and behind it in that
- * order. */
+/* note [turns]: the copies of a group take turns in the order in which the ops before them end on
+ * an idle network; ties in the order of the play. Transfers are in this order, too: comm.c,
+ * note [enough slots]. A copy stands after everything that it waits for, and before everything that
+ * waits for it. */
 static Turn *find_turns(Sched *s) {
   Turn *turn = arena_alloc(s->arena, s->orders->ncopy * sizeof *turn);
   for (uint32_t r = 0; r < s->model->nrank; r++)
@@ -463,7 +466,8 @@ static Turn *find_turns(Sched *s) {
   return turn;
 }
 
-/* Plays the COPY streams beside the ops on an idle network: note [free_at]. */
+/* Plays the COPY streams beside the ops on an idle network. Ensures plan, turn and free_at; see
+ * note [free_at]. */
 static void play(Sched *s) {
   const Turn *turn = find_turns(s);
   uint32_t *free_at = NEW_ARRAY(s->arena, uint32_t, s->model->nrank), nth = 0;
@@ -521,14 +525,14 @@ bool offload(Sched *s, Orders *orders, Sides *sides) {
 void offload_streams(Sched *s) {
   if (s->orders->ncopy == 0)
     return;
-  PipeInstr *out = s->lowered->stream[0].copy; /* of copy i */
+  PipeInstr *out = s->lowered->stream[0].copy; /* by row of Orders.copy */
   if (!out)
     out = arena_alloc(s->arena, s->orders->ncopy * sizeof *out);
   for (uint32_t r = 0; r < s->model->nrank; r++)
     s->lowered->stream[r].copy = out + s->orders->rank_copy0[r];
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first = s->orders->rank_copy0[r], k = first,
-             over = 0; /* over: copies that F need not ask for */
+             over = 0; /* copies up to the last OFF whose slot is free: F waits for them */
     for (uint32_t i = first; i < s->orders->rank_copy0[r + 1]; i++) {
       const Copy *c = &s->orders->copy[i];
       PipeInstr *in = &out[i];
@@ -558,20 +562,20 @@ void offload_streams(Sched *s) {
 
 /* ---- slots on other ranks ---- */
 
-/* The slots of one size that a rank has on another. */
+/* The slots of one size that a rank has in the memory of another. */
 typedef struct Guest {
   uint32_t rank, to, stage, first;
   uint64_t bytes;
   uint32_t *free, nfree, cap, count;
 } Guest;
 
-/* Interval colouring of a rank's copies, which run one after the other: a slot is taken by an OFF
- * and free for the next one after its LOAD. The pools come last on the rank that has them, in the
- * order of the ranks that use them. */
+/* Assigns GUEST slots by interval colouring. The copies of a rank run one after the other: an OFF
+ * takes a slot, and its LOAD frees it for the next OFF. The pools come last on the rank that has
+ * the memory, in the order of the ranks that use them. */
 void offload_guests(Sched *s) {
   VEC(Guest) all = {0};
   uint32_t *of = arena_alloc(s->arena, (s->orders->ncopy + (size_t)1) *
-                                           sizeof *of); /* of a copy; row of `all` */
+                                           sizeof *of); /* [ncopy] row of `all` */
   uint32_t *more = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank && s->orders->ncopy; r++) {
     uint32_t first = all.n;

@@ -4,24 +4,24 @@
  * shared links also the links. Among the transfers that can start, the transfer with the longest
  * path to the end of the step goes first. Requires comm, and keeps to its slots.
  *
- * The graph has a node for each action of a rank and each transfer. An arc says what waits for
- * what:
+ * The graph has a node for each action of a rank and each transfer. An arc leads to a node from
+ * each node that it waits for:
  *
- *   - an op for its tensor;
- *   - a transfer for the op that makes its tensor, for its slot at the receiver, and for the
+ *   - an op waits for its tensor;
+ *   - a transfer waits for the op that makes its tensor, for its slot at the receiver, and for the
  *     transfer before it in its channel;
- *   - the op that makes a tensor for the slot at the sender;
- *   - an update for its sum.
+ *   - the op that makes a tensor waits for the slot at the sender;
+ *   - an update waits for its sum.
  *
- * Copies and side ops are not in the graph. The times of programs that have them are estimates, and
- * the caller plays what is emitted.
+ * Copies and side ops are not in the graph. For programs that have them the times are estimates,
+ * and the caller plays the emitted program.
  *
  * note [repeats]: the choice depends only on differences of times and of paths. Where the orders of
  * the ranks repeat, these differences come to repeat, and so does the order of transfers.
  *
  * note [slower]: an order takes no longer when transfers get shorter, because every start is a
- * maximum over what it waits for. So orders found for slower networks are tried too: a faster
- * network is never predicted to be much slower.
+ * maximum over what it waits for. So this file also tries orders found for slower networks: a
+ * faster network is never predicted to be much slower.
  *
  * Cost of a round: linear in arcs, and a heap that holds at most one transfer of each channel. */
 #include <string.h>
@@ -35,16 +35,17 @@ typedef struct NetArc {
   uint32_t from, to;
 } NetArc;
 
-/* A transfer that can start at `at`, as all it waits for is done. The least key goes first. */
+/* A transfer that can start at `at`, because everything that it waits for is done. The least key
+ * goes first. */
 typedef struct Ready {
   int64_t key;
   uint64_t at;
   uint32_t x;
 } Ready;
 
-/* How a play chooses. The transfer whose path to the end is longer by d goes first, unless it can
- * start only more than ahead / 8 * d later. slow: transfers count slow / OWN times their time, or
- * ROUNDED up to multiples of half of an action. */
+/* How a play chooses. A transfer whose path to the end is longer by d goes first, unless it can
+ * start only more than ahead / 8 * d later. slow: the time of a transfer counts slow / OWN times,
+ * or with ROUNDED as a multiple of half an action. */
 typedef struct Choice {
   uint32_t ahead, slow;
 } Choice;
@@ -52,15 +53,15 @@ enum { ROUNDED = 0, OWN = 4 };
 static const Choice choices[] = {{3, OWN}, {1, OWN}, {4, ROUNDED}, {1, 5}, {14, 5}};
 enum { NCHOICES = sizeof choices / sizeof *choices };
 
-/* An action of a rank, by its first op; after all ops, a transfer. One cache line holds what a play
- * looks at. */
+/* An action, at the row of its first op; after all ops, the transfers. All that a play reads of a
+ * node is in one cache line. */
 typedef struct Node {
-  uint64_t time;  /* what it takes */
+  uint64_t time;  /* duration */
   uint64_t tail;  /* the longest path from its start to the end of the step */
-  uint64_t at;    /* of a play: it does not start before */
-  uint32_t left;  /* of a play: arcs to it that have not been followed yet */
+  uint64_t at;    /* in a play: earliest start */
+  uint32_t left;  /* in a play: arcs to it from nodes that have not ended */
   uint32_t needs; /* arcs to it */
-  uint32_t arc0;  /* its row of Net.arc; that of the next node is the end */
+  uint32_t arc0;  /* its first row of Net.arc; the next node has its end */
 } Node;
 
 typedef struct Net {
@@ -68,20 +69,20 @@ typedef struct Net {
   Arena *a;
   uint32_t n, nx;   /* nodes; the last nx are the transfers */
   Node *node;       /* [n + 1] */
-  VEC(NetArc) arcs; /* while the net is made */
-  uint32_t *arc;    /* who waits for each node */
+  VEC(NetArc) arcs; /* while the net is built */
+  uint32_t *arc;    /* the nodes that wait for each node */
   VEC(uint32_t)
-  took;            /* what each transfer takes, transfer after transfer: ranks, then nrank + link */
+  took;            /* by transfer: ranks and nrank + links that it occupies */
   uint32_t *took0; /* [nx + 1] */
-  uint64_t *own;   /* [nx] what each transfer takes */
-  /* a play */
-  uint64_t *now;           /* [nrank] end of the actions so far */
-  uint64_t *free;          /* of each thing that transfers take */
-  uint32_t *head;          /* [nrank] next action */
+  uint64_t *own;   /* [nx] duration of each transfer, by its own costs */
+  /* the state of a play */
+  uint64_t *now;           /* [nrank] end of the last action */
+  uint64_t *free;          /* [nrank + nlink] when each rank and link is free for a transfer */
+  uint32_t *head;          /* [nrank] first op of the next action */
   uint32_t *stack, nstack; /* actions that can run */
-  uint32_t *topo, ntopo;   /* [n] the nodes in the order in which they ended */
+  uint32_t *topo, ntopo;   /* [n] nodes in the order in which they ended */
   Ready *heap;
-  uint32_t nheap, ahead; /* ahead: of Choice */
+  uint32_t nheap, ahead; /* ahead: as in Choice */
 } Net;
 
 /* ---- the net ---- */
@@ -92,7 +93,7 @@ static void add_arc(Net *net, uint32_t from, uint32_t to) {
 
 static void take(Net *net, uint32_t what) { *vec_push(net->a, &net->took) = what; }
 
-/* Transfer i, number n of its channel; at: the transfers of that channel. */
+/* Adds transfer i, number n of its channel. at: the transfers of this channel. */
 static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const Channel *ch) {
   const Sched *s = net->s;
   const Xfer *x = &s->lowered->xfer[i];
@@ -117,7 +118,7 @@ static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const
     take(net, s->model->nrank + share->link);
 }
 
-/* The rows of a sum, one per call: the replicas of `first`, or its tie. *j: 0 at first. */
+/* Iterates over the rows of a sum: the replicas of `first`, or its tie. *j: 0 at first. */
 static bool next_row(const Sched *s, bool tie, uint32_t first, uint32_t *j, uint32_t *row) {
   if (tie) {
     const uint32_t *of = &s->model->tie_row0[s->model->tie_of[first]];
@@ -128,7 +129,7 @@ static bool next_row(const Sched *s, bool tie, uint32_t first, uint32_t *j, uint
   return (*j)++ == 0 || *row != first;
 }
 
-/* Sum i. sums: of each stage of the model, then of each tie, so far; reduced: the node of the last
+/* Adds sum i. sums: counts so far, by stage of the model, then by tie. reduced: node of the last
  * REDUCE of each stage of the model, or 0. */
 static void add_sum(Net *net, uint32_t i, uint32_t *sums, uint32_t *reduced) {
   const Sched *s = net->s;
@@ -158,7 +159,7 @@ uint64_t transfer_time(const Sched *s, const Xfer *x) {
   return edge_time(s, edge, from->stage, from->kind == PIPE_F);
 }
 
-/* The arcs by the node that they leave. */
+/* Sorts the arcs by the node that they leave. */
 static void sort_arcs(Net *net) {
   net->arc = arena_alloc(net->a, net->arcs.n * sizeof *net->arc + 1);
   for (uint32_t i = 0; i < net->arcs.n; i++) {
@@ -206,7 +207,7 @@ static Ready get(Net *net) {
   return first;
 }
 
-/* When transfer x can start, by what it waits for and what it takes. */
+/* The earliest start of transfer x: after all it waits for, when its ranks and links are free. */
 static uint64_t can_start(const Net *net, uint32_t x) {
   uint64_t at = net->node[net->s->orders->nop + x].at;
   for (uint32_t k = net->took0[x]; k < net->took0[x + 1]; k++) {
@@ -216,7 +217,7 @@ static uint64_t can_start(const Net *net, uint32_t x) {
   return at;
 }
 
-/* Node v ends: what waits for it may be able to start. */
+/* Ends node v, and releases the nodes that wait only for it. */
 static void end_node(Net *net, uint32_t v, uint64_t end) {
   const uint32_t nop = net->s->orders->nop;
   net->topo[net->ntopo++] = v;
@@ -261,8 +262,8 @@ static uint64_t last_end(const Net *net) {
   return end;
 }
 
-/* Puts the transfers in the order in which they start into order[nx]. The makespan; UINT64_MAX:
- * they wait for each other. */
+/* Plays by longest path. Writes the transfers into order[nx] as they start. Returns the makespan;
+ * UINT64_MAX: transfers wait for each other. */
 static uint64_t play_by_path(Net *net, uint32_t *order) {
   uint32_t n = 0;
   begin_play(net);
@@ -279,12 +280,12 @@ static uint64_t play_by_path(Net *net, uint32_t *order) {
   return n == net->nx ? last_end(net) : UINT64_MAX;
 }
 
-/* The same for a given order. */
+/* Plays the transfers in a given order. Returns as play_by_path. */
 static uint64_t play_order(Net *net, const uint32_t *order) {
   begin_play(net);
   run_actions(net);
   for (uint32_t i = 0; i < net->nx; i++) {
-    net->nheap = 0; /* the order says what is next */
+    net->nheap = 0; /* the order decides, not the heap */
     if (net->node[net->s->orders->nop + order[i]].left > 0)
       return UINT64_MAX;
     run_transfer(net, order[i], can_start(net, order[i]));
@@ -293,7 +294,7 @@ static uint64_t play_order(Net *net, const uint32_t *order) {
   return last_end(net);
 }
 
-/* The tails for the times of now. Requires a play that came to its end, with whatever times. */
+/* Computes the tails from the current times. Requires a complete play, with any times. */
 static void fill_tails(Net *net) {
   const Sched *s = net->s;
   for (uint32_t i = net->ntopo; i-- > 0;) {
@@ -344,7 +345,7 @@ static Net *net_of(Sched *s, Arena *a) {
   return net;
 }
 
-/* Of the shortest action that takes time, half; at least 1. */
+/* Half of the shortest action that takes time; at least 1. */
 static uint64_t half_action(const Net *net) {
   const Sched *s = net->s;
   uint64_t least = UINT64_MAX;
@@ -353,7 +354,7 @@ static uint64_t half_action(const Net *net) {
   return least == UINT64_MAX || least < 2 ? 1 : least / 2;
 }
 
-/* What the transfers take for a choice. unit: half_action. */
+/* Sets the durations of transfers for a choice. unit: half_action. */
 static void set_times(Net *net, uint32_t slow, uint64_t unit) {
   Node *node = &net->node[net->s->orders->nop];
   for (uint32_t x = 0; x < net->nx; x++) {

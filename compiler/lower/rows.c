@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Writes the list of a rank as loops. Every instruction first becomes a row of words in which each
- * reference is a distance: a slot is that of the row of an op so many of its rows above; a wait is
- * for all rows of a stream but the last few. So the turns of a loop have equal rows, apart from
- * numbers that grow by a fixed step, whatever number a slot has, and whatever else runs between.
+ * Writes the list of a rank as loops. First every instruction becomes a row of words in which each
+ * reference is a distance: a slot is "the slot of the row of this op, so many of its rows above"; a
+ * wait is "all rows of a stream except the last few". So the turns of a loop have equal rows, apart
+ * from numbers that grow by a fixed step, whichever slots they use and whatever runs between them.
  *
  * Then rows are folded. A run of q rows that occurs t times in a row, each number with a fixed step
  * from turn to turn, becomes a loop. For each of a few lengths q, a pass from the end of the list
@@ -17,34 +17,34 @@
 #include "rows.h"
 
 enum {
-  LENGTHS = 8,         /* of loops that are tried */
-  MOST_STEP = 0x7fffff /* what a word can say */
+  LENGTHS = 8,         /* the most loop lengths that fold tries */
+  MOST_STEP = 0x7fffff /* the largest step that a word can hold */
 };
 
-/* A word of a row: its number apart. */
+/* A word of a row, with its number kept apart from its tag. */
 typedef struct Word {
-  uint32_t tag; /* PipeWord; of PIPE_WORD_SAME with (op << 5 | field) of the other row << 8 */
+  uint32_t tag; /* PipeWord; PIPE_WORD_SAME: with (op << 5 | field) of the other row << 8 */
   int64_t n;
 } Word;
 
-/* A row, or a loop; the words of a loop are those of its first turn. */
+/* A row or a loop. The words of a loop are the words of its first turn. */
 typedef struct Part {
-  uint64_t key;          /* the same for all that differ in numbers only */
-  uint32_t word0, nword; /* of Rows.word */
-  uint32_t cost;         /* rows, LOOP and END */
+  uint64_t key;          /* equal for parts that differ only in numbers */
+  uint32_t word0, nword; /* rows of Rows.word */
+  uint32_t cost;         /* in rows; LOOP and END count as rows */
   uint32_t turns;        /* of a loop; 0: a row */
   const struct Part *body;
   uint32_t nbody;
-  uint32_t step0; /* of Rows.step: [nword] by turn */
+  uint32_t step0; /* row of Rows.step: [nword] by turn */
 } Part;
 
-/* Who used a slot last. */
+/* The last use of a slot. */
 typedef struct Use {
-  uint32_t nth; /* 1 + how many rows of its op are above it; 0: nobody yet */
+  uint32_t nth; /* 1 + rows of its op above its row; 0: no use yet */
   uint16_t op, field;
 } Use;
 
-/* Room that is used again for every rank. */
+/* Memory that is used again for every rank. */
 typedef enum RoomOf {
   ROOM_USE,
   ROOM_COUNT,
@@ -53,7 +53,7 @@ typedef enum RoomOf {
   ROOM_CHOICE,
   ROOM_KEYS,
   ROOM_IDS,
-  ROOM_PARTS, /* four: once and twice folded, in two ways */
+  ROOM_PARTS, /* four: folded once and twice, in two ways */
   NROOMS = ROOM_PARTS + 4
 } RoomOf;
 typedef struct Room {
@@ -71,10 +71,10 @@ struct RowMaker {
   VEC(Part) row;
   VEC(int64_t) step;
   VEC(uint32_t) code;
-  bool fixed[256];    /* is_fixed, by tag of PipeWord */
-  Use *use, **use_of; /* by slot: of this rank; of others, for OFF and LOAD */
-  uint32_t *updates;  /* [nstage]; NULL: no versions of the weights */
-  uint32_t done[PIPE_NSTREAMS], of_op[PIPE_NOPS]; /* rows so far */
+  bool fixed[256];    /* is_fixed by PipeWord */
+  Use *use, **use_of; /* by slot: of this rank; of other ranks, for OFF and LOAD */
+  uint32_t *updates;  /* count_updates; NULL: no versions of the weights */
+  uint32_t done[PIPE_NSTREAMS], of_op[PIPE_NOPS]; /* rows so far, by stream and by op */
   Room room[NROOMS];
 };
 typedef RowMaker Rows;
@@ -103,7 +103,7 @@ static void put(Rows *x, uint32_t tag, int64_t n) {
   *vec_push(x->arena, &x->word) = (Word){tag, n};
 }
 
-/* A slot: which row used it last, or that none did. */
+/* Writes a slot as the distance to its last use, or by number if it has none. */
 static void put_slot(Rows *x, const Use *use, uint32_t field, uint32_t slot) {
   if (slot == NONE || !use[slot].nth)
     put(x, PIPE_WORD_NEW + field, slot);
@@ -119,14 +119,14 @@ static void touch(const Rows *x, Use *use, uint32_t op, uint32_t field, uint32_t
     use[slot] = (Use){nth, (uint16_t)op, (uint16_t)field};
 }
 
-/* The slots of another rank. */
+/* The last uses of the slots of another rank. */
 static Use *uses_of(Rows *x, uint32_t rank) {
   if (!x->use_of[rank])
     x->use_of[rank] = NEW_ARRAY(x->arena, Use, x->p->rank[rank].nslot + (size_t)1);
   return x->use_of[rank];
 }
 
-/* Does a field of an op of COMPUTE stand for several slots? */
+/* The number of slots that an input or output field of a COMPUTE op lists; 0: it holds one slot. */
 static uint32_t in_list(const Rows *x, const PipeInstr *c, bool input) {
   bool tensors = pipe_op_info[c->op].stream == PIPE_COMPUTE && c->op != PIPE_SIDE &&
                  c->op != PIPE_U;
@@ -136,16 +136,16 @@ static uint32_t in_list(const Rows *x, const PipeInstr *c, bool input) {
   return n > 1 ? n : 0;
 }
 
-/* The slots of a row, in the order in which other rows name them. */
+/* The slots of a row, in the order in which other rows refer to them. */
 typedef struct RowSlots {
   uint32_t n;
   struct {
     uint32_t field, slot;
   } at[PIPE_FIELD_LIST];
   const uint32_t *list;
-  uint32_t nin, nout; /* how many of the list the input is, and the output */
-  Use *keep;          /* whose slots `keep` is one of */
-  bool last;          /* update of its stage: `made` by its number */
+  uint32_t nin, nout; /* the number of listed slots that are inputs, outputs */
+  Use *keep;          /* the uses that field `keep` belongs to */
+  bool last;          /* last update of its stage: `made` goes by number */
 } RowSlots;
 
 static void add_slot(RowSlots *s, uint32_t field, uint32_t slot) {
@@ -153,7 +153,8 @@ static void add_slot(RowSlots *s, uint32_t field, uint32_t slot) {
     s->at[s->n].field = field, s->at[s->n++].slot = slot;
 }
 
-/* Into *s, which is not copied: that would wait for each of its numbers. */
+/* Fills in *s in place: a copy of this struct would stall the processor until all stores are
+ * done. */
 static void find_slots(Rows *x, const PipeInstr *c, const PipeWeights *w, RowSlots *s) {
   PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
   bool op = on == PIPE_COMPUTE && c->op != PIPE_SIDE,
@@ -197,7 +198,7 @@ static void touch_slots(const Rows *x, uint32_t op, const RowSlots *s) {
     touch(x, x->use, op, PIPE_FIELD_LIST + i, s->list[i]);
 }
 
-/* What of PipeInstr is no slot, and no wait. */
+/* Writes the fields of PipeInstr that are neither slots nor waits. */
 static void put_plain(Rows *x, const PipeInstr *c) {
   PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
   put(x, c->op, c->stage);
@@ -235,8 +236,8 @@ static void put_syncs(Rows *x, uint32_t *at, uint32_t before) {
   }
 }
 
-/* Rows of which this number differs are not turns of one loop. Places in the text do not move; in
- * a program for every M nothing does that says what a row is. */
+/* Must this number be equal in all turns of a loop? A place in the text must. In a program for
+ * every M (noted), so must every number that says what a row does. */
 static bool is_fixed(uint32_t tag, bool noted) {
   const bool what = tag < PIPE_NOPS || tag == PIPE_WORD_GROUP || tag == PIPE_WORD_AFTER ||
                     tag == PIPE_WORD_PEER || tag == PIPE_WORD_EDGE || tag == PIPE_WORD_INS ||
@@ -282,7 +283,7 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
 
 /* ---- loops ---- */
 
-/* The last two parts that were met with a key. */
+/* The last two parts with a key. */
 typedef struct Met {
   uint64_t key;
   uint32_t last, before; /* 1 + part */
@@ -298,8 +299,8 @@ static Met *met(Met *table, uint64_t mask, uint64_t key) {
 
 static void meet(Met *m, uint32_t i) { m->before = m->last, m->last = i + 1; }
 
-/* Counts at which distances parts follow that are equal but for steps. id: of an part and how its
- * numbers have moved on since the last one with its key. */
+/* Sets id[part] to a hash of its key and of how its numbers differ from the part before with its
+ * key. Counts in `count` the distances at which such equal parts follow each other. */
 static void count_lengths(Rows *x, const Part *part, uint32_t n, uint64_t *id, uint32_t *count) {
   uint64_t size = 2;
   while (size < 2 * (uint64_t)n)
@@ -326,14 +327,14 @@ static void count_lengths(Rows *x, const Part *part, uint32_t n, uint64_t *id, u
   }
 }
 
-/* The lengths that are met most often. Returns how many there are. */
+/* The lengths with the highest counts. Returns how many there are. */
 static uint32_t best_lengths(const uint32_t *count, uint32_t most, uint32_t length[LENGTHS]) {
   uint32_t found = 0;
   for (uint32_t q = 1; q <= most; q++) {
     uint32_t at = found;
     while (at > 0 && count[length[at - 1]] < count[q])
       at--;
-    if (count[q] < 3 || at == LENGTHS) /* a loop that saves a row is met three times */
+    if (count[q] < 3 || at == LENGTHS) /* a loop that saves a row counts at least three */
       continue;
     found += found < LENGTHS;
     for (uint32_t k = found - 1; k > at; k--)
@@ -343,17 +344,17 @@ static uint32_t best_lengths(const uint32_t *count, uint32_t most, uint32_t leng
   return found;
 }
 
-/* What to make of an part: turns of a loop of so many parts that begins there; 0: no loop. */
+/* The decision for a part: a loop of `turns` turns of `length` parts begins there. 0: no loop. */
 typedef struct Choice {
   uint32_t length, turns;
 } Choice;
 
-/* The choice with which the fewest rows are left, for each part. */
+/* Decides for each part, from the end on, what leaves the fewest rows. */
 static void choose(const Part *part, uint32_t n, const uint64_t *id, const uint32_t *length,
                    uint32_t nlength, uint64_t *best, Choice *choice) {
   uint32_t other_key[LENGTHS],
-      other_id[LENGTHS];         /* the next part that differs from that a length below */
-  uint64_t *cost = best + n + 1; /* of all parts from one on, none of them a turn */
+      other_id[LENGTHS];         /* the next part that differs from the part `length` below it */
+  uint64_t *cost = best + n + 1; /* of all parts from i on, without loops */
   for (uint32_t l = 0; l < nlength; l++)
     other_key[l] = other_id[l] = n > length[l] ? n - length[l] : 0;
   best[n] = cost[n] = 0;
@@ -379,8 +380,8 @@ static void choose(const Part *part, uint32_t n, const uint64_t *id, const uint3
   }
 }
 
-/* How many turns of the loop that was chosen move on by its steps, which are the last of Rows.step;
- * below 2: none. */
+/* The turns of the chosen loop that follow its steps; below 2: no loop. Appends the steps to
+ * Rows.step. */
 static uint32_t fit_turns(Rows *x, const Part *part, Choice c) {
   const Word *first = &x->word.at[part->word0], *second = &x->word.at[part[c.length].word0];
   uint32_t n = (uint32_t)(second - first), step0 = x->step.n;
@@ -394,7 +395,7 @@ static uint32_t fit_turns(Rows *x, const Part *part, Choice c) {
   }
   if (c.turns == 2)
     return 2;
-  /* The ids of the turns from the second on are equal, so it is enough to look at one. */
+  /* The ids from the second turn on are equal, so one turn stands for all. */
   const Word *third = &x->word.at[part[2 * (size_t)c.length].word0];
   for (uint32_t i = 0; i < n; i++)
     if (third[i].n - second[i].n != x->step.at[step0 + i] || third[i].tag != second[i].tag)
@@ -402,7 +403,7 @@ static uint32_t fit_turns(Rows *x, const Part *part, Choice c) {
   return c.turns;
 }
 
-/* A loop of the parts at `part`, as a part. */
+/* A part for the loop over the parts at `part`. */
 static Part make_loop(const Rows *x, const Part *part, Choice c, uint32_t nword) {
   Part loop = {.word0 = part->word0,
                .nword = nword,
@@ -421,8 +422,8 @@ static Part make_loop(const Rows *x, const Part *part, Choice c, uint32_t nword)
   return loop;
 }
 
-/* Parts [n] with what repeats in them as loops, of at most `most` parts each. Returns how many are
- * left, at *out, which is in that room. */
+/* Folds part[0 .. n) into loops of at most `most` parts each. Returns the number of parts left;
+ * *out is in room `to`. */
 static uint32_t fold(Rows *x, const Part *part, uint32_t n, uint32_t most, RoomOf to, Part **out) {
   uint32_t length[LENGTHS], left = 0, *count = zeroed(x, ROOM_COUNT, n + (size_t)1, sizeof *count);
   uint64_t *id = room(x, ROOM_ID, n + (size_t)1, sizeof *id),
@@ -464,7 +465,7 @@ static void code_word(Rows *x, const Word *w) {
     code(x, tag, w->n);
 }
 
-/* Parts inside of a loop, which may be inside of another one. */
+/* Writes parts inside `loop`, which may be inside `outer`. */
 static void code_parts(Rows *x, const Part *part, uint32_t n, const Part *loop, const Part *outer) {
   for (; n > 0; n--, part++) {
     if (part->turns) {
@@ -491,7 +492,7 @@ typedef struct Folded {
   uint64_t cost;
 } Folded;
 
-/* Loops of at most so many rows, in loops of any number. */
+/* Loops of at most `most` parts, then loops of any length over the result. */
 static Folded fold_twice(Rows *x, uint32_t most, RoomOf to) {
   Part *once;
   Folded f = {NULL, fold(x, x->row.at, x->row.n, most, to, &once), 0};
@@ -501,15 +502,15 @@ static Folded fold_twice(Rows *x, uint32_t most, RoomOf to) {
   return f;
 }
 
-/* Loops in no loop. */
+/* Loops without loops in them. */
 static Folded fold_once(Rows *x) {
   Folded f = {NULL, 0, 0};
   f.n = fold(x, x->row.at, x->row.n, UINT32_MAX, ROOM_PARTS, &f.part);
   return f;
 }
 
-/* Loops in loops are missed where a long loop leaves fewer rows than the short ones in it: then
- * those first. */
+/* The best of two folds. A first pass without limit misses loops in loops where one long loop
+ * leaves fewer rows than the short loops in it; so a second fold begins with short loops. */
 static Folded fold_all(Rows *x) {
   enum { FEW = 100, SHORT = 32 };
   Folded best = fold_twice(x, UINT32_MAX, ROOM_PARTS);

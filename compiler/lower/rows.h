@@ -9,29 +9,30 @@
 #include "pipe_rows.h"
 
 typedef struct RankRows {
-  const uint32_t *word; /* [n] PipeRank.rows; until the next make_rows */
+  const uint32_t *word; /* [n] PipeRank.rows; valid until the next call of make_rows */
   uint32_t n;
 } RankRows;
 
-/* Updates of each stage: [nstage]. The last one of a stage writes where version 0 lay, and its row
- * names that slot by its number: how far above it was used last depends on how many there are. */
+/* [nstage] the number of updates of each stage. The last update of a stage writes the slot that
+ * version 0 had. Its row names this slot by number: the distance to its last use depends on the
+ * number of updates. */
 uint32_t *count_updates(Arena *a, const PipeProgram *p);
 
-/* Makes the rows of one rank after the other, in the same room. */
+/* Makes the rows of one rank after the other in the same memory. */
 typedef struct RowMaker RowMaker;
 RowMaker *open_rows(Arena *a, const PipeProgram *p); /* p: with its lists written out */
-/* The rows that pipe_expand makes the list of rank r from. */
+/* The rows from which pipe_expand makes the list of rank r. */
 RankRows make_rows(RowMaker *x, uint32_t r);
 
-/* A word that is no part of the program: what somebody notes of a row, behind its own words. Its
- * tag is free: above PIPE_WORD_AHEAD, below PIPE_WORD_NEW. `same`: rows of which this number
- * differs are not turns of one loop. */
+/* A word after the words of a row, outside the program: an annotation of the caller. tag: above
+ * PIPE_WORD_AHEAD, below PIPE_WORD_NEW. same: rows whose notes differ are not turns of one loop. */
 typedef struct Note {
   uint32_t tag;
   bool same;
   int64_t n; /* 0 .. 2^24 - 1 */
 } Note;
-/* The same with notes, in loops that are in no loop. Row i has note[first[i] .. first[i+1]). */
+/* Like make_rows, with notes, and without loops in loops. Row i has note[first[i] ..
+ * first[i+1]). */
 RankRows make_noted_rows(RowMaker *x, uint32_t r, const Note *note, const uint32_t *first);
 
 #endif

@@ -13,7 +13,7 @@ PipeInstr side_instr(const Sched *s, const SideUse *u) {
   return c;
 }
 
-/* c, of rank r as u is, starts once u has ended. */
+/* Makes c wait until u, on the same rank r, has ended. */
 static void wait_for(Sched *s, uint32_t r, PipeInstr *c, const SideUse *u) {
   PipeOn on = stream_of(u), own = (PipeOn)pipe_op_info[c->op].stream;
   if (on == own)
@@ -48,7 +48,7 @@ void side_waits(Sched *s) {
   }
 }
 
-/* The instruction of a side op; pos is known. */
+/* Requires u->pos. */
 PipeInstr *side_at(const Sched *s, const SideUse *u) {
   const Streams *t = &s->lowered->stream[s->model->stage[u->stage].rank];
   return &(u->kind == PIPE_SIDE        ? t->compute

@@ -9,10 +9,10 @@
  *
  * Method: interval colouring along the compute stream of each rank, which runs in order. The op
  * that fills a slot takes it; the op that reads it last gives it back. A new slot is made only if
- * none is free, so the count of a pool is its peak. A LOAD takes its slot where it stands. An OFF
- * leaves its slot: a later LOAD may take it, because copies run one after the other; the first op
- * that waits for the OFF or for a later copy gives it back. Stages of a rank with equal sizes share
- * a pool; without sizes each stage has a pool.
+ * none is free, so the count of a pool is its peak. A LOAD takes its slot at its place in the list.
+ * An OFF leaves its slot. A later LOAD may take a left slot, because copies run one after the
+ * other; otherwise the first op that waits for the OFF or for a later copy gives it back. Stages of
+ * a rank with equal sizes share a pool; without sizes each stage has its own.
  *
  * Cost: linear, and a sort of the stages of each rank by size. */
 #include <string.h>
@@ -31,22 +31,22 @@ uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
   return n < 2 ? one : &s->lowered->slot_list[st->rank][*one + k];
 }
 
-typedef struct Colour {     /* one pool being coloured */
-  VEC(uint32_t) free, left; /* left: slots of OFFs that no op waits for yet, oldest first */
+typedef struct Colour {     /* a pool during colouring */
+  VEC(uint32_t) free, left; /* left: slots of OFFs that no op has waited for yet, oldest first */
   uint32_t first_left;
   uint32_t count, live;
   uint32_t stage, first;
-  bool skip; /* LOCAL: of edges that are not of the chain */
+  bool skip; /* LOCAL: tensors of edges outside the chain */
   uint64_t bytes;
 } Colour;
 
-typedef struct Classes { /* per class: pools of this rank, and which pool a stage uses */
+typedef struct Classes { /* the pools of one class on this rank */
   Colour *pool;
   uint32_t npool;
-  uint32_t *of; /* [2 * nstage], valid for stages of this rank; the second half: of skips */
+  uint32_t *of; /* [2 * nstage] pool of a stage of this rank; second half: of its skip tensors */
 } Classes;
 
-/* In the order of their pools. */
+/* The classes that are coloured, in the order of their pools. */
 static const PipeClass coloured[] = {PIPE_ACT,  PIPE_GOUT, PIPE_LOCAL,
                                      PIPE_HOST, PIPE_KEEP, PIPE_GUESS};
 enum { NCOLOURED = sizeof coloured / sizeof *coloured };
@@ -105,7 +105,7 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
     if (i == 0 || !s->model->sized || key[i].bytes != key[i - 1].bytes ||
         key[i].skip != key[i - 1].skip) {
       Colour *p = &c->pool[c->npool++];
-      p->free.n = p->count = p->live = 0; /* its lists are kept from the rank before */
+      p->free.n = p->count = p->live = 0; /* reuses the arrays of the rank before */
       p->left.n = p->first_left = 0;
       p->stage = key[i].stage;
       p->skip = key[i].skip;
@@ -123,7 +123,7 @@ static void add_pool(Sched *s, uint32_t r, PipeClass cls, uint32_t stage, bool s
       .cls = cls, .stage = stage, .skip = skip, .first = first, .count = count, .bytes = bytes};
 }
 
-/* In the order in which comm has numbered them. */
+/* Adds the pools of channels, in the order in which comm numbered their slots. */
 static void channel_pools(Sched *s, uint32_t r) {
   for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
     for (int out = 1; out >= 0; out--) {
@@ -147,7 +147,7 @@ static void channel_pools(Sched *s, uint32_t r) {
     }
 }
 
-/* The pool of what passes a link within a rank; NULL: it crosses ranks. */
+/* The pool for tensors of a link within the rank; NULL: the link crosses ranks. */
 static Colour *local_pool(const Sched *s, Classes *loc, uint32_t link) {
   Link l = link_at(s, link);
   return link_crosses(s, l)
@@ -155,7 +155,7 @@ static Colour *local_pool(const Sched *s, Classes *loc, uint32_t link) {
              : &loc->pool[loc->of[l.from + (link_skips(s, l) ? s->model->nstage : 0)]];
 }
 
-/* Does anything pass between two stages of the rank? */
+/* Does a link connect two stages of the rank? */
 static bool has_locals(const Sched *s, uint32_t r) {
   for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
     for (uint32_t k = 0, n = row_links(s, s->model->rank_stage[i], true); k < n; k++)
@@ -164,25 +164,25 @@ static bool has_locals(const Sched *s, uint32_t r) {
   return false;
 }
 
-/* A rank being coloured. */
+/* A rank during colouring. */
 typedef struct Rank {
   Classes *cls;
   Peak *peak;
   const Streams *stream;
   uint32_t op0; /* row of its first op */
   uint32_t inflight, held, kept, on_host, copied, over;
-  uint32_t turn;       /* of side ops */
-  uint32_t *noff;      /* [pools of ACT]: OFFs that an op waits for */
+  uint32_t turn;       /* next row of Sides.turn */
+  uint32_t *noff;      /* [pools of ACT] number of OFFs that some op has waited for */
   uint64_t live, most; /* bytes of stashes and local tensors */
   bool backward_seen;
-  bool locals; /* tensors pass between its stages */
+  bool locals; /* has_locals */
 } Rank;
 
 static Colour *pool_of(Rank *k, PipeClass cls, uint32_t stage) {
   return &k->cls[cls].pool[k->cls[cls].of[stage]];
 }
 
-/* The instruction of an op of the rank. */
+/* The instruction of `op`, a row of Orders.op on this rank. */
 static PipeInstr *instr_of(const Rank *k, uint32_t op) { return &k->stream->compute[op - k->op0]; }
 
 static void more_inflight(Rank *k) {
@@ -190,7 +190,7 @@ static void more_inflight(Rank *k) {
     k->peak->inflight = k->inflight;
 }
 
-/* The copies that stand before op i of the rank. */
+/* Runs the copies that stand before op i of the rank. */
 static void copies(Sched *s, Rank *k, uint32_t i) {
   const Streams *t = k->stream;
   for (; k->copied < t->ncopy && t->copy[k->copied].wait <= i; k->copied++) {
@@ -222,7 +222,7 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
   }
 }
 
-/* Gives back what the OFFs have left that an instruction waits for. */
+/* Gives back the slots of the OFFs that instruction `in` waits for. */
 static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
   for (; k->over < in->wait_copy; k->over++) {
     PipeInstr *x = &k->stream->copy[k->over];
@@ -233,7 +233,7 @@ static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
   }
 }
 
-/* The side ops that stand before op i of the rank, or are it, take buffers and give them back. */
+/* The side ops up to op i of the rank take buffers and give them back. */
 static void side_buffers_at(Sched *s, Rank *k, uint32_t r, uint32_t i) {
   for (; s->sides->nuse && k->turn < s->sides->use0[r + 1] &&
          s->sides->turn[k->turn].at <= k->op0 + i;
@@ -241,20 +241,20 @@ static void side_buffers_at(Sched *s, Rank *k, uint32_t r, uint32_t i) {
     const SideUse *u = &s->sides->use[s->sides->turn[k->turn].use];
     if (u->out != NONE)
       k->live += s->sides->buffers[r][u->out_pool].bytes;
-    if (k->live > k->most) /* what stands behind all ops counts as the last */
+    if (k->live > k->most) /* a side op behind all ops counts for the last op */
       k->most = k->live, k->peak->op = k->op0 + (i < k->stream->ncompute ? i : i - 1);
     if (u->in != NONE)
       k->live -= s->sides->buffers[r][u->in_pool].bytes;
   }
 }
 
-/* Where R, which is not an Op with tensors, writes output j. */
+/* The pool for output j of R. R is no Op with tensors, so local_pool does not serve. */
 static Colour *scratch_of(const Sched *s, Rank *k, uint32_t stage, uint32_t j) {
   bool skip = s->model->graph && s->model->graph->edge[input_edge(s, stage, false, j)].skip;
   return pool_of(k, PIPE_LOCAL, stage + (skip ? s->model->nstage : 0));
 }
 
-/* R has written what nobody reads. */
+/* Gives back the outputs of R: no op reads them. */
 static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
   for (uint32_t j = 0; j < s->model->stage[in->stage].nout; j++) {
     Colour *l = scratch_of(s, k, in->stage, j);
@@ -262,7 +262,7 @@ static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
   }
 }
 
-/* Room for what op u, an update, overwrites and still needs, in which it keeps that while it runs;
+/* The pool for the old weights of update u, if u overwrites weights that its formula still needs;
  * NULL: it needs none. */
 static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
   const PipeWeights *w = s->versions->weights ? &s->versions->weights[u] : NULL;
@@ -282,7 +282,7 @@ static void give_old(Sched *s, Rank *k, uint32_t u) {
     give(s, old, s->versions->weights[u].guess), k->live -= old->bytes;
 }
 
-/* The slot of the estimate that op reads lives from the op that makes it to its last reader. */
+/* The estimate that op reads has a slot from the op that makes it to its last reader. */
 static void take_guess(Sched *s, Rank *k, uint32_t op) {
   uint32_t maker = s->versions->weights ? estimate_maker(s, op) : NONE;
   if (maker == NONE)
@@ -344,7 +344,8 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
   } else if (in->op == PIPE_W) {
     in->gout = instr_of(k, s->orders->at_b[cell] - 1)->gout;
   }
-  /* Tensors that stay: y of F to F of a later stage, dx of B to B of an earlier one. */
+  /* Tensors that stay on the rank: y of F for F of a later stage, dx of B for B of an earlier
+   * stage. */
   const Op *o = &s->orders->op[row];
   Classes *loc = &k->cls[PIPE_LOCAL];
   for (uint32_t j = 0, n = k->locals ? op_outputs(s, o) : 0; j < n; j++) {
@@ -382,7 +383,7 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
   }
   size_t cell = (size_t)in->stage * s->model->nmb + in->mb;
   bool last = (in->mb + 1) % s->model->slices ==
-              0; /* slice: no F reads the stashes of the others now */
+              0; /* last slice: no F reads the stashes of the microbatch any more */
   if (pipe_op_info[in->op].act < 0)
     give(s, a, in->act), k->live -= a->bytes, k->inflight--;
   for (uint32_t i = 0; in->op == PIPE_F && last && i < s->model->slices; i++)
@@ -393,7 +394,8 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
     give(s, g, in->gout), k->live -= g->bytes, k->held--;
 }
 
-/* Versions of the weights: a pool for each stage; version_slots has numbered its slots from 0. */
+/* Pools of weight versions, one for each stage. version_slots has numbered the slots of each from
+ * 0. */
 static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
   uint32_t *first = s->lowered->weight_first;
   for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
@@ -414,7 +416,8 @@ static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
   }
 }
 
-/* One rank: colours, then numbers. All ops of an action take before any of them gives back. */
+/* Colours one rank, then numbers its slots. All ops of an action take before any op of it gives
+ * back. */
 static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
                         uint32_t *noff) {
   Peak *pk = &s->lowered->peak[r];
@@ -449,12 +452,12 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
       gives(s, &k, &in[m]);
   }
   side_buffers_at(s, &k, r, t->ncompute);
-  for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these */
+  for (uint32_t p = 0; p < act->npool; p++) /* no op waits for these OFFs */
     for (Colour *c = &act->pool[p]; c->first_left < c->left.n; c->first_left++)
       give(s, c, c->left.at[c->first_left]);
   if (!s->model->sized)
     pk->op = NONE;
-  /* Numbers: channels first (comm has numbered them), then these. */
+  /* Channels have the first numbers (comm); these classes follow. */
   uint32_t n = s->lowered->nrank_slot[r];
   for (int o = 0; o < NCOLOURED; o++)
     for (uint32_t p = 0; p < cls[coloured[o]].npool; p++) {
@@ -500,7 +503,7 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   }
 }
 
-/* Room for the pools of each rank. Returns the most stages that one has. */
+/* Room for the pools of each rank. Returns the most stages on one rank. */
 static uint32_t room_for_pools(Sched *s, Lowered *lowered) {
   lowered->pool = NEW_ARRAY(s->arena, PipePool *, s->model->nrank);
   lowered->npool = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);

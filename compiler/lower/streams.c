@@ -3,20 +3,21 @@
  * rank in issue order; ensures sync and nevent.
  *
  * note [clocks]: a stream knows how far each stream of its rank has come (vector clocks). It knows
- * its own earlier instructions, and through each event what the other stream knew when it recorded
- * the event. Counts of COMPUTE begin with 1 for the begin of the step, which everything waits for.
- * The end of the step, the last point of COMPUTE, waits for all instructions. COMM learns nothing
- * about other ranks: a path that leaves the rank and returns does both in the COMM stream.
+ * its own earlier instructions. Through each event it also knows what the other stream knew when it
+ * recorded the event. Counts of COMPUTE start at 1, for the begin of the step, which every stream
+ * waits for. The end of the step, the last point of COMPUTE, waits for all instructions. COMM
+ * learns nothing about other ranks: a path that leaves the rank leaves and returns in the COMM
+ * stream.
  *
  * An instruction gets an event for each wait that its stream does not know to be over and that its
- * other waits do not imply. So no event can be left out. A record stands directly after the
+ * other waits do not imply. So every event is necessary. A record stands directly after the
  * instruction that completes a count, so one record may serve two waits. The transfers of a group
- * are issued together and complete together: no wait and no record stands between them. A wait is
- * for the latest record of its event. So an event is free for the next record once its last wait
+ * are issued together and complete together: no wait and no record stands between them. A wait
+ * refers to the latest record of its event, so an event may be recorded again once its last wait
  * has been issued.
  *
- * Cost: linear in instructions times streams, of which channels may make many, and in the square of
- * the number of streams that one instruction waits for. */
+ * Cost: linear in instructions times streams (channels may make many), plus the square of the
+ * number of streams that one instruction waits for. */
 #include "streams.h"
 #include "lower.h"
 
@@ -67,14 +68,15 @@ typedef struct Place {
   const PipeRank *k;
   RankStreams w;
   StreamRoom room;
-  uint32_t **row;       /* [streams] of each instruction of a stream; COMPUTE from 1 on */
+  uint32_t **row;       /* [streams] rows of the list by position; COMPUTE: from position 1 */
   uint32_t *need;       /* clock */
-  uint32_t *on, *after; /* [streams] of the row at hand: streams to wait for, and which row + 1 */
+  uint32_t *on, *after; /* [streams] of the current row: streams to wait for; row + 1 there */
   VEC(PipeSync) sync;
-  uint32_t *events; /* room of pipe_number_events */
+  uint32_t *events; /* room for pipe_number_events */
 } Place;
 
-/* Row + 1 of the instruction that completes `count` of a stream; of a group, its last transfer. */
+/* Row + 1 of the instruction that completes `count` of stream `on`; in a group: of its last
+ * transfer. */
 static uint32_t completes(const Place *p, uint32_t on, uint32_t count) {
   if (on == PIPE_COMPUTE && count == 1)
     return 0;
@@ -82,7 +84,7 @@ static uint32_t completes(const Place *p, uint32_t on, uint32_t count) {
   return row + 1 + (on == PIPE_COMM ? p->k->instr[row].group : 0);
 }
 
-/* Here and below ns is p->w.n. */
+/* ns is always p->w.n: a parameter, so that callers can pass a constant. */
 static inline const uint32_t *known(const Place *p, uint32_t row, const uint32_t ns) {
   return &p->room.known[(size_t)row * ns];
 }
@@ -93,7 +95,7 @@ static inline void wait_for(Place *p, uint32_t before, uint32_t of, uint32_t aft
   clock_join(&p->room.now[(size_t)of * ns], known(p, after, ns), ns);
 }
 
-/* Row `before` of stream `of` needs that these counts of the other streams are over. */
+/* Places the waits of row `before`, in stream `of`: need[x] instructions of each other stream x. */
 static inline void place_waits(Place *p, uint32_t before, uint32_t of, const uint32_t *need,
                                const uint32_t ns) {
   uint32_t n = 0, kept = 0;
@@ -107,7 +109,7 @@ static inline void place_waits(Place *p, uint32_t before, uint32_t of, const uin
       wait_for(p, before, of, p->after[0], ns);
     return;
   }
-  for (uint32_t i = 0; i < n; i++) { /* does one of the others imply it? */
+  for (uint32_t i = 0; i < n; i++) { /* drops waits that another wait implies */
     bool implied = false;
     for (uint32_t j = 0; j < n && !implied; j++)
       implied = (j < kept || j > i) && known(p, p->after[j], ns)[p->on[i]] >= need[p->on[i]];
@@ -116,7 +118,7 @@ static inline void place_waits(Place *p, uint32_t before, uint32_t of, const uin
       p->after[kept++] = p->after[i];
     }
   }
-  for (uint32_t i = 0; i < kept; i++) { /* by `after` */
+  for (uint32_t i = 0; i < kept; i++) { /* the others in list order */
     uint32_t least = i;
     for (uint32_t j = i + 1; j < kept; j++)
       least = p->after[j] < p->after[least] ? j : least;
@@ -142,7 +144,7 @@ static inline void place_rank(Place *p, const uint32_t ns) {
   place_waits(p, ninstr, PIPE_COMPUTE, done, ns);
 }
 
-/* Room for what place_rank need. */
+/* Room for place_rank. */
 static Place start_place(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
   size_t rows = k->ninstr + (size_t)1;
   Place p = {.arena = a, .k = k, .w = rank_streams(a, s, r, k)};

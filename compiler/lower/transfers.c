@@ -5,14 +5,14 @@
  * that makes it. Transfers with no computation between them form a group, and the next op waits for
  * the group. Sums stand before the updates that need them, in the order of the model.
  *
- * Proves, for these lists and the lists of a compute_comms file: every tensor that crosses ranks
- * has one SEND, after the op that makes it, and one RECV, before the op that reads it.
- * check_channels.c then proves that the lists complete. Cost: linear in instructions. */
+ * find_places proves, for these lists and the lists of a compute_comms file: every tensor that
+ * crosses ranks has one SEND, after the op that makes it, and one RECV, before the op that reads
+ * it. check_channels.c then proves that the lists complete. Cost: linear in instructions. */
 #include "names.h"
 #include "plant.h"
 #include "transfers.h"
 
-/* ---- which tensor ---- */
+/* ---- tensors ---- */
 
 uint64_t link_tensor(const Sched *s, const Op *o, uint32_t link) {
   Link l = link_at(s, link);
@@ -28,7 +28,7 @@ const char *list_op_text(Sched *s, const PipeInstr *in) {
   return arena_printf(s->arena, "%s", text);
 }
 
-/* ---- making the lists ---- */
+/* ---- makes the lists ---- */
 
 typedef VEC(PipeInstr) Instrs;
 
@@ -39,7 +39,7 @@ static PipeInstr *add(Sched *s, Instrs *to, PipeOp op, uint32_t stage, uint32_t 
   return in;
 }
 
-/* Lists the transfers of the tensors that op o reads (input) or makes. */
+/* Appends the transfers of the tensors that op o reads (input) or makes. */
 static void add_moves(Sched *s, Instrs *to, const Op *o, bool input) {
   bool forward = o->kind == PIPE_F;
   uint32_t n = input ? op_inputs(s, o) : op_outputs(s, o);
@@ -75,7 +75,7 @@ static int by_place(const void *a, const void *b) {
   return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-/* The side ops of the COMM stream of rank r, in the order in which they stand. */
+/* The side ops of the COMM stream of rank r, sorted by place. */
 static uint32_t find_comm_sides(Sched *s, uint32_t r, CommSide **side) {
   uint32_t n = 0, end = s->sides->nuse ? s->sides->use0[r + 1] : 0;
   *side = NULL;
@@ -91,11 +91,11 @@ static uint32_t find_comm_sides(Sched *s, uint32_t r, CommSide **side) {
   return n;
 }
 
-/* What runs beside the ops of a rank, and is not in the list yet. */
+/* Side ops and copies of a rank that are not in its list yet. */
 typedef struct BesideOps {
   CommSide *side;
   uint32_t nside;
-  uint32_t copy, last; /* rows of Orders.copy, if they take turns */
+  uint32_t copy, last; /* rows of Orders.copy; equal if copies take no turns */
 } BesideOps;
 
 static BesideOps find_beside(Sched *s, uint32_t r) {
@@ -105,7 +105,7 @@ static BesideOps find_beside(Sched *s, uint32_t r) {
   return b;
 }
 
-/* What stands before op i. */
+/* Appends the side ops and copies that stand before op i. */
 static void add_beside(Sched *s, Instrs *to, BesideOps *b, uint32_t i) {
   for (; b->copy < b->last && s->orders->copy[b->copy].at <= i; b->copy++) {
     const Copy *c = &s->orders->copy[b->copy];
@@ -120,7 +120,8 @@ static void add_beside(Sched *s, Instrs *to, BesideOps *b, uint32_t i) {
   }
 }
 
-/* The sums that updates among ops i .. end - 1 need: REDUCEs, then TIEs, each in model order. */
+/* Appends the sums that the updates among ops i .. end - 1 need: REDUCEs, then TIEs, each in model
+ * order. */
 static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
   for (int tie = 0; tie < 2; tie++)
     for (uint64_t from = 0, least;; from = least + 1) {
@@ -141,10 +142,10 @@ static void add_sums(Sched *s, Instrs *to, uint32_t i, uint32_t end) {
     }
 }
 
-/* One past the updates from op i on that follow each other, none of them in an action of several;
- * i: there are none. */
+/* The end of the run of single updates that begins at op i; i: the run is empty. An update in a
+ * larger action is not single. */
 static uint32_t plain_updates(const Sched *s, uint32_t i, uint32_t end) {
-  bool inside = i > 0 && s->orders->op[i - 1].group > 0; /* the last of an action */
+  bool inside = i > 0 && s->orders->op[i - 1].group > 0; /* i is the last op of an action */
   while (i < end && s->orders->op[i].kind == PIPE_U && s->orders->op[i].group == 0 && !inside)
     i++;
   return i;
@@ -153,7 +154,7 @@ static uint32_t plain_updates(const Sched *s, uint32_t i, uint32_t end) {
 static void list_grouped(Sched *s, uint32_t r, Instrs *to) {
   BesideOps beside = find_beside(s, r);
   uint32_t end = s->orders->rank_op0[r + 1],
-           summed = s->orders->rank_op0[r]; /* ops before this have their sums */
+           summed = s->orders->rank_op0[r]; /* the sums of ops before this row are in the list */
   for (uint32_t i = s->orders->rank_op0[r], n; i < end; i += n) {
     n = s->orders->op[i].group + 1u;
     add_beside(s, to, &beside, i);
@@ -168,7 +169,7 @@ static void list_grouped(Sched *s, uint32_t r, Instrs *to) {
     for (uint32_t j = i; j < i + n; j++)
       add_op(s, to, &s->orders->op[j]);
     to->at[first].wait = WAIT_ALL;
-    add_beside(s, to, &beside, i + n); /* not between a send and the receive of its group */
+    add_beside(s, to, &beside, i + n); /* not inside the group of a send and a receive */
     for (uint32_t j = i; j < i + n; j++)
       add_moves(s, to, &s->orders->op[j], false);
   }
@@ -192,9 +193,9 @@ static void make_lists(Sched *s, Orders *orders) {
   }
 }
 
-/* ---- what they must be ---- */
+/* ---- checks the lists ---- */
 
-/* In a compute_comms file: the peer. */
+/* Finds the peer of a transfer of a compute_comms file. False: reported. */
 static bool find_peer(Sched *s, uint32_t r, PipeInstr *in) {
   Span at = s->orders->site[in->site];
   if (in->stage >= s->model->nstage || s->model->stage[in->stage].rank != r) {
@@ -248,7 +249,8 @@ static bool note_transfers(Sched *s, Places *at) {
   return ok;
 }
 
-/* The SEND below an op (end), or the RECV above it, of one tensor. */
+/* Checks one tensor of op i: its SEND stands below the op (end), or its RECV above it. pos: 1 +
+ * position of the transfer; 0: it is missing. */
 static bool check_end(Sched *s, uint32_t r, uint32_t i, bool end, Link l, uint32_t pos) {
   const PipeInstr *in = &s->orders->lists[r].instr[i];
   bool f = in->op == PIPE_F;
@@ -293,7 +295,7 @@ static bool check_transfers(Sched *s, const Places *at) {
   return ok;
 }
 
-/* If the file has a WAIT_SEND: each SEND has one, below it. */
+/* If the file has any WAIT_SEND, each SEND must have one, below it. */
 static bool check_waits(Sched *s, const uint32_t *send_at) {
   bool any = false, ok = true;
   for (uint32_t r = 0; r < s->model->nrank && !any; r++)
@@ -341,8 +343,8 @@ static bool check_waits(Sched *s, const uint32_t *send_at) {
 
 /* ---- sums ---- */
 
-/* Where the sums of rank r are. Only list_grouped makes them: right before the update that needs
- * them, so behind all gradients that they add up. `next`: the sums of each stage so far. */
+/* Finds the sums of rank r. Only list_grouped makes sums, right before the update that needs them:
+ * so all gradients that they add up stand above. next: sums of each stage so far. */
 static void place_sums(Sched *s, uint32_t r, uint32_t *next, const Places *at) {
   for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
     const PipeInstr *in = &s->orders->lists[r].instr[i];
@@ -350,7 +352,7 @@ static void place_sums(Sched *s, uint32_t r, uint32_t *next, const Places *at) {
       continue;
     uint32_t *n = &next[2 * in->stage + (in->op == PIPE_TIE)];
     BUG_IF(*n >= s->orders->round0[in->stage + 1] -
-                     s->orders->round0[in->stage]); /* an update is to come */
+                     s->orders->round0[in->stage]); /* each sum precedes an update */
     (in->op == PIPE_TIE ? at->tie : at->reduce)[s->orders->round0[in->stage] + (*n)++] = i + 1;
   }
 }
@@ -371,7 +373,7 @@ bool find_places(Sched *s, Places *at) {
 bool list_transfers(Sched *s, Orders *orders, Lowered *lowered) {
   const uint32_t asked = orders->lowering;
   lowered->choice.open = asked == LOWERING_AUTO &&
-                         s->opt->emit != EMIT_COMMS_CSV; /* that format has no channels */
+                         s->opt->emit != EMIT_COMMS_CSV; /* the format has no channels */
   lowered->lowering = asked == LOWERING_AUTO ? PIPE_GLOBAL : (PipeLowering)asked;
   if (lowered->lowering == PIPE_GROUPED)
     make_lists(s, orders);
