@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Computes lower bounds of a step. No order of the ranks has a shorter makespan, or a shorter span,
- * if it has the same ops at the same places and costs, and no more stashes on a rank than this
- * order has. A B may be split. Requires slots. The bounds ignore what only slows a program down:
- * streams, slots, transfers in each other's way. Cost: linear in ops, and in rows times
- * microbatches.
+ * Computes lower bounds of a step. They hold for every order of the ranks with the same ops at the
+ * same places and costs, and with no more stashes on a rank than this order has: no such order has
+ * a shorter makespan or a shorter span. A B may be split. Requires slots. The bounds ignore
+ * streams, slots, and transfers in each other's way, which only slow a program down. Cost: linear
+ * in ops, and in rows times microbatches.
  *
- * Definitions: head(x) is the earliest start of op x, tail(x) the least time from the end of x to
- * the end of the step; both are longest chains of data dependences. Of rank r, F are the forwards
- * and D the backwards for the input; f and d are their times, b is the time of a whole backward, u
- * of the updates.
+ * Definitions: head(x) is the earliest start of op x; tail(x) is the least time from the end of x
+ * to the end of the step. Both are longest chains of data dependences. On rank r, F are the
+ * forwards and D the backwards for the input; f and d are their times, b is the time of a whole
+ * backward, u of the updates.
  *
  *   work       least head(F) + sum(f + b + u), as ops of a rank do not overlap
  *   forwards   least head(F) + sum f + least tail(F): the last forward is followed by its own tail
@@ -17,11 +17,11 @@
  *
  * note [stashes]: idle times that follow from room for L stashes on a rank.
  *
- * Lemma 1: before its first backward the rank idles at least least head(D) - L f. Proof: at most L
- * forwards start before the first backward.
+ * Lemma 1: before its first backward the rank idles at least (least head(D)) - L f. Proof: at most
+ * L forwards start before the first backward.
  *
- * Lemma 2: from the end of its last forward on, the rank idles at least least tail(F) - L b - u.
- * Proof: at most L stashes are alive then, and all remaining work is theirs.
+ * Lemma 2: after its last forward the rank idles at least (least tail(F)) - L b - u. Proof: at most
+ * L stashes are alive then, and all remaining work is theirs.
  *
  * With more than L forwards the two idle times are disjoint, and both add to the work.
  *
@@ -29,20 +29,20 @@
  * its backward, and at most L live at a time. Source of the argument: Qi et al. 2023 and 2024
  * (arXiv 2401.10241, 2405.15362).
  *
- * note [windows]: the span obeys the same bounds, from the first start on the rank. A chain then
- * counts from the first forward of the microbatch on the rank to its backward. This is exact where
- * the ops of a microbatch are one chain; elsewhere only the work counts.
+ * note [windows]: the span obeys the same bounds, counted from the first start on the rank. A chain
+ * then counts from the first forward of the microbatch on the rank to its backward. This is exact
+ * where the ops of a microbatch are one chain; elsewhere only the work counts.
  *
- * note [home]: where the first stages of all pipes are on one rank, nothing of a microbatch comes
- * before that rank has begun, and its last gradient ends there. So the span of that rank is no less
- * than head(F) + sum(f + d) + least tail(D) of any rank, tails that end there.
+ * note [home]: suppose one rank has the first stages of all pipes. Then every microbatch starts
+ * there, and its last gradient ends there. So the span of this rank is at least head(F) + sum(f +
+ * d) + least tail(D) of any rank, with tails that end on this rank.
  *
- * note [units]: the ops of a rank, a stage or a microbatch need not be alike. f, d and b are the
- * times of each op: a sum adds each of them, a chain is a chain of ops, and L forwards, or L
+ * note [units]: the ops of a rank, a stage or a microbatch may have different times. f, d and b are
+ * the times of each op: a sum adds each of them, a chain is a chain of ops, and L forwards, or L
  * backwards, take at most L times the longest of the rank.
  *
- * note [joined]: an action of one F and one B may take less time than both. A chain counts the two
- * with the time of the action where it is less; a sum leaves out what each F can save. */
+ * note [joined]: an action of one F and one B may take less time than both. Where it does, a chain
+ * counts the two with the time of the action, and a sum leaves out what each F can save. */
 #include <string.h>
 
 #include "timing.h"
@@ -50,30 +50,30 @@
 #include "lower.h"
 #include "orders.h"
 
-typedef struct Cost {           /* of a row, of its units if these differ */
-  uint64_t f, d, b;             /* in chains */
-  uint64_t sum_f, sum_b, saved; /* in sums; saved: by an F that is joined with a B */
+typedef struct Cost {           /* of a row, or of one of its units if these differ */
+  uint64_t f, d, b;             /* lengths in chains */
+  uint64_t sum_f, sum_b, saved; /* lengths in sums; saved: by an F that shares an action with a B */
   uint64_t after;               /* from the last gradient to the end of its update */
 } Cost;
 
 typedef struct Bounds {
   const Sched *s;
   Arena *arena;
-  Cost *cost;              /* [nstage], or as Model.unit_time */
-  uint64_t *head, *tail;   /* [nop] of F, B and I; tails first, then heads in their place */
-  uint64_t *least_tail[2]; /* [nrank] of F, of B and I; UINT64_MAX: it has none */
-  uint64_t *least_home;    /* [nrank] note [home]: of B and I, to the end of rank `home` */
-  uint32_t home;           /* where tails end; NONE: anywhere */
-  bool chain;              /* the ops of a microbatch are one chain */
-  uint64_t *first, *last;  /* [nmb] of one rank: least head of an F, most end of a backward */
-  uint32_t *seen;          /* [nmb] rank + 1 */
+  Cost *cost;              /* [nstage], or in the shape of Model.unit_time */
+  uint64_t *head, *tail;   /* [nop] of F, B and I; one array: tails first, then heads */
+  uint64_t *least_tail[2]; /* [nrank] of F; of B and I. UINT64_MAX: the rank has none */
+  uint64_t *least_home;    /* [nrank] note [home]: as least_tail[1], for tails that end there */
+  uint32_t home;           /* rank where tails end; NONE: any rank */
+  bool chain;              /* the ops of each microbatch are one chain */
+  uint64_t *first, *last;  /* [nmb] on one rank: least head of an F, latest end of a backward */
+  uint32_t *seen;          /* [nmb] 1 + the last rank that set `first` */
 } Bounds;
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-/* n of them; no more than an integer holds. */
+/* n * v; saturates. */
 static uint64_t times(uint64_t n, uint64_t v) {
   return v && n > UINT64_MAX / v ? UINT64_MAX : n * v;
 }
@@ -117,8 +117,8 @@ static uint64_t length(const Bounds *x, uint32_t row, uint32_t mb, bool forward)
   return forward ? cost_at(x, row, mb)->f : cost_at(x, row, mb)->d;
 }
 
-/* The ops of row b need what the ops of row a make, and start `hop` after their end at the
- * earliest: heads of b, or tails of a, are no less. */
+/* The ops of row b need the ops of row a, and start at least `hop` after them. Raises the heads of
+ * b (heads), or the tails of a. */
 static void join(Bounds *x, bool heads, uint32_t a, bool a_forward, uint32_t b, bool b_forward,
                  uint64_t hop) {
   const uint32_t *from = op_at(x->s, a_forward, a, 0), *to = op_at(x->s, b_forward, b, 0);
@@ -133,7 +133,7 @@ static void join(Bounds *x, bool heads, uint32_t a, bool a_forward, uint32_t b, 
   }
 }
 
-/* Heads of the ops that need those of the row; or the tails of the row. */
+/* Raises the heads of the ops that need ops of `row`; or computes the tails of `row`. */
 static void fill_row(const Sched *s, Bounds *x, uint32_t row, bool forward, bool heads) {
   const PipeStage *st = &s->model->stage[row];
   const uint32_t *op = op_at(s, forward, row, 0);
@@ -153,7 +153,8 @@ static void fill_row(const Sched *s, Bounds *x, uint32_t row, bool forward, bool
     join(x, heads, row, true, row, false, 0);
 }
 
-/* Heads, or tails, of F, or of B and I: of the rows in the order of the model or against it. */
+/* Computes heads, or tails, of F (forward) or of B and I, row by row in the direction of the
+ * data. */
 static void fill_rows(Sched *s, Bounds *x, bool forward, bool heads) {
   for (uint32_t j = 0; j < s->model->nmodel; j++) {
     uint32_t m = forward == heads ? j : s->model->nmodel - 1 - j, row = m;
@@ -163,7 +164,8 @@ static void fill_rows(Sched *s, Bounds *x, bool forward, bool heads) {
   }
 }
 
-/* Of the tails that are there: the least of F, or of B and I, of each rank; UINT64_MAX. */
+/* The least tail of F (forward), or of B and I, of each rank; UINT64_MAX: the rank has no such
+ * op. */
 static uint64_t *least_of_ranks(const Sched *s, const Bounds *x, bool forward) {
   uint64_t *of = NEW_ARRAY(x->arena, uint64_t, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
@@ -177,7 +179,7 @@ static uint64_t *least_of_ranks(const Sched *s, const Bounds *x, bool forward) {
   return of;
 }
 
-/* note [home] */
+/* The rank of note [home]; NONE: there is none. */
 static uint32_t find_home(const Sched *s) {
   uint32_t home = NONE;
   for (uint32_t i = 0; i < s->model->nstage; i++) {
@@ -189,8 +191,8 @@ static uint32_t find_home(const Sched *s) {
   return s->model->forward || s->model->graph || s->model->unit_time ? NONE : home;
 }
 
-/* Heads in an order that respects the data, tails in the reverse: F goes up the stages of the
- * model, B and I down, a B after its F. Of tails only the least of each rank is kept. */
+/* Computes heads in the direction of the data: F goes up the stages of the model, B and I down, a B
+ * comes after its F. Tails go the other way; only the least tail of each rank is kept. */
 static void fill_chains(Sched *s, Bounds *x) {
   uint64_t *time = x->head = x->tail = arena_alloc(x->arena, s->orders->nop * sizeof *time);
   x->chain = true;
@@ -216,11 +218,11 @@ static void fill_chains(Sched *s, Bounds *x) {
 typedef struct RankSums {
   uint64_t f, d, b, u, saved, work;
   uint64_t head_f, tail_f, head_d, tail_d; /* least */
-  uint64_t most_f, most_b;                 /* of one op */
-  uint64_t into, out;                      /* note [windows]: to the first D, from the last F */
+  uint64_t most_f, most_b;                 /* of a single op */
+  uint64_t into, out;                      /* note [windows]: to the first D; from the last F */
   unsigned __int128 lives;
   uint32_t nf;
-  bool again; /* it recomputes */
+  bool again; /* the rank has R */
 } RankSums;
 
 static RankSums sum_rank(const Bounds *x, uint32_t r) {
@@ -268,7 +270,7 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
   return t;
 }
 
-/* Idle time at both ends that `room` stashes cannot fill. */
+/* The idle time at both ends that `room` stashes cannot fill. */
 static uint64_t forced_idle(const RankSums *t, uint64_t before, uint64_t after, uint64_t room) {
   uint64_t a = less(before, times(room, t->most_f)),
            b = less(less(after, times(room, t->most_b)), t->u);

@@ -4,19 +4,19 @@
  * steps of the path add up to the makespan; the causes of a rank add up to the makespan less its
  * busy time.
  *
- * The path. In the timed machine an instruction starts at the latest end of what it waits
- * for. So a walk back from the last end always finds an instruction that ended when the present one
- * started, until time 0: a chain without gaps. If several ended then, the walk prefers the op
- * before on the same rank (the path stays), then the producer, then transfers of the stream.
+ * The path. In the timed machine an instruction starts at the latest end of what it waits for. So a
+ * walk back from the last end always finds an instruction that ended when the current one started,
+ * until time 0: a chain without gaps. If several ended then, the walk prefers the op before on the
+ * same rank (the path stays), then the producer, then transfers of the stream.
  *
  * Idle time. Before the first op of a rank it is `warmup`, after the last op `flush`. Between two
  * ops, the cause is the instruction that the second op waited for:
  *
  *   copy      an instruction of the COPY stream
- *   slot      a SEND: a slot had to become free (with `send next` it is `transfer`: the tensor had
- *             to leave)
+ *   slot      a SEND: a slot had to become free (with `send next` the cause is `transfer`: the
+ *             tensor had to leave)
  *   peer      a RECV or a sum (REDUCE, TIE), until the producer on the other rank had ended
- *   transfer  a RECV or a sum, from there on: the tensor was on the wire or behind other transfers
+ *   transfer  a RECV or a sum, after that: the tensor was on the wire or behind other transfers
  *   memory    in place of any of these, while the next forward of the rank lacked only a slot for
  *             its stash: an order that lets the rank keep one more stash could run it then
  *
@@ -35,16 +35,16 @@ const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot
 
 typedef struct Walk {
   const PipeProgram *p;
-  bool next; /* an action waits until what was sent before it is gone */
+  bool next; /* `send next`: an action waits until earlier sends are done */
   uint64_t **start, **end;
   uint32_t **pair;
-  uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k]: row of the k-th instruction of the stream */
-  uint32_t **nth;               /* [rank][row]: its place in its stream */
-  /* [rank][row] with channels: the row before it in its channel, NONE of others; else NULL */
+  uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k] row of the k-th instruction of the stream */
+  uint32_t **nth;               /* [rank][row] position in its stream */
+  /* [rank][row] with channels: the row above in its channel, NONE for other rows; else NULL */
   uint32_t **before;
-  PathStep *use;  /* of shared links: transfers and sums that took time, by end; those of link k */
-  size_t *use0;   /*   from use0[k] on; NULL: there are none */
-  PathStep *turn; /* by turn; those of group g from turn0[g] on */
+  PathStep *use;  /* shared links: transfers and sums that took time, sorted by link, then by end */
+  size_t *use0;   /* [nlink + 1] first row of `use` of each link; NULL: no shared links */
+  PathStep *turn; /* copies by turn; group g begins at turn0[g] */
   uint32_t *turn0;
 } Walk;
 
@@ -52,7 +52,7 @@ static bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0
 static uint8_t on(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
 static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->op == PIPE_RECV_B; }
 
-/* The instruction that had the turn before i, and its rank in *r; NONE: i had the first turn. */
+/* The instruction that had the turn before i; its rank replaces *r. NONE: i has the first turn. */
 static uint32_t turn_before(const Walk *w, uint32_t *r, uint32_t i) {
   const PipeProgram *p = w->p;
   uint32_t g = p->rank[*r].group, turn = p->rank[*r].instr[i].turn;
@@ -88,7 +88,7 @@ static void walk_links(Arena *a, Walk *w);
 
 static void walk_channels(Arena *a, Walk *w) {
   const PipeProgram *p = w->p;
-  uint32_t *last = NEW_ARRAY(a, uint32_t, p->nchannel); /* row + 1 */
+  uint32_t *last = NEW_ARRAY(a, uint32_t, p->nchannel); /* [nchannel] row + 1 */
   if (!p->nchannel)
     return;
   w->before = NEW_ARRAY(a, uint32_t *, p->nrank);
@@ -134,8 +134,8 @@ static Walk walk_open(Sched *s, Arena *a) {
   return w;
 }
 
-/* With channels: finds the COMM instruction that ended last among those that an event makes i of
- * rank r wait for; or NONE. */
+/* With channels: of the COMM instructions that events make row i of rank r wait for, the last to
+ * end; NONE. */
 static uint32_t last_needed(const Walk *w, uint32_t r, uint32_t i) {
   const PipeRank *k = &w->p->rank[r];
   uint32_t lo = 0, hi = k->nsync, best = NONE;
@@ -154,7 +154,7 @@ static uint32_t last_needed(const Walk *w, uint32_t r, uint32_t i) {
   return best;
 }
 
-/* The instruction that i of rank r waits for with `wait`, or NONE. */
+/* The instruction that row i of rank r waits for by `wait`; NONE. */
 static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
   if (w->before && on(in) == PIPE_COMPUTE)
@@ -163,7 +163,7 @@ static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
                   : NONE;
 }
 
-/* The same with `wait_copy`. */
+/* The instruction that row i of rank r waits for by `wait_copy`; NONE. */
 static uint32_t copied(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
   if (w->before && on(in) == PIPE_COPY)
@@ -172,7 +172,7 @@ static uint32_t copied(const Walk *w, uint32_t r, uint32_t i) {
                        : NONE;
 }
 
-/* The instruction before i in its stream, or NONE. */
+/* The instruction above row i in its stream; NONE. */
 static uint32_t previous(const Walk *w, uint32_t r, uint32_t i) {
   uint8_t c = on(&w->p->rank[r].instr[i]);
   if (w->before && c == PIPE_COMM)
@@ -180,12 +180,12 @@ static uint32_t previous(const Walk *w, uint32_t r, uint32_t i) {
   return w->nth[r][i] ? w->at[c][r][w->nth[r][i] - 1] : NONE;
 }
 
-/* The rank of the next row that takes part in a REDUCE or TIE. */
+/* The rank of the next member of a REDUCE or TIE. */
 static uint32_t next_rank(const Walk *w, const PipeInstr *in) {
   return w->p->stage[pipe_sum_next(w->p->stage, in->op, in->stage)].rank;
 }
 
-/* The first instruction of the group of transfers that i of rank r is in: it has their waits. */
+/* The first row of the group of transfer i on rank r. It has the waits of the group. */
 static uint32_t group_first(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = w->p->rank[r].instr;
   while (i > 0 && is_comm(&in[i]) && is_comm(&in[i - 1]) && in[i - 1].group > 0)
@@ -193,7 +193,7 @@ static uint32_t group_first(const Walk *w, uint32_t r, uint32_t i) {
   return i;
 }
 
-/* The one of that group that was done last, with which all of it was. */
+/* The member of the group of row i that ended last, and so ended the group. */
 static uint32_t group_last(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = w->p->rank[r].instr;
   if (!is_comm(&in[i]) || pipe_is_sum(in[i].op))
@@ -214,7 +214,7 @@ static int by_end(const void *a, const void *b) {
   return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Calls each() for each link that SEND or sum i of rank r passes, until it returns true. */
+/* Calls each() for each link that SEND or sum i of rank r passes, until a call returns true. */
 static bool each_link(const Walk *w, uint32_t r, uint32_t i,
                       bool (*each)(const Walk *, uint32_t link, void *of), void *of) {
   const PipeProgram *p = w->p;
@@ -233,7 +233,7 @@ static bool each_link(const Walk *w, uint32_t r, uint32_t i,
   return false;
 }
 
-/* When SEND or sum i of rank r is over, whatever group it is in. */
+/* The end of SEND or sum i of rank r alone, without its group. */
 static uint64_t own_end(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
   bool send = pipe_is_send(in->op);
@@ -251,7 +251,8 @@ static bool note_use(const Walk *w, uint32_t link, void *of) {
   return false;
 }
 
-/* The transfers of each link by their ends. A sum stands there once for each of its members. */
+/* Collects the transfers of each link, sorted by end. A sum appears once for each of its
+ * members. */
 static void walk_links(Arena *a, Walk *w) {
   const PipeProgram *p = w->p;
   if (p->nshare == 0)
@@ -271,14 +272,14 @@ static void walk_links(Arena *a, Walk *w) {
     if (pass == 0)
       w->use = arena_alloc(a, w->use0[p->nlink] * sizeof *w->use + 1);
   }
-  for (uint32_t k = p->nlink; k > 0; k--) /* note_use has moved each to the next */
+  for (uint32_t k = p->nlink; k > 0; k--) /* note_use has moved each to the next link */
     w->use0[k] = w->use0[k - 1];
   w->use0[0] = 0;
   for (uint32_t k = 0; k < p->nlink; k++)
     qsort(w->use + w->use0[k], w->use0[k + 1] - w->use0[k], sizeof *w->use, by_end);
 }
 
-/* Finds the use of a link that ended at `end` of *of; it becomes *of. */
+/* Finds the use of a link that ended at `end` of the PathStep *of, and stores it there. */
 static bool find_use(const Walk *w, uint32_t link, void *of) {
   PathStep *step = of;
   size_t lo = w->use0[link], hi = w->use0[link + 1];
@@ -295,7 +296,7 @@ static bool find_use(const Walk *w, uint32_t link, void *of) {
   return true;
 }
 
-/* Moves to the transfer that left a link when i of *r took it. False: it waited for none. */
+/* Moves to the transfer that left a link when i of *r took it. False: i waited for no link. */
 static bool back_on_link(const Walk *w, uint32_t *r, uint32_t *i) {
   uint32_t q = *r, j = *i;
   PathStep step = {0, 0, 0, w->start[q][j]};
@@ -309,8 +310,8 @@ static bool back_on_link(const Walk *w, uint32_t *r, uint32_t *i) {
   return true;
 }
 
-/* Moves from *i of *r to what it waited for last. True: to all of the group that this is in, false:
- * to this alone. */
+/* Moves from *i of *r to what it waited for last. True: it waited for the whole group of the new
+ * row; false: for the new row alone. */
 static bool back(const Walk *w, uint32_t *r, uint32_t *i) {
   uint64_t t = w->start[*r][*i];
   const PipeInstr *in = &w->p->rank[*r].instr[*i];
@@ -318,7 +319,7 @@ static bool back(const Walk *w, uint32_t *r, uint32_t *i) {
            from[6] = {previous(w, *r, *i), awaited(w, *r, *i), copied(w, *r, *i)};
   from[3] = turn_before(w, &rank[3], *i);
   int n = 4;
-  if (pipe_is_sum(in->op)) { /* the last gradient of a replica, then their streams */
+  if (pipe_is_sum(in->op)) { /* first the last gradient of a member, then the streams of members */
     for (int which = 0; which < 3; which++) {
       uint32_t q = *r, j = *i;
       do {
@@ -360,8 +361,7 @@ static bool back(const Walk *w, uint32_t *r, uint32_t *i) {
 static void find_path(Sched *s, const Walk *w, Critical *c) {
   const PipeProgram *p = w->p;
   uint32_t r = NONE, i = NONE;
-  for (uint32_t q = 0; q < p->nrank;
-       q++) /* what ends last; of several the first of the lowest rank */
+  for (uint32_t q = 0; q < p->nrank; q++) /* the last end; ties: the first row of the lowest rank */
     for (uint32_t j = 0; j < p->rank[q].ninstr; j++)
       if (r == NONE || w->end[q][j] > w->end[r][i])
         r = q, i = j;
@@ -371,7 +371,7 @@ static void find_path(Sched *s, const Walk *w, Critical *c) {
        until = w->start[r][i], whole = back(w, &r, &i)) {
     i = whole ? group_last(w, r, i) : i;
     const PipeInstr *in = &p->rank[r].instr[i];
-    if (is_recv(in)) { /* a transfer stands under its SEND */
+    if (is_recv(in)) { /* a transfer appears as its SEND */
       uint32_t q = in->peer;
       i = w->pair[r][i], r = q;
     }
@@ -391,10 +391,10 @@ static void find_path(Sched *s, const Walk *w, Critical *c) {
 
 typedef struct Stashes {
   const Sched *s;
-  int64_t *live; /* [npool] slots that are taken, of a rank */
+  int64_t *live; /* [npool] slots in use on a rank */
   uint32_t
-      next; /* the first F at or behind the op at hand; NONE: an update or a side op comes before */
-  uint32_t off, load; /* rows of the rank up to which what left, and what came back, is counted */
+      next; /* the first F from the current op on; NONE: an update or a side op comes before it */
+  uint32_t off, load; /* next OFF and LOAD rows to count */
 } Stashes;
 
 static uint32_t pool_of(const PipeRank *k, uint32_t slot) {
@@ -414,7 +414,7 @@ static void count_slot(Stashes *x, const PipeRank *k, uint32_t slot, int change)
     x->live[pool_of(k, slot)] += change;
 }
 
-/* Op `in` of a rank is over. */
+/* Counts the slots of op `in`, which has ended. */
 static void count_op(Stashes *x, const PipeRank *k, const PipeInstr *in) {
   if (in->op > PIPE_R)
     return;
@@ -423,7 +423,7 @@ static void count_op(Stashes *x, const PipeRank *k, const PipeInstr *in) {
   count_slot(x, k, in->keep, in->op == PIPE_F ? 1 : -(in->op == PIPE_R));
 }
 
-/* Stashes that have left before `end`, or came back by `begin`. */
+/* Counts stashes that left before `end`, and stashes that came back by `begin`. */
 static void count_copies(Stashes *x, const Walk *w, uint32_t r, uint64_t begin, uint64_t end) {
   const PipeRank *k = &w->p->rank[r];
   for (; x->off < k->ninstr; x->off++)
@@ -440,11 +440,11 @@ static void count_copies(Stashes *x, const Walk *w, uint32_t r, uint64_t begin, 
     }
 }
 
-/* An op behind which no forward is looked for, or one. */
+/* Does the search for the next forward end at this op? */
 static bool decides(uint32_t op) { return op == PIPE_F || op == PIPE_U || op == PIPE_SIDE; }
 
-/* Finds when, between a and the start of op i, the rank's next F begins to lack only a slot for its
- * stash. */
+/* The time, between a and the start of op i, from which the next F of the rank lacks only a slot
+ * for its stash; the start of op i: never. */
 static uint64_t out_of_slots(Stashes *x, const Walk *w, uint32_t r, uint32_t i, uint64_t a) {
   const PipeRank *k = &w->p->rank[r];
   const PipeInstr *in = k->instr;
@@ -471,8 +471,8 @@ static uint64_t out_of_slots(Stashes *x, const Walk *w, uint32_t r, uint32_t i, 
   return full && there < b ? there : b;
 }
 
-/* Splits the time from a, when the rank had nothing to run, to the start of op i; from `memory` on
- * it is that. */
+/* Splits the idle time from a to the start of op i by cause. From `memory` on the cause is
+ * IDLE_MEMORY. */
 static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a, uint64_t memory,
                       uint64_t idle[IDLE_NCAUSES]) {
   uint64_t b = w->start[r][i];
@@ -491,7 +491,7 @@ static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a, uint64_
     idle[IDLE_COPY] += b - a;
     return;
   }
-  if (pipe_is_sum(in->op)) { /* until the last gradient of all replicas is there */
+  if (pipe_is_sum(in->op)) { /* until the last gradient of all members is there */
     uint64_t ready = 0;
     uint32_t q = r, j = x;
     do {
@@ -563,7 +563,7 @@ const Critical *critical(Sched *s) {
   return c;
 }
 
-/* Columns for times up to `most`, which is less than 10000 s where times are in ns. */
+/* Columns for times up to `most`. Times in ns are below 10000 s. */
 static int time_width(const Sched *s, uint64_t most, int least) {
   int n = s->model->timed ? 10 : snprintf(NULL, 0, "%" PRIu64, most);
   return n < least ? least : n;

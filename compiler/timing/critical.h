@@ -9,21 +9,21 @@ typedef enum IdleCause {
   IDLE_WARMUP, IDLE_PEER, IDLE_TRANSFER, IDLE_SLOT, IDLE_MEMORY, IDLE_COPY, IDLE_FLUSH, IDLE_NCAUSES
 } IdleCause;
 extern const char *const idle_name[IDLE_NCAUSES]; /* "warmup" ... */
-/* False for `copy` in a program without copies: reports leave it out. */
+/* Do reports show this cause? `copy` only appears in programs with copies or side ops in COMM. */
 static inline bool idle_shown(const Sched *s, int cause) {
   return cause != IDLE_COPY || s->orders->ncopy > 0 || s->sides->ncomm > 0;
 }
 
 typedef struct PathStep {
-  uint32_t rank, instr; /* row of the rank's list; a transfer counts as its SEND */
-  uint64_t start, end;  /* start: end of the step before, 0 of the first */
+  uint32_t rank, instr; /* row of the list of the rank; a transfer appears as its SEND */
+  uint64_t start, end;  /* start: end of the step before; 0 for the first */
 } PathStep;
 
 typedef struct Critical {
-  PathStep *path;       /* [npath], in time; their times add up to the makespan */
+  PathStep *path;       /* [npath] in time order; the durations add up to the makespan */
   uint32_t npath;
-  uint64_t *busy;       /* [nrank] of compute ops */
-  uint64_t (*idle)[IDLE_NCAUSES]; /* [nrank]; with busy they add up to the makespan */
+  uint64_t *busy;       /* [nrank] time of compute ops */
+  uint64_t (*idle)[IDLE_NCAUSES]; /* [nrank] time by cause; with busy, it adds up to the makespan */
 } Critical;
 
 /* Requires prog. The result is in the arena. Cost: linear in instructions. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Makes schedules comparable. A stage takes one unit of time whether a model is cut into 8 stages
- * or 16, so times in units are scaled until each schedule does the same work for the model. Cost:
- * linear. */
+ * Makes the times of schedules comparable. A stage takes one unit of time whether a model is cut
+ * into 8 stages or 16. So times in units are scaled until each schedule does the same work for the
+ * model. Cost: linear. */
 #include "equal_work.h"
 
 ModelWork model_work(const Sched *s) {
@@ -21,7 +21,8 @@ ModelWork model_work(const Sched *s) {
 
 static bool counts(const ModelWork *w) { return !w->timed && w->all > 0; }
 
-/* Does a microbatch of a take more than one of b? One with backwards goes before one without. */
+/* Does a microbatch of a take more work than one of b? A schedule with backwards takes more than
+ * one without. */
 static bool takes_more(const ModelWork *a, const ModelWork *b) {
   return a->forward_only != b->forward_only ? b->forward_only : a->all / a->mbs > b->all / b->mbs;
 }

@@ -6,17 +6,17 @@
 
 #include "pipec.h"
 
-/* What a step does for the model: its forwards and backwards, without recomputation and updates. */
+/* The work of a step for the model: forwards and backwards, without recomputation and updates. */
 typedef struct ModelWork {
-  double all, forward; /* ns if timed, else units; 0: nothing was compiled */
+  double all, forward; /* ns if timed, else units; 0: not compiled */
   uint32_t mbs;
   bool forward_only, timed;
 } ModelWork;
 ModelWork model_work(const Sched *s);
 
-/* Computes [n] factors for times in units. After scaling, a microbatch takes equal work in each
- * schedule, and so do the microbatches of side_by_side schedules together. A schedule without
- * backwards is scaled to the forwards of the others. The factor is 1 for times in ns. */
+/* Computes scale[n], factors for times in units. After scaling, a microbatch takes equal work in
+ * each schedule, and so do the microbatches of side_by_side schedules together. A schedule without
+ * backwards is scaled to the forwards of the others. Times in ns have factor 1. */
 void equal_work(const ModelWork *w, uint32_t n, uint32_t side_by_side, double *scale);
 
 #endif

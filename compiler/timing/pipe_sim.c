@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * The timed machine (pipe_sim.h); predict.c plays finished programs with it.
- * More than 800 lines: all parts of it work on the state of all others.
  *
- * A rank is examined once at first and again whenever its peer has completed a transfer with it.
- * Examining it runs its streams as far as they go. Each condition of a head instruction is made
- * true by the progress of its own rank or by the examination of its peer, and whoever makes the
- * last condition of a transfer true finds the other side ready. So nothing is polled, every
- * examination but the first is paid for by an instruction; what it costs beyond that, pipe_sim.h
- * says.
+ * The machine visits a rank once at first, and again whenever a peer has completed a transfer with
+ * it. A visit runs the streams of the rank as far as they go. Each condition of a head instruction
+ * becomes true by progress of its own rank or in a visit to its peer. When the last condition of a
+ * transfer becomes true, the other side is ready, so the transfer runs at once. Hence nothing is
+ * polled: each visit but the first is paid for by an instruction. pipe_sim.h has the exceptions to
+ * linear cost.
  *
- * With shared links a transfer that both sides are ready for waits in a heap until nothing else
- * runs.
+ * With shared links, a transfer that is ready on both sides waits in a heap until nothing else can
+ * run.
  *
- * The start of an instruction depends only on the ends of earlier ones, never on the order in which
- * ranks are examined. Sums of times saturate at UINT64_MAX. */
+ * The start of an instruction depends only on the ends of earlier ones, never on the order of
+ * visits. Sums of times saturate at UINT64_MAX. */
 #include "pipe_sim.h"
 
 #include <string.h>
@@ -21,59 +20,59 @@
 #include "arena.h"
 #include "heap.h"
 
-/* A FIFO of COMM instructions: the COMM stream of a rank, which has the number of the rank, or one
- * of its channels. */
+/* A FIFO of COMM instructions: the COMM stream of a rank (then its index is the rank), or one
+ * channel of a rank. */
 typedef struct Queue {
   uint32_t rank, n, done;
-  VEC(uint32_t) at; /* positions in the COMM stream of the rank; none: it is that */
+  VEC(uint32_t) at; /* positions in the COMM stream of the rank; empty: all */
   uint64_t free;
   bool held; /* its head is in Machine.heap */
-  /* With groups: of the one at the head, if it has started. */
+  /* With groups: the state of the group at the head, once it has started. */
   bool posted;
-  uint8_t *paired; /* [n]: its other end has been found */
-  uint32_t left;   /* of its members */
+  uint8_t *paired; /* [n] the other end has arrived */
+  uint32_t left;   /* members whose other end has not arrived */
   uint64_t post, group_end;
 } Queue;
 
-/* The streams of a rank: the next position of each, when the last instruction ended, and the ends
- * of all so far: a wait may refer to any of them. */
+/* The streams of a rank: next positions, end of the last instruction, and all ends so far, as a
+ * wait may refer to any of them. */
 typedef struct Rank {
-  uint32_t ncompute, ncomm, ncopy; /* ncomm: carried out */
+  uint32_t ncompute, ncomm, ncopy; /* ncomm: number done */
   uint32_t queue0, nqueue;
   uint64_t compute_free, copy_free;
   uint64_t *compute_end, *comm_end, *copy_end;
-  uint8_t *over;                 /* [comm] with channels: it has been carried out */
-  uint64_t begin, compute_begin; /* first start of all, of COMPUTE; UINT64_MAX: none yet */
+  uint8_t *over;                 /* [comm] with channels: the instruction is done */
+  uint64_t begin, compute_begin; /* first start: of all streams, of COMPUTE; UINT64_MAX: none yet */
   bool queued;
 } Rank;
 
-/* COPY streams that take turns: whose turn is next, and when it may start. */
+/* COPY streams that take turns: next turn, and its earliest start. */
 typedef struct Group {
   uint32_t next, n;
   uint64_t free;
-  uint32_t *rank; /* [n] by turn */
+  uint32_t *rank; /* [n] rank of each turn */
 } Group;
 
-/* A transfer, or sum, that waits for a shared link: both ends, or all, have come to it. */
+/* A transfer or sum whose members are all ready and that waits for shared links. */
 typedef struct Waiting {
   uint64_t ready, time;
-  uint32_t from, at;  /* queue that sends, or of the lowest row that takes part; position in it */
+  uint32_t from, at;  /* queue of the sender, or of the lowest row of the sum; position there */
   uint32_t to, to_at; /* the other end; PIPE_NONE: a sum */
 } Waiting;
 
 typedef struct Machine {
-  Arena arena; /* of this play */
+  Arena arena; /* freed after the play */
   const PipeSimIn *in;
   Group *group;        /* [ngroup] */
-  uint64_t *link_free; /* [nlink] */
-  VEC(Waiting) heap;   /* the next one first */
+  uint64_t *link_free; /* [nlink] when each link becomes free */
+  VEC(Waiting) heap;   /* first to start at the top */
   PipeSimOut *out;
   Rank *rank;
   Queue *queue;
-  uint32_t *mate;   /* [nqueue] with channels: that of the other end of transfers */
-  uint32_t *sum[2]; /* [nstage] with channels: that of the REDUCE, of the TIE of a row */
-  uint32_t turn;    /* COMM instructions carried out */
-  uint32_t *ready;  /* ring of nrank entries: each rank is in it at most once */
+  uint32_t *mate;   /* [nqueue] with channels: the queue of the other ends */
+  uint32_t *sum[2]; /* [nstage] with channels: the queue of the REDUCE, of the TIE of a row */
+  uint32_t turn;    /* COMM instructions done */
+  uint32_t *ready;  /* ring of nrank entries: ranks to visit, each at most once */
   uint32_t first, nqueued;
 } Machine;
 
@@ -81,9 +80,9 @@ static const PipeInstr *stream_at(const PipeStream *s, uint32_t i) {
   return &s->instr[s->index ? s->index[i] : i];
 }
 
-/* What a stream will need a few instructions on: a rank is left after an op or two, and there are
- * more of them than the hardware follows. p: of position i; also beyond the end of an array, where
- * nothing is read. */
+/* Prefetches what a stream needs a few instructions on. A visit runs only an op or two, and the
+ * hardware cannot follow as many streams as there are ranks. p: address of position i; the result
+ * may lie beyond the array, where nothing is read. */
 static inline void fetch_ahead(const void *p, size_t size, int write) {
   enum { AHEAD = 8 };
   const char *at = (const char *)((uintptr_t)p + AHEAD * size);
@@ -111,8 +110,8 @@ static void enqueue(Machine *m, uint32_t r) {
   m->rank[r].queued = true;
 }
 
-/* Times the action of n > 1 ops from i on, which starts at `start`: its ops one after the other in
- * list order, none later than its end; the last ends with it. Returns its end. */
+/* Times the action of n > 1 ops from i on, from `start`. Its ops run one after the other in list
+ * order and end with the action at the latest; the last ends with it. Returns the end. */
 static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint64_t start) {
   const PipeStream *s = &m->in->compute[r];
   const PipeInstr *a = stream_at(s, i), *b = stream_at(s, i + 1);
@@ -136,8 +135,8 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
   return end;
 }
 
-/* Has instruction i of COMPUTE (copy 0) or COPY (1) of rank r what it waits for of COMM? *start:
- * not before that. */
+/* Are the COMM instructions that instruction i of COMPUTE (copy 0) or COPY (1) of rank r waits for
+ * done? Raises *start to their ends. */
 static bool has_comm(const Machine *m, uint32_t r, int copy, uint32_t i, uint32_t wait,
                      uint64_t *start) {
   const Rank *k = &m->rank[r];
@@ -191,7 +190,7 @@ static void run_compute(Machine *m, uint32_t r) {
     m->out->rank_busy[r] = add(m->out->rank_busy[r], busy);
 }
 
-/* True: it has come further. */
+/* Runs the COPY stream. True: it advanced. */
 static bool run_copy(Machine *m, uint32_t r) {
   const PipeStream *s = m->in->copy ? &m->in->copy[r] : NULL;
   Rank *k = &m->rank[r];
@@ -222,13 +221,13 @@ static bool run_copy(Machine *m, uint32_t r) {
   return i > first;
 }
 
-/* Position i of queue q. */
+/* The instruction at position i of queue q. */
 static const PipeInstr *queue_at(const Machine *m, uint32_t q, uint32_t i) {
   const Queue *x = &m->queue[q];
   return stream_at(&m->in->comm[x->rank], x->at.n ? x->at.at[i] : i);
 }
 
-/* The head of queue q if it has its waits, else NULL. */
+/* The head of queue q if its waits are over; else NULL. */
 static const PipeInstr *comm_ready(const Machine *m, uint32_t q) {
   const Queue *x = &m->queue[q];
   const Rank *k = &m->rank[x->rank];
@@ -238,12 +237,12 @@ static const PipeInstr *comm_ready(const Machine *m, uint32_t q) {
   return c->wait <= k->ncompute && c->wait_copy <= k->ncopy ? c : NULL;
 }
 
-/* The queue in which row `row` takes part in its REDUCE or TIE. */
+/* The queue of the REDUCE or TIE of row `row`. */
 static uint32_t sum_queue(const Machine *m, uint32_t op, uint32_t row) {
   return m->sum[0] ? m->sum[op == PIPE_TIE][row] : m->in->stage[row].rank;
 }
 
-/* The queue in which the other end of transfer c of queue q is; PIPE_NONE: there is none. */
+/* The queue of the other end of transfer c, in queue q; PIPE_NONE: there is none. */
 static uint32_t mate_of(const Machine *m, uint32_t q, const PipeInstr *c) {
   if (m->mate)
     return m->mate[q] != PIPE_NONE && m->queue[m->mate[q]].rank == c->peer ? m->mate[q] : PIPE_NONE;
@@ -264,7 +263,7 @@ static bool same_transfer(const Machine *m, const PipeInstr *send, const PipeIns
              pipe_other_end((PipeGraph){in->stage, in->edge, in->row, in->nmb, 1, NULL}, send);
 }
 
-/* Position i of queue q has been carried out. */
+/* Marks position i of queue q as done at `end`. */
 static void carried_out(Machine *m, uint32_t q, uint32_t i, uint64_t end) {
   const Queue *x = &m->queue[q];
   Rank *k = &m->rank[x->rank];
@@ -297,7 +296,8 @@ static void complete_comm(Machine *m, uint32_t q, uint64_t start, uint64_t end) 
   x->free = end;
 }
 
-/* When the head of queue q, which has its wait, could start for all that its rank knows. */
+/* The earliest start of c, the head of queue q, as far as its own rank decides. Requires its
+ * waits. */
 static uint64_t comm_from(const Machine *m, uint32_t q, const PipeInstr *c) {
   const Rank *k = &m->rank[m->queue[q].rank];
   uint64_t from = m->queue[q].free;
@@ -326,7 +326,7 @@ static Waiting release(Machine *m) {
   return first;
 }
 
-/* The row of the lowest number that takes part in a sum. */
+/* The lowest row of a sum. */
 static uint32_t lowest_row(const PipeStage *stage, uint32_t op, uint32_t row) {
   uint32_t low = row;
   for (uint32_t s = pipe_sum_next(stage, op, row); s != row; s = pipe_sum_next(stage, op, s))
@@ -346,8 +346,8 @@ static bool sum_shares(const Machine *m, uint32_t op, uint32_t first) {
   return false;
 }
 
-/* Calls take() for each link of w with what it has returned, first with `at`; a ring can pass one
- * more than once. */
+/* Calls take() for each link of w, first with `at`, then with the result of the call before. A ring
+ * can pass a link more than once. */
 static uint64_t each_link(Machine *m, const Waiting *w, uint64_t at,
                           uint64_t (*take)(Machine *, const Waiting *, uint32_t, uint64_t)) {
   const PipeSimIn *in = m->in;
@@ -369,7 +369,7 @@ static uint64_t when_free(Machine *m, const Waiting *w, uint32_t link, uint64_t 
   return later(at, m->link_free[link]);
 }
 
-/* In use until `end`, which is later than it has been so far, unless w has it already. */
+/* Occupies a link until `end`. A link that w already has counts once. */
 static uint64_t occupy(Machine *m, const Waiting *w, uint32_t link, uint64_t end) {
   if (m->out->link_busy && m->link_free[link] < end)
     m->out->link_busy[link] = add(m->out->link_busy[link], w->time);
@@ -377,7 +377,7 @@ static uint64_t occupy(Machine *m, const Waiting *w, uint32_t link, uint64_t end
   return end;
 }
 
-/* Completes the REDUCE or TIE of row `first` and of the others. */
+/* Completes the REDUCE or TIE of row `first` for all its members. */
 static void complete_sum(Machine *m, uint8_t op, uint32_t first, uint64_t start) {
   const PipeStage *stage = m->in->stage;
   uint64_t end = add(start, stage[first].time[op]);
@@ -391,7 +391,7 @@ static void complete_sum(Machine *m, uint8_t op, uint32_t first, uint64_t start)
   m->turn++;
 }
 
-/* The same if all of them have come to it; it may have to wait for links then. */
+/* Runs a REDUCE or TIE if all its members are ready; it may go into the heap for links. */
 static bool run_sum(Machine *m, uint8_t op, uint32_t first) {
   const PipeStage *stage = m->in->stage;
   uint64_t start = 0;
@@ -415,12 +415,12 @@ static bool run_sum(Machine *m, uint8_t op, uint32_t first) {
   return true;
 }
 
-/* Does a transfer of rank `from` wait its turn on a link? */
+/* Does a transfer between these ranks need a shared link? */
 static bool takes_turn(const Machine *m, uint32_t from, uint32_t to, uint64_t time) {
   return m->in->nshare && time && pipe_shares(m->in->share, m->in->nshare, from, to);
 }
 
-/* A side op at the head of queue q. */
+/* Runs a side op at the head of queue q. */
 static bool run_beside(Machine *m, uint32_t q, const PipeInstr *c) {
   if (c->op != PIPE_SIDE_COMM)
     return false;
@@ -430,8 +430,8 @@ static bool run_beside(Machine *m, uint32_t q, const PipeInstr *c) {
   return true;
 }
 
-/* Completes transfers of queue q until one is not ready on both sides. 1 if any, 0 if none, -1 if a
- * SEND met a RECV of another tensor. */
+/* Runs transfers of queue q until one is not ready on both sides. Returns 1 if any ran, 0 if none,
+ * -1 if a SEND met a RECV of another tensor. */
 static int run_comm(Machine *m, uint32_t q) {
   int any = 0;
   for (const PipeInstr *c; (c = comm_ready(m, q)); any = 1) {
@@ -468,8 +468,8 @@ static int run_comm(Machine *m, uint32_t q) {
   return any;
 }
 
-/* The head group of r has started, if it can. Only where r is a rank and its COMM stream: with
- * groups there are no channels. */
+/* Starts the group at the head of rank r, if it can start. With groups there are no channels, so r
+ * is also its queue. */
 static bool post_group(Machine *m, uint32_t r) {
   Queue *k = &m->queue[r];
   const PipeInstr *c = comm_ready(m, r);
@@ -485,8 +485,8 @@ static bool post_group(Machine *m, uint32_t r) {
   return true;
 }
 
-/* The first member of r's head group without its other end that sends to (or receives from)
- * peer. */
+/* The first member of the group at the head of r that exchanges with `peer` in this direction and
+ * whose other end has not arrived; PIPE_NONE. */
 static uint32_t group_member(const Machine *m, uint32_t r, uint32_t peer, bool send) {
   const Queue *k = &m->queue[r];
   const PipeStream *s = &m->in->comm[r];
@@ -497,7 +497,7 @@ static uint32_t group_member(const Machine *m, uint32_t r, uint32_t peer, bool s
   return PIPE_NONE;
 }
 
-/* Member i of r's head group is done; with the last the group is. */
+/* Member i of the group at the head of r is done; the last one completes the group. */
 static void pair_member(Machine *m, uint32_t r, uint32_t i, uint64_t start, uint64_t end) {
   Queue *k = &m->queue[r];
   k->paired[i] = 1;
@@ -512,7 +512,7 @@ static void pair_member(Machine *m, uint32_t r, uint32_t i, uint64_t start, uint
   k->posted = false;
 }
 
-/* The same as run_comm where transfers may be groups. */
+/* As run_comm, where transfers may have groups. */
 static int run_groups(Machine *m, uint32_t r) {
   const PipeStream *s = &m->in->comm[r];
   Queue *k = &m->queue[r];
@@ -553,8 +553,8 @@ static int run_groups(Machine *m, uint32_t r) {
   return any;
 }
 
-/* The transfer, or sum, that has waited for links the longest starts as soon as they are free. When
- * this is called nothing else can go on, so none that comes later is ready earlier. */
+/* Starts the transfer or sum that waited longest for links, as soon as they are free. Requires that
+ * nothing else can run: so no later arrival is ready earlier. */
 static void run_waiting(Machine *m) {
   Waiting w = release(m);
   uint64_t start = each_link(m, &w, w.ready, when_free), end = add(start, w.time);
@@ -577,7 +577,7 @@ static void run_waiting(Machine *m) {
   m->turn++;
 }
 
-/* All queues of rank r: as run_comm. */
+/* run_comm for all queues of rank r. */
 static int run_queues(Machine *m, uint32_t r) {
   int any = 0;
   for (uint32_t q = m->rank[r].queue0; q < m->rank[r].queue0 + m->rank[r].nqueue; q++) {
@@ -595,8 +595,8 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   for (; m->nqueued > 0 || m->heap.n > 0;) {
     if (m->nqueued == 0)
       run_waiting(m);
-    /* the last to come, whose instructions are near; where turns are asked for, which break ties,
-     * the first */
+    /* the last to come: its instructions are in the cache. For comm_turn, the first: turns break
+     * ties */
     uint32_t next = m->out->comm_turn ? m->first++ : m->first + m->nqueued - 1;
     uint32_t r = m->ready[next < m->in->nrank ? next : next - m->in->nrank];
     m->first = m->first < m->in->nrank ? m->first : 0;
@@ -624,7 +624,7 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
   return PIPE_SIM_DONE;
 }
 
-/* Who has which turn. Turns that are out of range belong to nobody. */
+/* Finds the owner of each turn. Turns out of range have none. */
 static void find_turns(Machine *m) {
   const PipeSimIn *in = m->in;
   m->group = NEW_ARRAY(&m->arena, Group, in->ngroup);
@@ -642,18 +642,18 @@ static void find_turns(Machine *m) {
     }
 }
 
-/* Numbers of queues, none yet. */
+/* [n] queue numbers, all PIPE_NONE. */
 static uint32_t *no_queues(Machine *m, uint32_t n) {
   uint32_t *of = arena_alloc(&m->arena, n * sizeof *of + 1);
   return memset(of, 0xff, n * sizeof *of);
 }
 
-/* A queue for each channel of each rank. */
+/* Makes a queue for each channel of each rank. */
 static void find_queues(Machine *m) {
   const PipeSimIn *in = m->in;
   VEC(Queue) queue = {0};
-  uint32_t *own = no_queues(m, in->nchannel), /* of a channel, on the last rank that has it */
-      *end[2] = {no_queues(m, in->nchannel), no_queues(m, in->nchannel)}; /* RECVs, SENDs */
+  uint32_t *own = no_queues(m, in->nchannel), /* by channel: queue on the last rank that has it */
+      *end[2] = {no_queues(m, in->nchannel), no_queues(m, in->nchannel)}; /* of RECVs, SENDs */
   m->sum[0] = no_queues(m, in->nstage), m->sum[1] = no_queues(m, in->nstage);
   for (uint32_t r = 0; r < in->nrank; r++) {
     const uint32_t first = queue.n;
@@ -680,7 +680,7 @@ static void find_queues(Machine *m) {
       m->mate[end[0][c]] = end[1][c], m->mate[end[1][c]] = end[0][c];
 }
 
-/* The streams of each rank; its COMM stream is a queue, if it has no channels. */
+/* Makes the streams of each rank; without channels its COMM stream is one queue. */
 static void find_ranks(Machine *m) {
   const PipeSimIn *in = m->in;
   const PipeSimOut *out = m->out;
@@ -705,7 +705,7 @@ static void find_ranks(Machine *m) {
   }
 }
 
-/* How far each rank came, and when the whole began and ended. */
+/* Fills in how far each rank came, and the begin and end of the step. */
 static void read_ends(const Machine *m) {
   const PipeSimIn *in = m->in;
   PipeSimOut *out = m->out;

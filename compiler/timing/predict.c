@@ -6,7 +6,7 @@
 
 static PipeOn on(const PipeInstr *in) { return (PipeOn)pipe_op_info[in->op].stream; }
 
-/* The rows of each stream of a rank, and the times that the machine gives them. */
+/* The rows of each stream of a rank, and their times. */
 typedef struct Rows {
   uint32_t *index[PIPE_NSTREAMS], n[PIPE_NSTREAMS];
   uint64_t *start[PIPE_NSTREAMS], *end[PIPE_NSTREAMS];
@@ -27,9 +27,9 @@ static Rows rows_of(Arena *a, const PipeRank *k) {
   return x;
 }
 
-/* What COMPUTE and COPY need of COMM, where that has channels: as events say. */
+/* The needs of COMPUTE and COPY in a program with channels, from its events. */
 static PipeNeeds needs_of(Arena *a, const PipeRank *k, const Rows *x) {
-  uint32_t *place = arena_alloc(a, k->ninstr * sizeof *place), /* of a row in its stream */
+  uint32_t *place = arena_alloc(a, k->ninstr * sizeof *place), /* position of a row in its stream */
       *list = arena_alloc(a, k->nsync * sizeof *list), n = 0;
   PipeNeeds need = {.on = list};
   for (int s = 0; s < PIPE_NSTREAMS; s++)
@@ -57,7 +57,7 @@ static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint6
   Arena own = {0};
   Rows *x = NEW_ARRAY(&own, Rows, n);
   PipeStream *stream[NS];
-  uint64_t **starts[NS], **ends[NS]; /* of each stream: [rank][position] */
+  uint64_t **starts[NS], **ends[NS]; /* by stream: [rank][position] */
   PipeNeeds *need = p->nchannel ? NEW_ARRAY(&own, PipeNeeds, n) : NULL;
   uint32_t *done = NEW_ARRAY(&own, uint32_t, 2 * n), *group = NEW_ARRAY(&own, uint32_t, n);
   for (int s = 0; s < NS; s++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Prints, for each rank, what it sends in a step and its memory by class: a table of
- * --critical-path. Requires prog. */
+ * Prints a table of --critical-path: for each rank, what it sends in a step and its memory by
+ * class. Requires prog. */
 #include <inttypes.h>
 
 #include "timing.h"
@@ -21,7 +21,7 @@ void peak_sums(const Sched *s, uint64_t v[PEAK_NREPORTED]) {
         v[k] = UINT64_MAX;
 }
 
-/* A line: messages, and of a program with sizes their bytes and the classes that some rank has. */
+/* Prints a line: messages; with sizes, their bytes and each class of memory that some rank uses. */
 static void line(Sched *s, FILE *f, uint32_t r, const uint64_t v[PEAK_NREPORTED],
                  const uint64_t sum[PEAK_NREPORTED]) {
   fprintf(f, "  %8" PRIu64, s->lowered->sent[r]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Computes the time per microbatch in the steady state of one step. check_deadlock, which has the
- * times, calls it. Cost: linear, and two sorts of the microbatches. */
+ * Computes the time per microbatch in the steady state of one step, for check_deadlock. Cost:
+ * linear, and two sorts of the microbatches. */
 #include <stdlib.h>
 
 #include "timing.h"
@@ -12,8 +12,8 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* A microbatch enters with its first forward and completes with its last backward, or forward. The
- * rate is taken between the completions of the middle half. If all enter before any completes, in
- * phases, the time in which they enter counts, too. No rank is faster than its work. */
+ * rate is measured between the completions of the middle half. If all enter before any completes
+ * (phases), the time in which they enter is added. No rate is faster than the busiest rank. */
 Steady find_steady(Sched *s, const Times *times, uint64_t *const *end) {
   uint32_t n = s->model->nmb / s->model->slices, lo = n / 4, hi = lo + n / 2;
   uint64_t *done = NEW_ARRAY(s->arena, uint64_t, n), *begun = NEW_ARRAY(s->arena, uint64_t, n),
@@ -27,7 +27,7 @@ Steady find_steady(Sched *s, const Times *times, uint64_t *const *end) {
     const Op *op = &s->orders->op[s->orders->rank_op0[r]];
     for (uint32_t i = 0; i < s->lowered->stream[r].ncompute; i++) {
       uint32_t m = op[i].mb / s->model->slices;
-      if (op[i].kind > PIPE_W) /* F B I W have a microbatch */
+      if (op[i].kind > PIPE_W) /* R, U and SIDE do not count */
         continue;
       uint64_t start = times->compute_start[r][i];
       begun[m] = start < begun[m] ? start : begun[m];
