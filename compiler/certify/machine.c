@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * Decides whether lists complete: the abstract machine of machine.h. A stream is a queue, or the
- * compute ops of a rank; every instruction is in one stream. A stream that cannot go on is noted at
- * the one instruction that it waits for, and looked at again when this instruction is posted or
- * done. An instruction wakes each waiter at most twice, so the run is linear. The members of a
- * group may be in several streams: the stream of the first member posts and ends the whole group,
- * the others wait.
+ * Decides whether lists complete: the abstract machine of machine.h. A stream is a queue, the
+ * compute ops or the copies of a rank; every instruction is in one stream. A stream that cannot go
+ * on waits at one instruction, and runs again when this instruction is posted or done. An
+ * instruction wakes each waiter at most twice, so the run is linear. The members of a group may be
+ * in several streams: the stream of the first member posts and ends the whole group, the others
+ * wait.
  *
- * note [marked graph]: streams are FIFO, or tags decide, so it is fixed before the run who meets
- * whom. So each group (most have one instruction) waits for a fixed conjunction. Theorem (Commoner,
- * Holt, Even, Pnueli 1971): the machine completes if and only if the graph of these waits has no
- * cycle. A stuck stream waits with the group of its head. What this group waits for is in a stream
- * that is stuck too, at or behind its head. So the cycles of the graph run through stuck heads, and
- * breadth-first searches from the heads find a shortest one.
+ * note [marked graph]: streams are FIFO, or tags decide, so the partner of each transfer is fixed
+ * before the run. So each group (most have one instruction) waits for a fixed conjunction. Theorem
+ * (Commoner, Holt, Even, Pnueli 1971): the machine completes if and only if the graph of these
+ * waits has no cycle. A stuck stream waits with the group of its head. What this group waits for is
+ * in a stream that is stuck too, at or behind its head. So the cycles of the graph run through
+ * stuck heads, and breadth-first searches from the heads find a shortest one.
  *
  * MACHINE_OMIT leaves out one kind of edge. Tests build it so, to see that they notice. */
 #include "machine.h"
@@ -38,34 +38,33 @@ typedef enum Edge {
 #define HAS(edge) true
 #endif
 
-/* CROSSED: the other end is of another tensor. REACHED: a RECV that find_rooms takes as posted.
- * BEHIND: a SEND of a message larger than the buffer, below a crossed one that never leaves it. */
+/* CROSSED: the other end has another tensor. REACHED: find_rooms takes this RECV as posted. BEHIND:
+ * a SEND larger than the buffer, below a crossed message that never leaves the buffer. */
 enum { POSTED = 1, DONE = 2, CROSSED = 4, REACHED = 8, BEHIND = 16 };
 
-typedef struct
-    Row { /* of an instruction; references are instructions, numbered through all lists */
+typedef struct Row { /* one instruction; instructions are numbered through all lists */
   uint32_t rank, stream;
   uint32_t next, prev; /* in its stream */
-  uint32_t lead;       /* the first of its group; itself if it is alone */
-  uint32_t chain;      /* next SEND, RECV of its channel, or ALL of its rank and communicator */
-  uint32_t mate;   /* the other end; ALL: the same one of the next member. NONE: there is none */
-  uint32_t room;   /* SEND: the RECV that must be posted. `mate`: its own. FREE: there is room */
-  uint32_t waiter; /* first stream that waits for it */
+  uint32_t lead;       /* the first of its group; itself without a group */
+  uint32_t chain;      /* next SEND or RECV of its channel; ALL: next of its communicator here */
+  uint32_t mate;       /* the other end; ALL: the partner on the next member; NONE: there is none */
+  uint32_t room;   /* SEND: the RECV that must be posted; `mate`: its own; FREE: there is room */
+  uint32_t waiter; /* first stream that waits for it; NONE */
   uint32_t flags;
 } Row;
 #define FREE (NONE - 1)
 
-/* What meets: SENDs and RECVs of a directed pair (of one tensor, with tags), or the ALLs of one
- * communicator on one rank. Chains in list order. */
+/* Instructions that meet in list order: SENDs and RECVs of a directed pair (with tags: of one
+ * tensor), or the ALLs of one communicator on one rank. */
 typedef struct Channel {
   uint32_t first[2], last[2]; /* [0] SEND or ALL, [1] RECV */
-  uint32_t peer_next;         /* ALL: the same communicator on another rank */
+  uint32_t peer_next;         /* ALL: this communicator on another rank */
 } Channel;
 
 typedef struct Entry {
   uint64_t a, b, tensor;
   uint32_t value;
-} Entry; /* value + 1; 0: empty */
+} Entry; /* value: 1 + the number of the key; 0: empty */
 typedef struct Table {
   Entry *at;
   uint64_t mask;
@@ -77,19 +76,18 @@ typedef struct Machine {
   const MachineList *list;
   uint32_t nrank, n;
   ChannelModel model;
-  uint32_t *base;   /* [nrank + 1] number of a list's first instruction */
+  uint32_t *base;   /* [nrank + 1] number of the first instruction of a list */
   Row *row;         /* [n] */
-  Channel *channel; /* [nchannel] what meets */
+  Channel *channel; /* [nchannel] */
   uint32_t nchannel, npair;
-  Channel *pair;       /* [npair] TAGGED: the transfers of each directed pair; else NULL */
-  uint32_t *first;     /* [nstream] of each stream */
-  uint32_t *head;      /* [nstream] next of each stream; NONE: finished */
-  uint32_t *wait_next; /* [nstream] next waiter for the same instruction */
-  uint32_t
-      *above; /* [n] TAGGED: the transfer with the same peer and direction above it; else NULL */
+  Channel *pair;       /* [npair] TAGGED: all transfers of a directed pair; else NULL */
+  uint32_t *first;     /* [nstream] first instruction */
+  uint32_t *head;      /* [nstream] next instruction; NONE: finished */
+  uint32_t *wait_next; /* [nstream] next stream that waits for the same instruction */
+  uint32_t *above; /* [n] TAGGED: the transfer above with the same peer and direction; else NULL */
   uint32_t nstream;
-  uint32_t *posted, *ended; /* [n] when; NULL: nobody asks */
-  uint32_t *work;           /* streams to look at */
+  uint32_t *posted, *ended; /* [n] times; NULL: no certificate is asked for */
+  uint32_t *work;           /* streams that may advance */
   uint32_t nwork;
 } Machine;
 
@@ -102,7 +100,7 @@ static bool is(const Machine *m, uint32_t i, uint32_t flag) {
   return (m->row[i].flags & flag) != 0;
 }
 
-/* ---- who is in which stream, who meets whom ---- */
+/* ---- streams and partners ---- */
 
 static Entry *table_find(Entry *at, uint64_t mask, uint64_t a, uint64_t b, uint64_t tensor) {
   uint64_t h = (a * 0x9E3779B97F4A7C15u ^ b * 0xC2B2AE3D27D4EB4Fu ^ tensor * 0x165667B19E3779F9u);
@@ -113,7 +111,7 @@ static Entry *table_find(Entry *at, uint64_t mask, uint64_t a, uint64_t b, uint6
   return &at[h & mask];
 }
 
-/* The number of a key, from 0 in order of first use. */
+/* The number of a key; keys are numbered from 0 in order of first use. */
 static uint32_t table_get(Arena *arena, Table *t, uint64_t a, uint64_t b, uint64_t tensor) {
   if (2 * (uint64_t)t->n >= t->mask) {
     uint64_t mask = t->mask ? 4 * t->mask + 3 : 63;
@@ -129,7 +127,7 @@ static uint32_t table_get(Arena *arena, Table *t, uint64_t a, uint64_t b, uint64
   return e->value - 1;
 }
 
-/* The queue of a communication: a number from 0, a new one or an old one. */
+/* The stream number of a SEND, RECV, ALL or COPY; makes a new stream if needed. */
 static uint32_t queue_of(Machine *m, Table *t, uint32_t i) {
   const MachineInstr *in = instr(m, i);
   const bool copy = in->kind == MACHINE_COPY;
@@ -146,11 +144,11 @@ static uint32_t queue_of(Machine *m, Table *t, uint32_t i) {
   return table_get(m->arena, t, r, peer, directed ? in->kind : 0);
 }
 
-/* Pairs the ends of a channel, and says what each SEND has to wait for. */
+/* Pairs the ends of a channel, and sets what each SEND waits for. */
 static void pair_channel(Machine *m, const Channel *c) {
   uint32_t lag_send = c->first[0], lag_recv = c->first[1],
-           last_recv = NONE, /* what is in the buffer, from */
-      crossed = NONE; /* first RECV that meets another tensor: none behind it is carried out */
+           last_recv = NONE, /* with lag_send: the first message in the buffer */
+      crossed = NONE;        /* first RECV that meets another tensor: no later RECV ends */
   const uint64_t limit = m->model.buffer;
   unsigned __int128 in_buffer = 0;
   bool buffered = limit > 0 && m->model.channels != CHANNELS_TAGGED;
@@ -168,7 +166,7 @@ static void pair_channel(Machine *m, const Channel *c) {
         row->room = lag_send == c->first[0] || !HAS(EDGE_ROOM)  ? FREE
                     : last_recv != NONE && last_recv >= crossed ? crossed
                                                                 : last_recv;
-      } else if (buffered) { /* larger than the buffer: all before it is received, then it is */
+      } else if (buffered) { /* larger than the buffer: until it and all before it are received */
         row->flags |= r != NONE && r > crossed ? BEHIND : 0;
         lag_send = row->chain;
         last_recv = r;
@@ -187,13 +185,13 @@ static void pair_channel(Machine *m, const Channel *c) {
   }
 }
 
-/* TAGGED, with buffers: what each SEND of a directed pair waits for. RECVs are posted in list
- * order, so that is the first one with which either what is above the SEND and not received leaves
- * room for it, or its own is posted. That of a SEND is not before those of the SENDs above it,
- * unless it is its own: each RECV is reached once. */
+/* TAGGED, with buffers: sets what each SEND of a directed pair waits for. RECVs are posted in list
+ * order. So a SEND waits for its own RECV, or for the first RECV after which the unreceived
+ * messages above it leave room for it. The RECV that a SEND waits for does not precede those of the
+ * SENDs above it, unless it is its own. So each RECV is reached once. */
 static void find_rooms(Machine *m, const Channel *pair) {
   unsigned __int128 held = 0;                  /* by SENDs above whose RECV is not reached */
-  uint32_t next = pair->first[1], last = FREE; /* RECV to reach next, reached last */
+  uint32_t next = pair->first[1], last = FREE; /* the RECVs to reach next and reached last */
   for (uint32_t s = pair->first[0]; s != NONE; s = m->row[s].chain) {
     Row *row = &m->row[s];
     const uint64_t load = m->model.in_bytes ? instr(m, s)->bytes : 1;
@@ -216,8 +214,8 @@ static void find_rooms(Machine *m, const Channel *pair) {
   }
 }
 
-/* TAGGED, once all ends are paired: chains of the transfers of each directed pair take the place of
- * those of each tensor. Ensures pair, above. */
+/* TAGGED, after pairing: replaces the chains by tensor with chains by directed pair. Ensures pair
+ * and above. */
 static void put_in_order(Machine *m) {
   Table pairs = {0};
   VEC(Channel) pair = {0};
@@ -242,7 +240,7 @@ static void put_in_order(Machine *m) {
   m->pair = pair.at, m->npair = pair.n;
 }
 
-/* What each SEND waits for, with the buffer that the model has. */
+/* Sets what each SEND waits for, given the buffer of the model. */
 static void set_rooms(Machine *m) {
   if (m->model.channels != CHANNELS_TAGGED) {
     for (uint32_t c = 0; c < m->nchannel; c++)
@@ -257,7 +255,8 @@ static void set_rooms(Machine *m) {
   }
 }
 
-/* The n-th ALL of every member of a communicator in a ring; it is open where a member has fewer. */
+/* Links the n-th ALLs of all members of a communicator into a ring; the ring is open if a member
+ * has fewer. */
 static void pair_members(Machine *m, Channel *channel, uint32_t first) {
   for (bool any = true; any;) {
     uint32_t ring = NONE, last = NONE;
@@ -327,7 +326,7 @@ static void build(Machine *m) {
       if (in->kind != MACHINE_COMPUTE && in->kind != MACHINE_COPY) {
         int dir = in->kind == MACHINE_RECV;
         if (in->kind == MACHINE_ALL)
-          c = table_get(m->arena, &channels, r, in->peer, 1); /* keys of transfers are even there */
+          c = table_get(m->arena, &channels, r, in->peer, 1); /* transfers have even keys here */
         else
           c = table_get(
               m->arena, &channels, dir ? in->peer : r, dir ? r : in->peer,
@@ -367,26 +366,26 @@ static void build(Machine *m) {
   m->head = arena_alloc(m->arena, (size_t)m->nstream * sizeof *m->head + 1);
   m->wait_next = arena_alloc(m->arena, (size_t)m->nstream * sizeof *m->wait_next + 1);
   m->work = arena_alloc(m->arena,
-                        (size_t)m->nstream * sizeof *m->work + 1); /* one waits in one place */
+                        (size_t)m->nstream * sizeof *m->work + 1); /* a stream waits in one place */
   set_rooms(m);
 }
 
 /* ---- the run ---- */
 
-/* The last of the group of i: its members stand one after the other. */
+/* The last member of the group of i; members are consecutive. */
 static uint32_t group_end(const Machine *m, uint32_t i) {
   return HAS(EDGE_GROUP) ? i + instr(m, i)->group : i;
 }
 
-/* The conditions of instruction i, numbered; each is met, or says what is waited for and why. */
+/* A condition of an instruction: met, or what it waits for and why. */
 typedef struct Wait {
   uint32_t on;
   MachineWhy why;
   bool met;
 } Wait;
 
-/* Before it is posted: conditions 0 and 1, one for each of `more`, one far away, one for its queue,
- * and one for the order. */
+/* The number of conditions for posting: need[0], need[1], one for each of `more`, the far need, the
+ * queue, and with TAGGED the order. */
 static uint32_t nneed(const Machine *m, uint32_t i) {
   return 4 + instr(m, i)->nmore + (m->above != NULL);
 }
@@ -419,8 +418,8 @@ static Wait need(const Machine *m, uint32_t i, uint32_t k) {
   return (Wait){on, WAIT_NEED, is(m, on, DONE)};
 }
 
-/* Between posted and done: the condition after `skip` others that are not met. Only an ALL has more
- * than one, one for each member. */
+/* A condition for ending a posted instruction: the unmet condition after `skip` others. Only an ALL
+ * has several, one for each member. */
 static Wait completion(const Machine *m, uint32_t i, uint32_t skip) {
   const Row *row = &m->row[i];
   uint32_t kind = instr(m, i)->kind;
@@ -428,7 +427,7 @@ static Wait completion(const Machine *m, uint32_t i, uint32_t skip) {
       (kind == MACHINE_SEND && row->room == FREE))
     return (Wait){.met = true};
   if (kind == MACHINE_SEND &&
-      row->room != row->mate) /* its SEND stands above this one, so is posted */
+      row->room != row->mate) /* its own SEND stands above, so it is posted */
     return row->room == NONE ? (Wait){NONE, WAIT_NOBODY, false}
                              : (Wait){row->room, WAIT_ROOM,
                                       is(m, row->room, POSTED) && !is(m, row->room, CROSSED)};
@@ -442,7 +441,7 @@ static Wait completion(const Machine *m, uint32_t i, uint32_t skip) {
       on = m->row[on].mate;
   if (on != i && !is(m, on, POSTED))
     return (Wait){on, WAIT_PARTNER, false};
-  if (is(m, i, BEHIND)) /* the crossed RECV is posted, too: the lists are mispaired */
+  if (is(m, i, BEHIND)) /* the crossed RECV is posted too: the lists are mispaired */
     return (Wait){NONE, WAIT_ROOM, false};
   return (Wait){row->mate, WAIT_OTHER, !is(m, i, CROSSED)};
 }
@@ -453,7 +452,7 @@ static void wake(Machine *m, uint32_t i) {
   m->row[i].waiter = NONE;
 }
 
-/* False: stream q stands, and is noted at what it waits for. */
+/* Returns whether w is met; if not, stream q waits at its instruction. */
 static bool check(Machine *m, uint32_t q, Wait w) {
   if (!w.met && w.on != NONE && w.why != WAIT_OTHER) {
     m->wait_next[q] = m->row[w.on].waiter;
@@ -471,7 +470,8 @@ static void mark(Machine *m, uint32_t first, uint32_t last, uint32_t flag) {
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* Dates the group first..last: it is posted when the last of its needs, all met, is. */
+/* Dates the group first..last: it is posted when its last need ends. Requires that all needs are
+ * met. */
 static void note_posted(Machine *m, uint32_t first, uint32_t last) {
   uint32_t t = 0;
   for (uint32_t i = first; i <= last; i++)
@@ -492,8 +492,8 @@ static void note_ended(Machine *m, uint32_t first, uint32_t last) {
         (kind == MACHINE_SEND && row->room == FREE))
       continue;
     if (kind == MACHINE_SEND && row->room != row->mate)
-      t = later(t, m->posted[row->room]); /* its message leaves then, before the group of it ends */
-    else                                  /* NONE: only with MACHINE_OMIT */
+      t = later(t, m->posted[row->room]); /* the message leaves before its group has ended */
+    else                                  /* NONE only with MACHINE_OMIT */
       for (uint32_t on = row->mate; on != i && on != NONE;
            on = kind == MACHINE_ALL ? m->row[on].mate : i)
         t = later(t, m->posted[on]);
@@ -506,7 +506,7 @@ static uint64_t advance(Machine *m, uint32_t q) {
   uint64_t done = 0;
   while (m->head[q] != NONE) {
     const uint32_t first = m->row[m->head[q]].lead, last = group_end(m, first);
-    if (m->row[first].stream != q) { /* that stream carries the group out */
+    if (m->row[first].stream != q) { /* the stream of the first member runs the group */
       check(m, q, (Wait){first, WAIT_NEED, false});
       return done;
     }
@@ -532,7 +532,7 @@ static uint64_t advance(Machine *m, uint32_t q) {
   return done;
 }
 
-/* ---- why it stopped ---- */
+/* ---- the reason for stopping ---- */
 
 static MachineAt at(const Machine *m, uint32_t i) {
   return i == NONE ? (MachineAt){NONE, NONE}
@@ -543,7 +543,8 @@ static MachineHop hop(const Machine *m, uint32_t i, Wait w) {
   return (MachineHop){at(m, i), at(m, w.on), w.why};
 }
 
-/* The stream that stands for the group at the head of q, which may be at the head of several. */
+/* One stream stands for the group at the head of q; other streams may have it at their heads
+ * too. */
 static uint32_t standing(const Machine *m, uint32_t q) {
   uint32_t i = m->row[m->head[q]].lead;
   while (m->head[m->row[i].stream] != i)
@@ -551,8 +552,7 @@ static uint32_t standing(const Machine *m, uint32_t q) {
   return m->row[i].stream;
 }
 
-/* The next thing that the group at the head of q waits for; *i and *k say where to go on, NONE and
- * 0 at first. */
+/* Iterates over the unmet conditions of the group at the head of q. *i, *k: NONE and 0 at first. */
 static bool next_wait(const Machine *m, uint32_t q, uint32_t *i, uint32_t *k, Wait *w) {
   uint32_t first = m->row[m->head[q]].lead, last = group_end(m, first);
   bool posted = is(m, first, POSTED);
@@ -570,17 +570,18 @@ static bool next_wait(const Machine *m, uint32_t q, uint32_t *i, uint32_t *k, Wa
   return false;
 }
 
-/* A shortest cycle of stuck streams, if there is one. Searches from every stuck stream in turn, no
- * deeper than the best so far; after `effort` steps the best so far has to do. */
+/* Finds a shortest cycle of stuck streams, if there is one. Searches from every stuck stream in
+ * turn, only as deep as beats the best cycle so far; after EFFORT steps, the best so far is the
+ * result. */
 static void find_cycle(Machine *m, MachineResult *out) {
   enum { EFFORT = 20000000 };
   uint32_t *seen = NEW_ARRAY(m->arena, uint32_t, m->nstream),
            *queue = arena_alloc(m->arena, (size_t)m->nstream * sizeof *queue + 1);
   uint32_t *from = arena_alloc(m->arena,
-                               (size_t)m->nstream * sizeof *from + 1); /* stream before it */
+                               (size_t)m->nstream * sizeof *from + 1); /* the stream before it */
   uint32_t *depth = arena_alloc(m->arena, (size_t)m->nstream * sizeof *depth + 1);
   MachineHop *by = arena_alloc(m->arena,
-                               (size_t)m->nstream * sizeof *by + 1); /* hop that led to it */
+                               (size_t)m->nstream * sizeof *by + 1); /* the hop that led to it */
   uint32_t best = NONE;
   uint64_t effort = 0;
   for (uint32_t start = 0; start < m->nstream && best > 1; start++) {
@@ -610,7 +611,7 @@ static void find_cycle(Machine *m, MachineResult *out) {
           done = n;
           break;
         }
-        if (seen[to] == start + 1 || m->head[to] == NONE) /* NONE: only with MACHINE_OMIT */
+        if (seen[to] == start + 1 || m->head[to] == NONE) /* NONE only with MACHINE_OMIT */
           continue;
         seen[to] = start + 1, depth[to] = depth[q] + 1, from[to] = q, by[to] = hop(m, i, w);
         queue[n++] = to;
@@ -619,7 +620,8 @@ static void find_cycle(Machine *m, MachineResult *out) {
   }
 }
 
-/* A stuck head that waits for what never comes: an end of another tensor, or no end at all. */
+/* Finds a stuck head that waits for what never comes: an end of another tensor, or no end at
+ * all. */
 static bool find_never(Machine *m, MachineWhy why, MachineResult *out) {
   for (uint32_t i = 0; i < m->n; i++) {
     if (!is(m, i, POSTED) || is(m, i, DONE))
@@ -630,7 +632,7 @@ static bool find_never(Machine *m, MachineWhy why, MachineResult *out) {
     out->hop = NEW(m->arena, MachineHop);
     out->nhop = 1;
     out->hop[0] = hop(m, i, w);
-    if (instr(m, i)->kind == MACHINE_ALL) /* the member that differs */
+    if (instr(m, i)->kind == MACHINE_ALL) /* the member with another tensor */
       for (uint32_t x = m->row[i].mate; x != NONE && x != i; x = m->row[x].mate)
         if (instr(m, x)->tensor != instr(m, i)->tensor) {
           out->hop[0].on = at(m, x);
@@ -689,7 +691,7 @@ MachineResult machine_run(Arena *a, const MachineList *list, uint32_t nrank, Cha
   return out;
 }
 
-/* Runs it once more, from the begin, with another buffer. */
+/* Runs the lists from the start with another buffer. */
 static bool completes_with(Machine *m, uint64_t buffer) {
   m->model.buffer = buffer;
   for (uint32_t i = 0; i < m->n; i++)
@@ -700,7 +702,7 @@ static bool completes_with(Machine *m, uint64_t buffer) {
 
 bool machine_least_buffer(const MachineList *list, uint32_t nrank, ChannelModel model,
                           uint64_t *buffer) {
-  uint64_t low = 0, high = 1; /* low is too little, high is enough */
+  uint64_t low = 0, high = 1; /* low does not suffice, high does */
   for (uint32_t r = 0; r < nrank; r++)
     for (uint32_t i = 0; i < list[r].n; i++) {
       uint64_t load = list[r].instr[i].kind == MACHINE_SEND
@@ -715,7 +717,7 @@ bool machine_least_buffer(const MachineList *list, uint32_t nrank, ChannelModel 
   bool found = completes_with(&m, 0); /* rendezvous */
   if (!found) {
     *buffer = high;
-    found = completes_with(&m, high); /* all that is ever sent fits */
+    found = completes_with(&m, high); /* all messages together fit */
     while (found && high - low > 1) {
       const uint64_t middle = low + (high - low) / 2;
       if (completes_with(&m, middle))

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Finds pipec's own mistakes in the emitted program, before anybody runs it. The validator that
- * every run calls (runtime/validate) reads the tables in every compile, too. With --verify the
- * machine of machine.h carries them out, and a third piece of code checks its certificate
- * (verify_completes.c). Then this file and verify_side.c, verify_stashes.c, verify_weights.c,
- * verify_formulas.c verify what only the text of the schedule can say: every op stands where the
- * text has it, and every clause has its effect. They take nothing from the passes that made the
- * tables, and abort on a mistake. Cost: linear, apart from the certificate. */
+ * Finds mistakes of pipec itself in the emitted program, before anybody runs it.
+ *
+ * - In every compile, the validator of the runtime (runtime/validate) reads the tables.
+ * - With --verify, the machine of machine.h runs them; verify_completes.c checks its certificate.
+ * - Then this file and verify_side.c, verify_stashes.c, verify_weights.c, verify_formulas.c compare
+ *   the tables with the text: every op stands where the text has it, every clause has its effect.
+ *
+ * They take nothing from the passes that made the tables, and abort on a mistake. Cost: linear,
+ * apart from the certificate. */
 #include <string.h>
 
 #include "certify.h"
@@ -13,7 +15,8 @@
 #include "verify.h"
 #include "weights.h"
 
-/* The counts of the tables are those of the passes; nothing else relies on a count before this. */
+/* The counts of the tables are the counts of the passes. Runs first: the other checks rely on
+ * them. */
 static void verify_head(const Sched *s) {
   const PipeProgram *p = s->prog;
   BUG_IF(p->nrank != s->model->nrank || p->nstage != s->model->nstage ||
@@ -35,11 +38,12 @@ static void verify_head(const Sched *s) {
     for (uint32_t i = 0; i < k->npool; i++)
       slots += k->pool[i].count;
     BUG_IF(k->nslot != slots);
-    BUG_IF(t->ncomm + t->ncopy > 0 && k->nsync == 0); /* whichever engine will run it */
+    BUG_IF(t->ncomm + t->ncopy > 0 && k->nsync == 0); /* whichever engine runs the program */
   }
 }
 
-/* The sum of the times of all compute ops, and what follows of it. Requires valid tables. */
+/* Verifies busy, the sum of the times of all compute ops, and what follows from it. Requires valid
+ * tables. */
 static void verify_times(const PipeProgram *p) {
   const PipeTimes t = {p->stage, p->side, p->unit_time, p->nunit_time};
   uint64_t busy = 0;
@@ -78,8 +82,8 @@ static void verify_text(const Sched *s) {
   }
 }
 
-/* What the other streams wait for ends an action, unless sends are eager. With `send next` an
- * action waits for what the one before it has made. */
+/* Unless sends are eager, other streams wait only for the last op of an action. With `send next` an
+ * action waits for the sends of the action before it. */
 static void verify_send(const Sched *s) {
   const PipeProgram *p = s->prog;
   for (uint32_t r = 0;
@@ -131,7 +135,7 @@ bool check_tables(Sched *s) {
     verify_program(s);
     return true;
   }
-  /* Without channels the events are what check_streams has proved, and no slot hangs on them. */
+  /* Without channels, check_streams has proved the events, and the slots do not depend on them. */
   PipeProgram p = *s->prog;
   PipeRank *rank = arena_alloc(s->arena, p.nrank * sizeof *rank);
   memcpy(rank, p.rank, p.nrank * sizeof *rank);

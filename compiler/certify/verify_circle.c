@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Checks the certificate of a deadlock that no channel model can cure (order.c): a wait cycle of
- * hops.
+ * Checks the certificate of a deadlock under every channel model (order.c): a wait cycle of hops.
  *
- * Definition: a hop says that a rank stands at an op A, which needs the result of an op N. N is on
- * the rank of the next hop, and its action comes no sooner than the action at which the next hop
- * stands.
+ * Definition: a hop is a rank that stands at an op A, which needs the result of an op N. N is on
+ * the rank of the next hop, in the action at which the next hop stands, or in a later action.
  *
- * Lemma: no op of the cycle ever starts. Proof: let the action of A be the first of the cycle to
- * start. N has run before it. So the action of the next hop has run before it too, or contains N.
- * Both contradict the choice of A.
+ * Lemma: no op of the cycle ever starts. Proof: suppose some do, and let the action of A be the
+ * first to start. N has run before it. So the action of the next hop has started before A: it
+ * contains N, or stands above N. This contradicts the choice of A.
  *
  * Takes what an op needs from the op table, the stages and the edges, and nothing from the play.
  * Cost: linear in the ops of the ranks that have updates, and in hops times edges of a stage. */
@@ -17,7 +15,7 @@
 #include "orders.h"
 #include "verify.h"
 
-/* Does the tensor of this edge of the model go from one row to the other for this microbatch? */
+/* Does an edge of the model pass a tensor of this microbatch between these two rows? */
 static bool passes(const Sched *s, uint32_t from, uint32_t to, uint32_t mb) {
   const struct StageGraph *g = s->model->graph;
   const PipeStage *a = &s->model->stage[from], *b = &s->model->stage[to];
@@ -30,14 +28,14 @@ static bool passes(const Sched *s, uint32_t from, uint32_t to, uint32_t mb) {
          g->row[cell_at(s->model->nmb, b->model, mb)] == to;
 }
 
-/* Have the rows one sum of their gradients? */
+/* Are the gradients of the two rows added in one sum? */
 static bool summed(const Sched *s, uint32_t a, uint32_t b) {
   bool tied = s->model->tie_of && s->model->tie_of[a] != NONE;
   return tied ? s->model->tie_of[a] == s->model->tie_of[b]
               : s->model->stage[a].model == s->model->stage[b].model;
 }
 
-/* Updates of the row of op i that stand before it. */
+/* The number of updates of `row` that stand before op i. */
 static uint32_t updates_before(const Sched *s, uint32_t row, uint32_t i) {
   uint32_t n = 0;
   for (uint32_t k = s->orders->rank_op0[s->model->stage[row].rank]; k < i; k++)
@@ -45,7 +43,7 @@ static uint32_t updates_before(const Sched *s, uint32_t row, uint32_t i) {
   return n;
 }
 
-/* Is op i a gradient that update number n of its row applies? */
+/* Does update number n of its row apply the gradient that op i makes? */
 static bool applied_by(const Sched *s, uint32_t i, uint32_t n) {
   const Op *o = &s->orders->op[i];
   return (o->kind == PIPE_B || o->kind == PIPE_W) && updates_before(s, o->stage, i) == n;
@@ -65,7 +63,7 @@ static bool needs(const Sched *s, uint32_t at, uint32_t on) {
   }
 }
 
-/* The first op of the action of op i of rank r. */
+/* The first op of the action of op i, on rank r. */
 static uint32_t action_of(const Sched *s, uint32_t r, uint32_t i) {
   while (i > s->orders->rank_op0[r] && s->orders->op[i - 1].group > 0)
     i--;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Verifies that the emitted lists complete: the machine of machine.h carries them out, and
- * machine_verify checks its certificate. The machine gets what engines get, from the tables alone:
- * streams in order, waits, events, turns, groups, and the rendezvous of SEND and RECV. Row, edge
- * and microbatch say which tensor a transfer is of.
+ * Verifies that the emitted lists complete: the machine of machine.h runs them, and machine_verify
+ * checks its certificate. The machine gets what engines get, from the tables alone: streams in
+ * order, waits, events, turns, groups, and the rendezvous of SEND and RECV. Row, edge and
+ * microbatch identify the tensor of a transfer.
  *
- * Engines that count go by waits, engines with device streams by events: here both are needs. A
- * program with lowering CHANNELS is carried out twice: as one COMM stream per rank, by waits; and
- * as one stream per channel, by events, which then are all that says what waits for COMM. */
+ * Some engines follow waits (counts), others follow events (device streams): here both are needs. A
+ * program with lowering CHANNELS runs twice: as one COMM stream per rank, by waits; and as one
+ * stream per channel, by events alone. */
 #include "machine.h"
 #include "verify.h"
 
@@ -17,9 +17,9 @@ typedef struct Turn { /* a COPY instruction of a group */
 typedef struct Build {
   const PipeProgram *p;
   Arena *a;
-  Turn **turn;    /* [ngroup][] in order */
-  uint32_t *lead; /* [nstage] 1 + the least row of its circle of ties */
-  bool channels;  /* each channel is a stream; else COMM of a rank is one */
+  Turn **turn;    /* [ngroup][] the copies of a group by turn */
+  uint32_t *lead; /* [nstage] 1 + the least row of its tie */
+  bool channels;  /* true: each channel is a stream; false: COMM of a rank is one */
 } Build;
 
 static void find_turns(Build *b) {
@@ -47,7 +47,7 @@ static void find_leads(Build *b) {
       b->lead[q] = s + 1;
 }
 
-/* What an instruction does, whatever it waits for. */
+/* The instruction without its needs. */
 static MachineInstr machine_instr(const Build *b, uint32_t rank, const PipeInstr *in) {
   const PipeProgram *p = b->p;
   const PipeOpInfo *o = &pipe_op_info[in->op];
@@ -57,7 +57,7 @@ static MachineInstr machine_instr(const Build *b, uint32_t rank, const PipeInstr
     return m;
   m.channel = b->channels ? in->gout : 0;
   m.kind = MACHINE_ALL;
-  if (in->op == PIPE_SIDE_COMM) /* of a communicator of its rank alone */
+  if (in->op == PIPE_SIDE_COMM) /* its communicator has this rank alone */
     m.peer = p->nmodel + p->nstage + rank;
   else if (pipe_is_sum(in->op))
     m.peer = in->op == PIPE_REDUCE ? p->stage[in->stage].model : p->nmodel + b->lead[in->stage];
@@ -66,7 +66,7 @@ static MachineInstr machine_instr(const Build *b, uint32_t rank, const PipeInstr
     return m;
   const bool forward = in->op == PIPE_SEND_F || in->op == PIPE_RECV_F;
   uint32_t to = pipe_is_send(in->op) ? pipe_other_end(pipe_graph(p), in)
-                                     : in->stage; /* one row has it */
+                                     : in->stage; /* the receiving row names the tensor */
   m.kind = pipe_is_send(in->op) ? MACHINE_SEND : MACHINE_RECV;
   m.peer = in->peer;
   m.group = in->group;
@@ -78,7 +78,7 @@ static MachineList list_of(const Build *b, uint32_t r) {
   const PipeRank *k = &b->p->rank[r];
   MachineInstr *out = arena_alloc(b->a, k->ninstr * sizeof *out + 1);
   uint32_t *more = arena_alloc(b->a, k->nsync * sizeof *more + 1), sync = 0;
-  uint32_t *row[PIPE_NSTREAMS], n[PIPE_NSTREAMS] = {0}; /* rows of each stream */
+  uint32_t *row[PIPE_NSTREAMS], n[PIPE_NSTREAMS] = {0}; /* rows of the list, by stream */
   const bool waits = !b->channels, events = b->channels || b->p->lowering != PIPE_CHANNELS;
   for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
     row[x] = arena_alloc(b->a, k->ninstr * sizeof *row[x] + 1);

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * Checks the certificate of a program for every M (for_all_proof.h).
  *
- * Why it is enough. Each row names by distance what it uses, so what the validator finds in a row
- * depends on how the uses before it have left its slots, on what it waits for, and on its numbers.
- * The states and numbers are noted. That the notes are true is shown for all turns of all loops and
- * all n at once: what the rows say of the uses before them, and what these leave, are the same set
- * (verify_sets.c). The noted states do not move. So a row does in each turn what it does in the
- * first, for n = 0, and there the validator has allowed it.
+ * Definition: a row names by distance what it uses. So what the validator finds at a row depends on
+ * three things: how earlier uses have left its slots, what it waits for, and its numbers. The notes
+ * claim the first, as a state and numbers.
  *
- * The ranks complete since the times are one order of all rows: each rank could do its rows one
- * after the other, as a row waits for nothing below it. Streams that run beside each other wait
- * less. */
+ * Lemma: the notes are true in all turns of all loops, for all n. Proof: the rows' claims about the
+ * uses before them, and what uses leave, are the same set (verify_sets.c, verify_uses.c).
+ *
+ * Lemma: a row is allowed in every turn and for every n. Proof: the states of its notes do not
+ * move, so it does what it does in its first turn for n = 0, and there the validator has allowed
+ * it.
+ *
+ * Lemma: the ranks complete. Proof: the times are one order of all rows, and a row waits only for
+ * rows above it. So the ranks can run all rows in this order, one after the other. Streams that run
+ * side by side wait for less. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +56,7 @@ static int64_t step_of(uint32_t word) {
   return n >= 0x800000 ? n - 0x1000000 : n;
 }
 
-/* False: it is not as such words are. */
+/* False: such a word cannot stand here. */
 static bool read_word(Reader *r, bool in_loop, ForAllWord *w) {
   const uint32_t *all = r->x->e->word[r->rank], n = r->x->e->nword[r->rank], one = all[r->at++];
   *w = (ForAllWord){.tag = one >> 24};
@@ -66,13 +70,13 @@ static bool read_word(Reader *r, bool in_loop, ForAllWord *w) {
     w->op = (uint32_t)w->n.at % PIPE_DISTANCE / PIPE_NFIELDS;
     w->n.at /= PIPE_DISTANCE;
   } else if (w->tag >= PIPE_WORD_NEW && w->n.at == 0xffffff) {
-    return false; /* an entry of a list that is none */
+    return false; /* NONE as an entry of a list */
   }
   return (w->n.turn == 0 || in_loop) && w->op < PIPE_NOPS && w->tag != PIPE_WORD_HIGH &&
          w->tag != PIPE_WORD_STEP && w->tag != PIPE_WORD_OUTER && w->tag != PIPE_WORD_GROW;
 }
 
-/* The words of a row are read; those that say what it is. */
+/* Fills in the row from its words. */
 static bool describe(Reader *r, ForAllRow *row) {
   const uint32_t slices = pipe_slices(r->x->p);
   uint32_t group = 0;
@@ -97,7 +101,7 @@ static bool describe(Reader *r, ForAllRow *row) {
     if (!is_fixed(w->n))
       return for_all_no(r->x, "an op moves from turn to turn");
   }
-  row->above = group; /* those to come, until place() */
+  row->above = group; /* ops of its action below it, until place() */
   if (slices > 1 && row->has_mb && (row->mb.turn % slices || row->mb.by % slices))
     return for_all_no(r->x, "an op is of other slices from turn to turn");
   row->slice = row->has_mb ? (uint32_t)(row->mb.at % slices) : 0;
@@ -136,7 +140,7 @@ static bool read_rank(Reader *r, ForAllRank *k) {
   while (r->at < n) {
     const uint32_t tag = all[r->at] >> 24;
     if (tag == PIPE_WORD_FINISH) {
-      for (r->at++; r->at < n; r->at++) /* what the end waits for */
+      for (r->at++; r->at < n; r->at++) /* skips what the end waits for */
         if (all[r->at] >> 24 != PIPE_WORD_AFTER)
           return for_all_no(r->x, "the end waits for something else from value to value");
       break;
@@ -158,8 +162,9 @@ static bool read_rank(Reader *r, ForAllRank *k) {
   return !in_loop || for_all_no(r->x, "a loop without end");
 }
 
-/* Where each row stands: rows above it, and updates. False: a loop ends in an action, and its
- * second turn, which the validator may not have seen, begins in another one than the first. */
+/* Sets the counts of rows and updates above each row. False: an action crosses the end of a loop.
+ * Then the second turn could begin in another action than the first, and the validator, at n = 0,
+ * may not have seen a second turn. */
 static bool place(ForAllCheck *x, ForAllRank *k) {
   Num pos = {0}, of_op[PIPE_NOPS] = {{0}}, done[PIPE_NSTREAMS] = {{0}},
       *updates = NEW_ARRAY(x->arena, Num, x->p->nstage);
@@ -171,7 +176,7 @@ static bool place(ForAllCheck *x, ForAllRank *k) {
     int64_t rows[PIPE_NSTREAMS] = {0};
     for (ForAllRow *c = first; c < end; c++)
       rows[c->stream]++;
-    if (is_loop(p)) { /* by turn, so many more */
+    if (is_loop(p)) { /* growth by turn */
       pos.turn = p->nrow;
       for (int s = 0; s < PIPE_NSTREAMS; s++)
         done[s].turn = rows[s];
@@ -191,7 +196,7 @@ static bool place(ForAllCheck *x, ForAllRank *k) {
     }
     if (is_loop(p) && (in_action != begun || (in_action && p->turns < 2)))
       return false;
-    /* They stand behind the first turn by now; the others are as long. */
+    /* The numbers are those after the first turn; add the other turns. */
     pos = num_last(pos, p);
     for (int op = 0; op < PIPE_NOPS; op++)
       of_op[op] = num_last(of_op[op], p);
@@ -221,14 +226,14 @@ static bool read_all(ForAllCheck *x) {
   return true;
 }
 
-/* ---- the instance for n = 0 that the validator has allowed ---- */
+/* ---- the program for n = 0, which the validator has allowed ---- */
 
 static const PipeInstr *first_of(const ForAllCheck *x, uint32_t r, const ForAllRow *row) {
   return &x->p->rank[r].instr[row->pos.at];
 }
 
-/* Microbatches so far apart, of a stage of the model, are run by the same row of the stage table;
- * 0: they are not. */
+/* The least q such that microbatches q apart are on the same row of a stage of the model; 0:
+ * none. */
 static int64_t period_of_rows(const ForAllCheck *x, uint32_t model) {
   const PipeProgram *p = x->p;
   const int64_t by = for_all_grown(x->e, PIPE_GROWS_program_nmb, 0, 0, p->nmb).by;
@@ -243,12 +248,13 @@ static int64_t period_of_rows(const ForAllCheck *x, uint32_t model) {
   return row ? 0 : 1;
 }
 
-/* Who runs a stage of the model depends on the microbatch, and the row moves to others. */
+/* Does the row reach microbatches that other rows of the stage table run? */
 static bool is_run_elsewhere(const ForAllRow *c, int64_t period) {
   return period == 0 || c->mb.turn % period || c->mb.by % period;
 }
 
-/* Peers follow from the stage and, where tables say who runs what, from the microbatch. */
+/* The rows are those of the program for n = 0. A peer follows from the stage and, if tables place
+ * microbatches, from the microbatch: so both must repeat. */
 static bool check_rows(ForAllCheck *x) {
   const PipeProgram *p = x->p;
   int64_t *period = NEW_ARRAY(x->arena, int64_t, p->nmodel);
@@ -288,7 +294,7 @@ static Num time_of(const ForAllRank *k, const ForAllRow *c) {
   return w ? w->n : num(-1);
 }
 
-/* A wait is for rows above, and an update makes the next version. */
+/* A wait counts rows above. An update makes the next version. */
 static bool check_numbers(ForAllCheck *x, uint32_t r) {
   ForAllRank *k = &x->rank[r];
   for (uint32_t i = 0; i < k->part.n; i++) {
@@ -331,20 +337,20 @@ static bool check_times(ForAllCheck *x, uint32_t r) {
   return true;
 }
 
-/* ---- who meets whom ---- */
+/* ---- transfers, sums, copies ---- */
 
-/* A number for each pair of ranks and what counts between them. */
+/* A key for each ordered pair of ranks. */
 static uint64_t pair_key(const ForAllCheck *x, uint32_t from, uint32_t to) {
   return ((uint64_t)from * x->p->nrank + to) * 8;
 }
 
-/* The n-th SEND from a rank to another is of the tensor of the n-th RECV there, and at its time. */
+/* The n-th SEND from one rank to another and the n-th RECV there have equal tensors and times. */
 static bool check_transfers(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
   const PipeProgram *p = x->p;
   for (uint32_t r = 0; r < p->nrank; r++) {
     const ForAllRank *k = &x->rank[r];
-    /* to, and from, each other rank */
+    /* transfers so far, to and from each other rank */
     Num *count = NEW_ARRAY(x->arena, Num, 2 * (size_t)p->nrank);
     for (uint32_t i = 0; i < k->part.n; i++) {
       const ForAllPart *part = &k->part.at[i];
@@ -376,7 +382,7 @@ static bool check_transfers(ForAllCheck *x) {
   return sets_cancel(&s) || for_all_no(x, "a SEND and its RECV do not meet");
 }
 
-/* All that take part in a sum take part in the same ones, at the same times; and they have as many
+/* All members of a sum take part in the same sums, at the same times, and have equally many
  * updates. */
 static bool check_sums(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
@@ -406,7 +412,7 @@ static bool check_sums(ForAllCheck *x) {
   return sets_cancel(&s) || for_all_no(x, "a sum without all that take part");
 }
 
-/* Copies of a group of ranks take turns: each is later than the one before. */
+/* Copies of a group of ranks take turns: each turn is later than the turn before. */
 static bool check_turns(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
   const PipeProgram *p = x->p;
@@ -431,7 +437,7 @@ static bool check_turns(ForAllCheck *x) {
           sets_put(&s, part, g, t, 2, 1);
           if (num_same(num_last(t[0], part), num_sub(all[g - 1], num(1)))) {
             const Num last[] = {num_last(t[0], part), num_last(time, part)};
-            sets_put(&s, &one, g, last, 2, -1); /* nobody comes after it */
+            sets_put(&s, &one, g, last, 2, -1); /* the last turn: no copy follows it */
           }
           if (!was && (!turn || !num_same(turn->n, num(0))))
             return for_all_no_at(x, r, c, "a copy comes after none");
@@ -447,10 +453,10 @@ static bool check_turns(ForAllCheck *x) {
   return sets_cancel(&s) || for_all_no(x, "copies do not take turns");
 }
 
-/* ---- all of them ---- */
+/* ---- completeness ---- */
 
-/* What stands once for each microbatch: of a stage of the model, or where no table says who runs
- * what, of a row of the stage table. */
+/* The ops that each microbatch has exactly once: per stage of the model or, if no table places
+ * microbatches, per row of the stage table. */
 enum { ALL_F, ALL_I, ALL_W };
 
 static bool in_set(uint32_t op, int set) {
@@ -494,8 +500,8 @@ static bool check_all(ForAllCheck *x) {
   return sets_cancel(&s) || for_all_no(x, "not every microbatch has its ops, once");
 }
 
-/* Transfers of an op of a stage, along one edge, are of as many microbatches as it has F, or of
- * none; of each that goes, one comes; and what is copied off comes back. */
+/* A stage has transfers of a kind along an edge for every microbatch that has F, or for none. Each
+ * OFF has one LOAD. */
 static bool check_moves(ForAllCheck *x) {
   Sets s = {.arena = x->arena};
   const PipeProgram *p = x->p;

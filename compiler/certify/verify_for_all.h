@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * What the files of verify_for_all share: rows as numbers that move, and sets of them.
+ * What the files of verify_for_all share: rows whose numbers move, and sets of them.
  *
- * A rank is a row of parts; a part is rows that are there `turns + by * n` times, one turn after
- * the other. Every number of a row, in turn u, is at + turn * u + by * n. So a comparison of two
- * such numbers of one part holds everywhere if it holds in the first turn and in the last, for
- * n = 0 and, if it does not get worse with n, for all. */
+ * A rank is a sequence of parts. The rows of a part are there `turns + by * n` times, turn after
+ * turn. In turn u a number is at + turn * u + by * n. So a comparison of two numbers of one part
+ * holds in all turns if it holds in the first and the last turn. It holds for all n if it holds for
+ * n = 0 and does not get worse with n. */
 #ifndef PIPEC_VERIFY_FOR_ALL_H
 #define PIPEC_VERIFY_FOR_ALL_H
 
@@ -14,7 +14,7 @@ typedef struct Num { int64_t at, turn, by; } Num;
 
 typedef struct ForAllWord {
   uint32_t tag;       /* PipeWord or NoteTag */
-  uint32_t op, field; /* of PIPE_WORD_SAME: of the other row */
+  uint32_t op, field; /* PIPE_WORD_SAME: the op and field of the other row */
   Num n;
 } ForAllWord;
 
@@ -23,39 +23,40 @@ typedef struct ForAllRow {
   uint32_t edge, peer, formula, slice; /* NONE: no such word. peer: of transfers and copies */
   bool has_mb;
   Num mb;
-  Num pos, of_op[PIPE_NOPS], done[PIPE_NSTREAMS]; /* rows above it: all; of each op, and stream */
-  Num updates;                  /* U of its stage above it */
-  uint32_t above;               /* rows of its action above it */
+  Num pos, of_op[PIPE_NOPS], done[PIPE_NSTREAMS]; /* rows above it: in all; of each op; of each
+                                                     stream */
+  Num updates;                  /* updates of its stage above it */
+  uint32_t above;               /* ops of its action above it */
   uint32_t word0, nword;
 } ForAllRow;
 
 typedef struct ForAllPart {
   uint32_t row0, nrow;
-  int64_t turns, by; /* >= 1, >= 0 */
+  int64_t turns, by; /* turns >= 1, by >= 0 */
 } ForAllPart;
 
 typedef struct ForAllRank {
   VEC(ForAllRow) row;
   VEC(ForAllPart) part;
-  Num end;               /* rows of the list */
+  Num end;               /* rows in the list */
   const ForAllWord *word;
 } ForAllRank;
 
-/* A set of tuples as a sum with signs: what two sides have in common cancels (verify_sets.c). */
+/* A set of tuples as a signed sum: equal tuples of opposite sign cancel (verify_sets.c). */
 enum { TUPLE = 6 };
 typedef struct Corner {
-  uint64_t key; /* only those of one key cancel */
-  int64_t at[TUPLE], by[TUPLE], step[TUPLE]; /* step: all 0 where there is no loop */
+  uint64_t key; /* only corners with equal keys cancel */
+  int64_t at[TUPLE], by[TUPLE], step[TUPLE]; /* step: all 0 outside loops */
   int32_t sign;
 } Corner;
 typedef struct Sets {
   Arena *arena;
   VEC(Corner) corner;
 } Sets;
-/* Adds (sign 1) or takes off (-1) the tuples of a row of the part, of any turn. */
+/* Adds (sign 1) or subtracts (-1) the tuples that a row of the part gives in all its turns. */
 void sets_put(Sets *s, const ForAllPart *part, uint64_t key, const Num *tuple, uint32_t n,
               int sign);
-/* Does nothing remain, for every n >= 0? Empties s. */
+/* Do all tuples cancel, for every n >= 0? Empties s. */
 bool sets_cancel(Sets *s);
 
 typedef struct ForAllCheck {
@@ -67,7 +68,7 @@ typedef struct ForAllCheck {
 } ForAllCheck;
 
 bool for_all_no(ForAllCheck *x, const char *why);
-/* The same, of a row. */
+/* As for_all_no, and names the row. */
 bool for_all_no_at(ForAllCheck *x, uint32_t rank, const ForAllRow *row, const char *why);
 
 static inline Num num(int64_t at) { return (Num){at, 0, 0}; }
@@ -81,12 +82,12 @@ static inline bool num_same(Num a, Num b) {
   return a.at == b.at && a.turn == b.turn && a.by == b.by;
 }
 static inline bool is_fixed(Num a) { return a.turn == 0 && a.by == 0; }
-/* a in the last turn, and one turn before. */
+/* The value of a in the last turn; then one turn earlier. */
 static inline Num num_last(Num a, const ForAllPart *p) {
   return (Num){a.at + a.turn * (p->turns - 1), 0, a.by + a.turn * p->by};
 }
 static inline Num num_before(Num a) { return (Num){a.at - a.turn, a.turn, a.by}; }
-/* Is a >= least in all turns but the first `from` and the last `but`, for every n? */
+/* Is a >= least, for every n, in all turns except the first `from` and the last `but`? */
 static inline bool num_within(Num a, const ForAllPart *p, int64_t from, int64_t but,
                               int64_t least) {
   const Num last = num_last(a, p);
@@ -100,16 +101,16 @@ static inline bool num_least(Num a, const ForAllPart *p, int64_t least) {
 }
 static inline bool is_loop(const ForAllPart *p) { return p->turns != 1 || p->by != 0; }
 
-/* The stream that a word of the row waits for; -1: it waits for none. */
+/* The stream that word w of row c waits for; -1: w is no wait. */
 static inline int for_all_waits_for(const ForAllRow *c, const ForAllWord *w) {
   return w->tag == PIPE_WORD_WAIT        ? (c->stream == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE)
          : w->tag == PIPE_WORD_WAIT_COPY ? (c->stream == PIPE_COPY ? PIPE_COMM : PIPE_COPY)
                                          : -1;
 }
 
-/* How a number of the program grows. */
+/* The number `at` of the program, with its growth by n. */
 Num for_all_grown(const ForAllProof *e, PipeGrows what, uint32_t row, uint32_t pool, uint64_t at);
-/* verify_uses.c: slots, gradients, microbatches. */
+/* verify_uses.c: proves the uses of slots, gradients and microbatches. */
 bool for_all_uses(ForAllCheck *x);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Verifies formulas: the table of an op and the text give the same bits, with numbers in place of
- * the arrays. Evaluates the text as it stands, without terms and blocks, by lang/spec.md 5.14: a
- * known value is computed in double and decides what is left out; a value that names an array is
- * rounded to float. Cost: linear in instructions times lines and their length. */
+ * Verifies formulas: the table of an op and the text give the same bits, with one number in place
+ * of each array. Evaluates the text as it stands, without terms and blocks, by lang/spec.md 5.14: a
+ * known value is computed in double and decides which operations are left out; a value that names
+ * an array is rounded to float. Cost: linear in instructions times lines and their length. */
 #include <math.h>
 #include <string.h>
 
@@ -14,13 +14,13 @@
 
 typedef struct Numbers {
   const Sched *s;
-  double name[FO_NNAMES]; /* of a FormulaName; of arrays numbers of float */
+  double name[FO_NNAMES]; /* by FormulaName; an array has one float */
   float elem[PIPE_ELEM_STATE + 32];
 } Numbers;
 
 typedef struct Value {
   double v;
-  bool known, array; /* when it is compiled; one for each weight: then v is a number of float */
+  bool known, array; /* known: at compile time; array: v is a float, one element of the array */
 } Value;
 
 static Value value(const Numbers *n, const Expr *e);
@@ -29,7 +29,7 @@ static Value known(double v) { return (Value){v, true, false}; }
 
 static Value integer(const Numbers *n, const Expr *e) {
   int64_t v = 0;
-  BUG_IF(!eval((Sched *)(uintptr_t)n->s, e, &v)); /* eval writes the variables of functions only */
+  BUG_IF(!eval((Sched *)(uintptr_t)n->s, e, &v)); /* eval writes only variables of functions */
   return known((double)v);
 }
 
@@ -65,7 +65,8 @@ static double in_double(const Expr *e, double a, double b) {
 }
 
 /* An operation on two floats, computed in double and rounded to float, is the float operation: a
- * double has more than twice the bits (Figueroa 1995). `exp`, `log` and `pow` are defined so. */
+ * double has more than twice the bits (Figueroa 1995). `exp`, `log` and `pow` are defined in this
+ * way. */
 static Value compute(const Expr *e, Value a, Value b) {
   Value r = {0, a.known && b.known, a.array || b.array};
   if (r.array)
@@ -77,7 +78,7 @@ static Value compute(const Expr *e, Value a, Value b) {
 
 static bool is(Value a, double v) { return a.known && a.v == v; }
 
-/* Leaves out operations that are known to change nothing. */
+/* Leaves out operations that cannot change the value. */
 static Value of_two(const Expr *e, Value a, Value b) {
   bool sum = e->kind == EX_ADD || (e->kind == EX_CALL && e->slot == FORMULA_SUM);
   bool to = e->kind == EX_CALL && e->slot == PIPE_TERM_POW;
@@ -158,7 +159,7 @@ static Value value(const Numbers *n, const Expr *e) {
 
 static bool same_number(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
-/* The line of the text for an op of this kind, or NULL. */
+/* The line of the text for an op of this kind; NULL: none. */
 static const WeightLine *line_of(const Sched *s, const Numbers *n, WeightWord word, int kind,
                                  const char *state, uint32_t row, uint32_t mb) {
   const PipeStage *st = &s->prog->stage[row];
@@ -183,7 +184,8 @@ static bool has_lines(const Sched *s, int kind) {
   return false;
 }
 
-/* Formula `row`, or `nothing` if row is NONE, is what the line says. No line: row is NONE. */
+/* Verifies that formula `row` computes what the line says. row NONE: the value is `nothing`, or
+ * there is no line. */
 static void same(const Numbers *n, const WeightLine *l, uint32_t row, double nothing) {
   const Sched *s = n->s;
   BUG_IF(row != NONE && row >= s->versions->nformula);
@@ -209,9 +211,9 @@ static void same(const Numbers *n, const WeightLine *l, uint32_t row, double not
   BUG_IF(!same_number(got, want.v));
 }
 
-/* What a row has had so far, in the order of its rank. */
+/* A row of the stage table so far, in list order. */
 typedef struct Row {
-  uint32_t mb, own; /* of the last gradient; gradients since the last update */
+  uint32_t mb, own; /* microbatch of the last gradient; gradients since the last update */
   uint32_t updates, delay;
 } Row;
 
@@ -239,7 +241,7 @@ static void verify_update(Numbers *n, const PipeInstr *in, const PipeWeights *w,
     bool needs_old = isfinite(before) && isfinite(other) && before != other;
     n->name[FO_OLD] = now;
     BUG_IF(needs_old && w->out == w->slot &&
-           w->guess == NONE); /* it has been overwritten by then */
+           w->guess == NONE); /* the old weights would be overwritten */
   }
   BUG_IF(next != r->then0 + r->nthen);
 }
@@ -251,7 +253,7 @@ static void verify_op(Numbers *n, const PipeInstr *in, const PipeWeights *w, int
                                           : s->orders->at_b;
   uint32_t op = at[(size_t)in->stage * s->model->nmb + in->mb] - 1;
   if (s->versions->maker && s->versions->maker[op] != NONE && s->versions->maker[op] != op) {
-    BUG_IF(w->formula != NONE); /* it reads what another one does: verify_weights */
+    BUG_IF(w->formula != NONE); /* it reads the estimate of another op: verify_weights */
     return;
   }
   int kind = in->op;
@@ -280,7 +282,7 @@ void verify_formulas(const Sched *s) {
     n.elem[PIPE_ELEM_STATE + j] = 0.25f + 0.125f * (float)j;
   Row *row = NEW_ARRAY(s->arena, Row, p->nstage);
   uint32_t *applied = NEW_ARRAY(s->arena, uint32_t, s->orders->round0[p->nstage] + 1);
-  /* Once for delays and for what each update applies, once to compare. */
+  /* First pass: delays, and what each update applies. Second pass: compares. */
   for (int turn = 0; turn < 2; turn++) {
     for (uint32_t st = 0; st < p->nstage; st++)
       row[st].updates = 0, row[st].own = 0;

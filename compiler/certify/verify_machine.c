@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Verifies the verdict of machine.c: a second reading of the rules of machine.h that shares nothing
- * with the machine.
+ * Verifies the verdict of machine.c: a second implementation of the rules of machine.h that shares
+ * nothing with the machine.
  *
  * note [proof]: the certificate of lists that complete is a clock: a time posted and a time ended
- * for each instruction. Nothing is carried out; times are compared. An instruction is posted no
- * earlier than what it needs, and what stands above it in its queue, has ended. It ends later than
- * it and its partners were posted. Instructions carried out in the order of the clock obey the
- * rules.
+ * for each instruction. The verifier runs nothing; it compares times. An instruction is posted no
+ * earlier than its needs, and the instruction above it in its queue, have ended. It ends later than
+ * it and its partners were posted. So the lists, run in the order of the clock, obey the rules.
  *
  * note [room]: how full a buffer can be.
  *
@@ -15,12 +14,13 @@
  * SENDs whose RECV is number k of the pair or a later one.
  *
  * Lemma: a SEND may go on without its RECV if the SENDs of this kind above it leave it room,
- * whether or not they have gone on. Proof: then each of them has room too, so it holds up nobody.
+ * whether or not they have gone on. Proof: each of these SENDs has room too, so none of them holds
+ * up another instruction.
  *
- * note [circle]: a hop says that `at`, and so its group, cannot be posted, or cannot end, before
- * `on` is posted, or has ended; and that this has not happened. The group of the next hop's `at`
- * has a member at the head of the queue of `on`. So `on` comes no sooner than the next hop allows,
- * and the hops of a wait cycle wait for themselves. */
+ * note [circle]: a hop claims two things. First, `at`, and so its group, cannot be posted, or
+ * cannot end, before `on` is posted, or has ended. Second, this has not happened. The group of the
+ * next hop's `at` has a member at the head of the queue of `on`. So `on` comes no sooner than the
+ * next hop allows, and the hops of a wait cycle wait for themselves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,20 +28,19 @@
 
 #define NONE MACHINE_NONE
 
-typedef struct Row { /* of an instruction; all lists in one, one after the other */
+typedef struct Row { /* one instruction; the lists of all ranks follow each other */
   const MachineInstr *in;
   uint32_t rank, at;
-  uint32_t queue; /* a number */
-  uint32_t prev;  /* the one before it in its queue */
-  uint32_t first; /* of its group, whatever their queues */
-  uint32_t pair,
-      nth; /* SEND, RECV: its directed pair, and its number among those of its kind there, from 0 */
-  uint32_t mate;  /* its other end; ALL: its row of Check.all */
-  uint32_t meets; /* SEND: number of its RECV in the pair, or how many RECVs there are */
+  uint32_t queue;     /* the number of its queue */
+  uint32_t prev;      /* the instruction above it in its queue; NONE */
+  uint32_t first;     /* the first of its group, in whichever queue */
+  uint32_t pair, nth; /* SEND, RECV: its directed pair; its index there among SENDs, or RECVs */
+  uint32_t mate;      /* its other end; ALL: its row of Check.all */
+  uint32_t meets;     /* SEND: index of its RECV in the pair; number of RECVs if it has none */
 } Row;
 
 typedef struct Pair {
-  uint32_t send, nsend, recv, nrecv; /* where its transfers begin in `of_pair`, and how many */
+  uint32_t send, nsend, recv, nrecv; /* first row and number of its transfers in `of_pair` */
 } Pair;
 
 typedef struct Key {
@@ -53,13 +52,13 @@ typedef struct Check {
   Arena *arena;
   ChannelModel model;
   uint32_t n, npair;
-  uint32_t *base; /* [nrank + 1] */
+  uint32_t *base; /* [nrank + 1] first row of each list */
   Row *row;
   Pair *pair;
   uint32_t *of_pair;              /* SENDs, then RECVs of each pair, in list order */
-  Key *all;                       /* ALLs: by communicator, number on their rank, rank */
-  uint32_t nall, *members;        /* [nall] ranks of its communicator */
-  const uint32_t *posted, *ended; /* of the certificate */
+  Key *all;                       /* ALLs, sorted by communicator, index on their rank, rank */
+  uint32_t nall, *members;        /* [nall] number of ranks of its communicator */
+  const uint32_t *posted, *ended; /* the certificate */
 } Check;
 
 static int by_key(const void *a, const void *b) {
@@ -76,12 +75,12 @@ static bool alike(const Key *x, const Key *y, int n) {
 static bool moves(const MachineInstr *in) {
   return in->kind == MACHINE_SEND || in->kind == MACHINE_RECV;
 }
-static uint64_t ends_of(const Row *r) { /* from and to */
+static uint64_t ends_of(const Row *r) { /* sender << 32 | receiver */
   bool send = r->in->kind == MACHINE_SEND;
   return (uint64_t)(send ? r->rank : r->in->peer) << 32 | (send ? r->in->peer : r->rank);
 }
 
-/* ---- who is in a queue with whom ---- */
+/* ---- queues and groups ---- */
 
 static Key queue_key(const Check *c, uint32_t i) {
   const Row *r = &c->row[i];
@@ -113,14 +112,14 @@ static void find_queues(Check *c) {
   }
 }
 
-/* The rows from one on that say how many follow them. */
+/* A group is an instruction and as many followers as its `group` says. */
 static void find_groups(Check *c) {
   for (uint32_t i = 0, stop; i < c->n; i = stop)
     for (stop = i; stop <= i + c->row[i].in->group; stop++)
       c->row[stop].first = i;
 }
 
-/* ---- who meets whom ---- */
+/* ---- partners ---- */
 
 static void find_pairs(Check *c) {
   Key *key = arena_alloc(c->arena, c->n * sizeof *key + 1);
@@ -141,8 +140,8 @@ static void find_pairs(Check *c) {
     r->nth = key[k].by[2] ? p->nrecv++ : p->nsend++;
     p->recv += !key[k].by[2];
   }
-  /* With tags, in list order within each tensor; else in list order. Tensors with their ends have
-   * one key each. */
+  /* Partners have equal positions in list order; with tags, in list order within each tensor. A
+   * tensor and its ends make one key. */
   const bool tagged = c->model.channels == CHANNELS_TAGGED;
   for (uint32_t k = 0; k < n && tagged; k++)
     key[k].by[1] = c->row[key[k].i].in->tensor;
@@ -197,12 +196,12 @@ static uint64_t load(const Check *c, uint32_t send) {
 
 /* ---- the clock ---- */
 
-/* No times for those that are never posted, or do not end. */
+/* An instruction that is never posted, or never ends, has time NONE. */
 static bool is_before(const uint32_t *time, uint32_t on, uint32_t i_time) {
   return time[on] != NONE && time[on] <= i_time;
 }
 
-/* A posted instruction has all its needs, and is the head of its queue. */
+/* A posted instruction has all its needs and is the head of its queue. */
 static const char *check_posted(const Check *c, uint32_t i) {
   const Row *r = &c->row[i];
   const MachineInstr *in = r->in;
@@ -230,7 +229,7 @@ static const char *check_posted(const Check *c, uint32_t i) {
   return c->ended[i] == NONE || c->ended[i] > t ? NULL : "it ends no later than it is posted";
 }
 
-/* A RECV ends once its SEND is there, with its own tensor. */
+/* A RECV ends only after its SEND is posted, with the same tensor. */
 static const char *check_recv(const Check *c, uint32_t i) {
   const Row *r = &c->row[i];
   if (r->in->kind != MACHINE_RECV || c->ended[i] == NONE)
@@ -248,12 +247,12 @@ static uint32_t members_of(const Check *c, uint32_t k) {
   return stop - k;
 }
 
-/* They end once all members have posted their own, of one tensor. */
+/* A collective ends only after all members have posted theirs, of one tensor. */
 static const char *check_collective(const Check *c, uint32_t first, uint32_t n) {
   uint32_t last = 0, least = NONE;
   for (uint32_t k = first; k < first + n; k++) {
     const uint32_t i = c->all[k].i;
-    last = c->posted[i] > last ? c->posted[i] : last; /* NONE: never */
+    last = c->posted[i] > last ? c->posted[i] : last; /* NONE: never posted */
     least = c->ended[i] < least ? c->ended[i] : least;
   }
   if (least == NONE)
@@ -266,7 +265,7 @@ static const char *check_collective(const Check *c, uint32_t first, uint32_t n) 
   return NULL;
 }
 
-/* Sums of what stands at k and behind, k in 0..n; parts are put in one by one. */
+/* Suffix sums over 0..n of numbers that are added one by one (a Fenwick tree). */
 typedef struct Behind {
   unsigned __int128 *sum;
   uint32_t n;
@@ -284,7 +283,8 @@ static unsigned __int128 sum_behind(const Behind *b, uint32_t k) {
   return sum;
 }
 
-/* The first RECV of the pair whose SEND is of another tensor: no later one is carried out. NONE. */
+/* The first RECV of the pair whose SEND has another tensor; no later RECV ends. NONE: there is
+ * none. */
 static uint32_t first_crossed(const Check *c, const Pair *p) {
   for (uint32_t k = 0; k < p->nrecv; k++) {
     const Row *r = &c->row[c->of_pair[p->recv + k]];
@@ -294,7 +294,7 @@ static uint32_t first_crossed(const Check *c, const Pair *p) {
   return NONE;
 }
 
-/* note [room]: every SEND of the pair ends with its RECV there, or room for it. */
+/* note [room]: every SEND of the pair ends with its RECV posted, or with room for it. */
 static const char *check_pair(const Check *c, const Pair *p) {
   Arena scratch = {0};
   const bool buffered = c->model.buffer > 0;
@@ -310,7 +310,7 @@ static const char *check_pair(const Check *c, const Pair *p) {
       put_behind(&b, c->row[s].meets, load(c, s));
     if (end == NONE)
       continue;
-    while (low < high) { /* low: RECVs that have been posted then */
+    while (low < high) { /* low: the RECVs that are posted by then */
       const uint32_t middle = low + (high - low) / 2;
       if (is_before(c->posted, c->of_pair[p->recv + middle], end - 1))
         low = middle + 1;
@@ -340,10 +340,10 @@ static const char *check_clock(const Check *c) {
   return wrong;
 }
 
-/* ---- the circle ---- */
+/* ---- the wait cycle ---- */
 
-/* note [room]: SEND s waits at least until RECV number k of its pair is posted; k may be one more
- * than there are. */
+/* note [room]: does SEND s wait at least until RECV number k of its pair is posted? k: up to the
+ * number of RECVs, which stands for never. */
 static bool is_full_before(const Check *c, uint32_t s, uint32_t k) {
   const Row *r = &c->row[s];
   unsigned __int128 held = 0;
@@ -354,15 +354,15 @@ static bool is_full_before(const Check *c, uint32_t s, uint32_t k) {
   return r->meets >= k && (c->model.buffer == 0 || held > c->model.buffer);
 }
 
-/* SEND s has no room before that RECV of its pair is posted, and then it has; or would have, were
- * that not of another tensor. */
+/* Does RECV `recv` of its pair give SEND s room, and none earlier? A RECV of another tensor would
+ * give it, if the tensor were right. */
 static bool is_room(const Check *c, uint32_t s, const Row *recv) {
   return is_full_before(c, s, recv->nth) && (first_crossed(c, &c->pair[recv->pair]) == recv->nth
                                                  ? load(c, s) <= c->model.buffer
                                                  : !is_full_before(c, s, recv->nth + 1));
 }
 
-/* Does each member have an ALL with that of i? */
+/* Has every member an ALL that belongs to ALL i? */
 static bool is_whole(const Check *c, uint32_t i) {
   uint32_t first = c->row[i].mate;
   while (first > 0 && alike(&c->all[first - 1], &c->all[first], 2))
@@ -387,7 +387,7 @@ static bool is_needed(const Check *c, uint32_t i, uint32_t on) {
          (r->in->far == at + 1 && r->in->far_rank == c->row[on].rank);
 }
 
-/* note [circle]: i cannot go on before `on`, NONE of some reasons, for this reason. */
+/* note [circle]: does i wait for `on` for this reason? on: NONE for some reasons. */
 static bool is_wait(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
   const Row *r = &c->row[i], *other = on == NONE ? NULL : &c->row[on];
   const uint32_t kind = r->in->kind;
@@ -409,7 +409,7 @@ static bool is_wait(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
   case WAIT_PARTNER:
     if (kind == MACHINE_SEND && !is_full_before(c, i, r->meets))
       return false;
-    return meets && (all ? joins : r->mate == on); /* not its own: that would be posted */
+    return meets && (all ? joins : r->mate == on); /* not its own: it would be posted */
   case WAIT_ROOM:
     return kind == MACHINE_SEND && other->in->kind == MACHINE_RECV && r->pair == other->pair &&
            r->mate != on && is_room(c, i, other);
@@ -419,10 +419,10 @@ static bool is_wait(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
   }
 }
 
-/* Is it posted and waits to end, or does it wait to be posted? */
+/* Is the reason one for which a posted instruction does not end? Else it is not posted. */
 static bool waits_to_end(MachineWhy why) { return why != WAIT_NEED && why != WAIT_ORDER; }
 
-/* In the end, as the clock has it: i has not gone on, and what it waits for has not come. */
+/* Does the clock agree: has i not gone on, and `on` not come? */
 static bool stands(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
   return c->ended[i] == NONE && (c->posted[i] != NONE) == waits_to_end(why) &&
          (why == WAIT_NOBODY || (why == WAIT_NEED    ? c->ended[on] == NONE
@@ -430,7 +430,7 @@ static bool stands(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
                                                      : c->posted[on] == NONE));
 }
 
-/* Has the group of i a member at the head of the queue of `on`? */
+/* Is a member of the group of i at the head of the queue of `on`? */
 static bool is_ahead(const Check *c, uint32_t i, uint32_t on) {
   for (uint32_t k = c->row[i].first; k <= c->row[i].first + c->row[c->row[i].first].in->group;
        k++) {
@@ -441,7 +441,7 @@ static bool is_ahead(const Check *c, uint32_t i, uint32_t on) {
   return false;
 }
 
-/* Both ends of a transfer, or all of a collective, are there, and are not one tensor. */
+/* Are both ends of a transfer, or all of a collective, posted with different tensors? */
 static bool is_mispaired(const Check *c, uint32_t i) {
   const Row *r = &c->row[i];
   if (r->in->kind == MACHINE_RECV)
@@ -486,7 +486,7 @@ static const char *check_hops(const Check *c, uint32_t nrank, const MachineResul
   return NULL;
 }
 
-/* ---- all of it ---- */
+/* ---- the verdict ---- */
 
 static void begin(Check *c, const MachineList *list, uint32_t nrank) {
   c->base = NEW_ARRAY(c->arena, uint32_t, nrank + (size_t)1);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * Finds pipec's own mistakes in the op table and its maps, after check_deps. Takes nothing from the
- * passes that made them. Cost: linear in ops. */
+ * Finds mistakes of pipec itself in the op table and its maps, after check_deps. Takes nothing from
+ * the passes that made them. Cost: linear in ops. */
 #include "certify.h"
 #include "verify.h"
 
 #define SEEN(op) ((uint8_t)(1u << PIPE_##op)) /* F B I W R in bits 0-4 */
 _Static_assert(PIPE_F == 0 && PIPE_B == 1 && PIPE_I == 2 && PIPE_W == 3 && PIPE_R == 4, "bits");
 
-/* Unit `next` of a stage may run now: its slice, forward, again or backward, comes where it
- * belongs. seen: what has run of the units of the stage, from that of `next`. */
+/* Verifies that the op of a unit respects the order of slices: forward, recomputed or backward.
+ * seen: ops so far of the units of the stage, from this unit on. */
 static void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uint8_t *seen) {
   uint8_t back = SEEN(B) | SEEN(I);
   uint32_t slice = unit % slices;
   const uint8_t *last = seen + (slices - 1 - slice);
-  if (kind == PIPE_R) /* no slice behind it has been made again */
+  if (kind == PIPE_R) /* no later slice is recomputed yet */
     BUG_IF(!(*last & SEEN(F)) || (*last & back));
   for (uint32_t q = slice + 1; kind == PIPE_R && q < slices; q++)
     BUG_IF(seen[q - slice] & SEEN(R));
@@ -23,7 +23,7 @@ static void verify_slice(uint32_t slices, uint32_t unit, uint8_t kind, const uin
     BUG_IF(!(seen[1] & back));
 }
 
-/* Exactly F, perhaps R, then B, or I, then W; nothing after. */
+/* Verifies the order of ops of a unit: F, perhaps R, then B, or I and W, and nothing more. */
 static void verify_next_op(uint8_t seen, uint8_t kind) {
   switch (kind) {
   case PIPE_F: BUG_IF(seen != 0); break;
@@ -51,10 +51,9 @@ static void verify_beside(const Sched *s, uint32_t u) {
 
 void verify_ops(const Sched *s) {
   uint8_t *seen = arena_zalloc(s->arena, s->model->nstage, s->model->nmb);
-  uint32_t *left = NEW_ARRAY(s->arena, uint32_t,
-                             s->model->nstage); /* backwards that are still to come */
+  uint32_t *left = NEW_ARRAY(s->arena, uint32_t, s->model->nstage); /* backwards to come */
   uint32_t *fresh = NEW_ARRAY(s->arena, uint32_t,
-                              s->model->nstage); /* gradients that no U has applied yet */
+                              s->model->nstage); /* gradients that no U has applied */
   uint32_t *rounds = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
            *grad = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
   for (uint32_t st = 0; st < s->model->nstage; st++) {

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * Do two rows of loops say the same set of tuples, for every n? Write each tuple v as X^v. A row
- * that says a, a + s, a + 2s, ... in T turns says the sum (X^a - X^(a + sT)) / (1 - X^s): only its
- * corners count. The corners of all rows, over the steps that they have, are a sum of fractions; it
- * is 0 if, over one denominator, each corner has one of the other sign. Corners are at + by * n,
- * and cancel for every n if both numbers are the same. Sorts; linear otherwise. */
+ * Do the rows of loops give two equal sets of tuples, for every n?
+ *
+ * Method: write a tuple v as X^v. A row that gives a, a + s, a + 2s, ... in T turns gives the sum
+ * (X^a - X^(a + sT)) / (1 - X^s): only its two corners count. The corners of all rows, each over
+ * its step, are a sum of fractions. The sum is 0 if, over one denominator, each corner has a corner
+ * of opposite sign. Corners are at + by * n; they cancel for every n if at and by are equal. Cost:
+ * sorting; otherwise linear. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "verify_for_all.h"
 
 enum {
-  STEPS = 4,       /* directions of steps in one key */
-  MULTIPLE = 4096, /* of the least step of a direction */
-  FEW = 64         /* turns that are written out */
+  STEPS = 4,       /* directions of steps with one key */
+  MULTIPLE = 4096, /* the largest multiple of the least step of a direction */
+  FEW = 64         /* the most turns that are written out */
 };
 
 void sets_put(Sets *s, const ForAllPart *part, uint64_t key, const Num *tuple, uint32_t n,
@@ -20,7 +22,7 @@ void sets_put(Sets *s, const ForAllPart *part, uint64_t key, const Num *tuple, u
   Corner c = {.key = key, .sign = sign};
   for (uint32_t i = 0; i < n; i++)
     c.at[i] = tuple[i].at, c.by[i] = tuple[i].by, c.step[i] = tuple[i].turn;
-  if (part->by == 0 && part->turns <= FEW) { /* turn by turn */
+  if (part->by == 0 && part->turns <= FEW) { /* writes out the turns */
     memset(c.step, 0, sizeof c.step);
     for (int64_t u = 0; u < part->turns; u++) {
       *vec_push(s->arena, &s->corner) = c;
@@ -51,7 +53,7 @@ static bool is_zero(const int64_t *v) {
   return true;
 }
 
-/* Makes the first number of a step positive: -1 / (1 - X^s) = X^-s / (1 - X^-s). */
+/* Makes the first nonzero number of a step positive: -1 / (1 - X^s) = X^-s / (1 - X^-s). */
 static void turn_round(Corner *c) {
   int i = 0;
   while (i < TUPLE && c->step[i] == 0)
@@ -74,7 +76,7 @@ static int by_place(const void *a, const void *b) {
   return c ? c : memcmp(x->by, y->by, sizeof x->by);
 }
 
-/* A direction, of length 1, and the multiple of it that all steps divide. */
+/* A direction with gcd 1, and a multiple of it that every step divides. */
 typedef struct Direction {
   int64_t step[TUPLE], times;
 } Direction;
@@ -111,7 +113,7 @@ static bool find_directions(Corner *c, uint32_t n, Direction *d, uint32_t *nd) {
   return true;
 }
 
-/* Puts c * (1 - X^(d[0])) * ... over all directions but `own`. */
+/* Adds c * (1 - X^(d[0])) * ... over all directions but `own`. */
 static void put_over(Sets *s, Corner c, const Direction *d, uint32_t nd, uint32_t own) {
   if (nd == 0) {
     memset(c.step, 0, sizeof c.step);
@@ -127,7 +129,7 @@ static void put_over(Sets *s, Corner c, const Direction *d, uint32_t nd, uint32_
   put_over(s, c, d + 1, nd - 1, own - 1);
 }
 
-/* The sum over one denominator, behind the corners that are there. */
+/* Adds the corners over one denominator to s. */
 static void put_all(Sets *s, const Corner *c, uint32_t n, const Direction *d, uint32_t nd) {
   for (uint32_t k = 0; k < n; k++) {
     int64_t g = multiple_of(c[k].step), one[TUPLE];
@@ -176,7 +178,7 @@ bool sets_cancel(Sets *s) {
   bool ok = true;
   Arena own = {0};
   Sets tmp = {.arena = &own};
-  if (s->corner.n > 0) /* at is NULL else */
+  if (s->corner.n > 0) /* else `at` is NULL */
     qsort(s->corner.at, s->corner.n, sizeof *s->corner.at, by_key);
   for (uint32_t i = 0, j; i < s->corner.n && ok; i = j) {
     for (j = i; j < s->corner.n && s->corner.at[j].key == s->corner.at[i].key; j++)

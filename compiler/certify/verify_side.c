@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Finds pipec's own mistakes in the side ops of a program (side.c). Reads the clauses and the
- * finished lists. For each op that a clause names there is one side op; it waits for the op that it
- * comes after, and the op that it comes before waits for it. Takes nothing from the passes. Cost:
+ * Finds mistakes of pipec itself in the side ops of a program (side.c). Reads the clauses and the
+ * finished lists. Each op that a clause names has one side op. The side op waits for the op that it
+ * comes after; the op that it comes before waits for it. Takes nothing from the passes. Cost:
  * linear in instructions times clauses, apart from the updates of a stage. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "names.h"
 #include "verify.h"
 
-typedef struct Pair { /* row `above` has to end before row `below` starts */
+typedef struct Pair { /* row `above` must end before row `below` starts */
   uint32_t above, below;
 } Pair;
 
@@ -18,7 +18,7 @@ typedef struct Lists {
   const Sched *s;
   uint32_t rank;
   const PipeRank *k;
-  VEC(Pair) pair; /* found so far */
+  VEC(Pair) pair; /* the pairs to verify */
 } Lists;
 
 static uint32_t stream(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
@@ -35,7 +35,7 @@ static int by_below(const void *a, const void *b) {
                                : x->above > y->above;
 }
 
-/* All pairs hold, by the waits of the rank and its events. */
+/* Verifies all pairs against the waits and the events of the rank. */
 static void verify_pairs(Lists *l) {
   const uint32_t n = l->k->ninstr;
   char why[256];
@@ -65,8 +65,8 @@ static bool named(const Anchor *a, bool after, const PipeInstr *in) {
   return c && (c == want || (want == 'B' && c == (after ? 'W' : 'I')));
 }
 
-/* The op that the side op of anchor i runs before: the first of the stage behind its action, or
- * first, or last. */
+/* The op that the side op of op i runs before: the next named op of its stage behind its action; or
+ * the first, or the last, of the list (end). NONE: none. */
 static uint32_t user_of(const Lists *l, const Side *side, uint32_t i, uint32_t mb) {
   const PipeInstr *at = &l->k->instr[i];
   uint32_t found = NONE;
@@ -82,7 +82,7 @@ static uint32_t user_of(const Lists *l, const Side *side, uint32_t i, uint32_t m
   return found;
 }
 
-/* The first of the action that an op is of. */
+/* The first op of the action of op i. */
 static uint32_t first_of(const Lists *l, uint32_t i) {
   while (i > 0 && l->k->instr[i - 1].group > 0)
     i--;
@@ -99,7 +99,8 @@ static bool asked(const Sched *s, const Clause *c, const PipeInstr *in) {
   return yes != 0;
 }
 
-/* Those of clause k on the rank. of: [nstage] rows, room; next: [ninstr] */
+/* Verifies the side ops of clause k on the rank. last, first_side: [nstage] scratch; next: [ninstr]
+ * scratch. */
 static void verify_clause(Lists *l, uint32_t k, uint32_t *last, uint32_t *first_side,
                           uint32_t *next) {
   const Sched *s = l->s;
@@ -112,7 +113,7 @@ static void verify_clause(Lists *l, uint32_t k, uint32_t *last, uint32_t *first_
   for (uint32_t i = l->k->ninstr; i-- > 0;) {
     const PipeInstr *in = &l->k->instr[i];
     if (pipe_is_side(in->op) && s->prog->side[in->keep].decl == k) {
-      next[i] = first_side[in->stage]; /* in the order of the list */
+      next[i] = first_side[in->stage]; /* a list of the side ops of a stage, in list order */
       first_side[in->stage] = i;
     } else if (stream(in) == PIPE_COMPUTE && named(main_, after, in)) {
       if (main_->end < 0 || last[in->stage] == NONE)
@@ -127,18 +128,18 @@ static void verify_clause(Lists *l, uint32_t k, uint32_t *last, uint32_t *first_
     uint32_t mb = main_->end || in->op == PIPE_U ? NONE : in->mb, *link = &first_side[in->stage];
     while (*link != NONE && l->k->instr[*link].mb != mb)
       link = &next[*link];
-    BUG_IF(*link == NONE); /* it lacks */
+    BUG_IF(*link == NONE); /* the side op is missing */
     uint32_t at = *link;
     *link = next[at];
     if (after)
-      ends_before(l, i + in->group, at); /* the last of its action */
+      ends_before(l, i + in->group, at); /* after the whole action */
     uint32_t user = !after ? i : side->before.name ? user_of(l, side, i, mb) : at;
     BUG_IF(user == NONE);
     if (user != at)
       ends_before(l, at, first_of(l, user));
   }
   for (uint32_t st = 0; st < s->model->nstage; st++)
-    BUG_IF(first_side[st] != NONE); /* nobody has asked for it */
+    BUG_IF(first_side[st] != NONE); /* a side op that no clause asks for */
 }
 
 void verify_side_table(const Sched *s) {
@@ -151,8 +152,8 @@ void verify_side_table(const Sched *s) {
   }
 }
 
-/* A side op gives back a buffer that its clause names, of its stage; of its own microbatch, if
- * there is one. */
+/* A side op gives back a buffer of its clause, of its stage and, if it has one, of its
+ * microbatch. */
 static void verify_buffers(const Lists *l) {
   const Sched *s = l->s;
   const PipeInstr **held = arena_zalloc(s->arena, l->k->nslot + (size_t)1, sizeof *held);

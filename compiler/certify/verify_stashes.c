@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * Verifies what is alive on each rank at each moment: the stashes and inputs of its list, in the
  * order of the text, with copies. No pool of stashes has more slots than needed, and the limits
- * (lang/spec.md 7.1) hold. Evaluation at 0 and 1 shows that a limit is what its clause says. Shares
- * nothing with slots.c and limit.c but the rows of limits. Aborts on pipec's own mistakes.
+ * (lang/spec.md 7.1) hold. Evaluating a clause with counts 0 and 1 shows that the row of its limit
+ * is right. Shares only the rows of limits with slots.c and limit.c. Aborts on a mistake of pipec
+ * itself.
  *
  * note [moments]: when slots and limits count.
  *
  * Definition: an action is two moments: after all its ops have taken what they take, and after all
  * have given back. A copy is one moment, before the op that its `wait` counts to.
  *
- * Slots: what an OFF leaves is free for a later LOAD at once, and for others from the first op that
- * waits for the OFF. The place in host memory that a LOAD reads is in use until an op waits for the
- * LOAD, or until the next copy begins.
+ * Slots: the slot that an OFF leaves is free for a later LOAD at once, and for other ops from the
+ * first op that waits for the OFF. The host slot that a LOAD reads is in use until an op waits for
+ * the LOAD, or until the next copy begins.
  *
- * Limits: copies count as they may run. A moment counts the most that copies can have added, from
- * the copies that are waited for to the copies that have their place. A table of the most of any 1,
- * 2, 4, ... consecutive copies (a sparse table) answers this. */
+ * Limits: copies count at the worst time at which they may run. At a moment, copies may have run up
+ * to any copy between the last that an op has waited for and the last that stands above. A sparse
+ * table, the maximum over any 1, 2, 4, ... consecutive copies, gives the most that they add. */
 #include <string.h>
 
 #include "limit.h"
@@ -24,7 +25,7 @@
 
 typedef struct Kept { /* of a forward */
   uint32_t act;       /* its slot */
-  bool again;         /* it is recomputed: its inputs are kept */
+  bool again;         /* R makes it again: its inputs are kept */
 } Kept;
 
 typedef struct Stashes {
@@ -32,18 +33,18 @@ typedef struct Stashes {
   const PipeProgram *p;
   const PipeRank *k;
   Kept *kept;            /* [nstage * nmb] */
-  uint32_t *pool_of;     /* [nslot] */
-  bool *left;            /* [nslot] of an OFF that no op waits for yet */
-  uint32_t *full, *most; /* [npool] of class ACT, HOST */
-  uint32_t live, peak;   /* stashes, all pools together */
+  uint32_t *pool_of;     /* [nslot] pool of each slot */
+  bool *left;            /* [nslot] left by an OFF that no op has waited for */
+  uint32_t *full, *most; /* [npool] of class ACT and HOST: slots in use; the most so far */
+  uint32_t live, peak;   /* stashes in all pools: now, and the most so far */
   const Limit *limit;
   uint32_t nlimit, nchunk;
-  uint32_t *chunks; /* [nrank] stages on it */
-  int64_t *now;     /* [NCOUNTS * nchunk] */
+  uint32_t *chunks; /* [nrank] stages on each rank */
+  int64_t *now;     /* [NCOUNTS * nchunk] counts at this moment */
   int64_t **
-      *sums; /* [nlimit][] what copies have added: no copy, one that runs, one that is over, ... */
-  uint32_t nover, nplaced; /* copies that are over for sure, that may be */
-  bool *reached;           /* [nlimit] its peak */
+      *sums; /* [nlimit][level][] sparse table: added after no copy, as one runs, when it is over */
+  uint32_t nover, nplaced; /* copies that ops have waited for; copies that stand above */
+  bool *reached;           /* [nlimit] some moment reaches the peak of the limit */
 } Stashes;
 
 /* ---- limits ---- */
@@ -53,7 +54,7 @@ static void count(Stashes *v, int what, uint32_t chunk, int64_t change) {
   BUG_IF(v->now[(uint32_t)what * v->nchunk + chunk] < 0);
 }
 
-/* What a copy adds to the sum of a limit when it begins, and when it ends. */
+/* What a copy adds to a limit when it begins (ends: when it ends). */
 static int64_t adds(const Stashes *v, const Limit *l, const PipeInstr *in, bool ends) {
   uint32_t chunk = v->p->stage[in->stage].chunk;
   int64_t device = l->weight[LIVE * v->nchunk + chunk],
@@ -104,7 +105,7 @@ static void moment(Stashes *v) {
   }
 }
 
-/* How much the greater side of the clause is ahead with the counts in v->now. */
+/* By how much the counts in v->now exceed the limit of the clause. */
 static __int128 by_text(const Stashes *v, const Limit *l) {
   int64_t a, b;
   bool more = l->compare->kind == EX_GT || l->compare->kind == EX_GE;
@@ -118,10 +119,10 @@ static __int128 by_text(const Stashes *v, const Limit *l) {
   return more ? (__int128)b - a : (__int128)a - b;
 }
 
-/* Both sides are linear, so a sum is known from what it is without counts, and with one of each. */
+/* Both sides are linear: the value without counts, and with one of each, determine the row. */
 static void verify_row(Stashes *v, const Limit *l) {
   if (!l->clause)
-    return; /* of a file, which has the numbers themselves */
+    return; /* a file has the numbers themselves */
   bool strict = l->compare->kind == EX_LT || l->compare->kind == EX_GT;
   __int128 plain = by_text(v, l);
   BUG_IF(l->most != -plain - strict);
@@ -134,7 +135,7 @@ static void verify_row(Stashes *v, const Limit *l) {
 
 /* ---- stashes ---- */
 
-/* The first row of the list from i on that is of the stream. */
+/* The first row of `stream` in the list from row i on. */
 static uint32_t next_of(const PipeRank *k, uint32_t i, PipeOn stream) {
   while (i < k->ninstr && pipe_op_info[k->instr[i].op].stream != stream)
     i++;
@@ -153,17 +154,17 @@ static void taken(Stashes *v, uint32_t slot, bool take) {
 }
 static void stash(Stashes *v, uint32_t slot, uint32_t chunk, bool take) {
   taken(v, slot, take);
-  v->now[LIVE * v->nchunk + chunk] += take ? 1 : -1; /* below 0 where copies have added them */
+  v->now[LIVE * v->nchunk + chunk] += take ? 1 : -1; /* may fall below 0, where copies have added */
 }
 
-/* The slot of an OFF that is waited for; a LOAD may have taken it. */
+/* Frees the slot of an OFF that an op waits for, unless a LOAD has taken it. */
 static void leave(Stashes *v, uint32_t slot) {
   if (v->left[slot])
     taken(v, slot, false);
   v->left[slot] = false;
 }
 
-/* A copy has its place. */
+/* Carries out a copy at its place. */
 static void copy(Stashes *v, const PipeInstr *in) {
   if (in->op == PIPE_SIDE_COPY)
     return;
@@ -209,7 +210,7 @@ static void gives(Stashes *v, const PipeInstr *in) {
 static void walk(Stashes *v) {
   const PipeRank *k = v->k;
   uint32_t begun = next_of(k, 0, PIPE_COPY),
-           over = begun; /* copies: the next one, and that no op has waited for */
+           over = begun; /* copies: the next one; the first that no op has waited for */
   uint32_t done = 0;
   v->nover = v->nplaced = 0;
   for (uint32_t i = next_of(k, 0, PIPE_COMPUTE), n; i < k->ninstr;
@@ -232,7 +233,7 @@ static void walk(Stashes *v) {
       gives(v, &in[j]);
     moment(v);
   }
-  while (begun < k->ninstr && k->instr[begun].op == PIPE_SIDE_COPY) /* behind all ops */
+  while (begun < k->ninstr && k->instr[begun].op == PIPE_SIDE_COPY) /* these stand behind all ops */
     begun = next_of(k, begun + 1, PIPE_COPY);
   BUG_IF(begun < k->ninstr);
   for (; over < k->ninstr; over = next_of(k, over + 1, PIPE_COPY))

@@ -1,38 +1,40 @@
 /* SPDX-License-Identifier: MIT
- * Slots, gradients and microbatches in a program for every M (for_all_proof.h): what a row says of
- * the use before its own is what that use leaves, each use is followed by one at most, and nobody
- * waits too little. A chain of uses begins with NEW, and no two of these say the same slot; so all
- * uses of a slot are in one chain, in the order of the list.
+ * Verifies the uses of slots, gradients and microbatches in a program for every M
+ * (for_all_proof.h).
  *
- * But for the last update of a stage: by NEW it writes where version 0 lay, so that a step begins
- * as it ended. Whatever the slots of the pool hold then, nobody below the update uses them, and who
- * used them above it is over: versions are used by rows of COMPUTE alone, as the validator has seen
- * for n = 0. */
+ * Invariant: what a row claims of the use before is what that use leaves; at most one use follows a
+ * use; and each use waits for the use before. A chain of uses begins with NEW, and no two NEWs name
+ * the same slot. So all uses of a slot are in one chain, in list order.
+ *
+ * Exception: the last update of a stage writes, by NEW, the slot that held version 0, so that a
+ * step begins as the step before ended. What the slots of this pool hold then does not matter. No
+ * row below the update uses them (POOL_OVER). Every use above it is over, because only COMPUTE rows
+ * use versions, as the validator has checked for n = 0. */
 #include <string.h>
 
 #include "verify_for_all.h"
 
-/* One use, as the notes say it. */
+/* A use, as its notes claim it. */
 typedef struct Use {
   const ForAllRow *row;
-  uint32_t field, last; /* the first, and the last, of its fields that are this slot */
+  uint32_t field, last; /* its first and last field with this slot */
   bool is_new;
-  Num slot; /* of a new one; NONE */
-  Num back; /* rows of an op up to the use before, that op, and which field that is: */
+  Num slot; /* is_new: the slot */
+  Num back; /* else: rows of `op` up to the use before; field `other` there */
   uint32_t op, other;
-  uint32_t thing; /* of FIELD_GRAD: the stage */
-  uint32_t owner; /* whose slot it is */
+  uint32_t thing; /* FIELD_GRAD, FIELD_UNIT: the stage */
+  uint32_t owner; /* rank of the slot */
   State state;
   uint32_t state_at;
   bool followed;
   Num label, touch[PIPE_NSTREAMS];
 } Use;
 
-/* The last few waits: what is known to be over. A wait may be for less than one above it. */
+/* The last few waits. A wait may count less than an earlier wait. */
 enum { WAITS = 8 };
 typedef struct Waits {
   Num n[WAITS];
-  uint32_t count; /* so far */
+  uint32_t count; /* waits so far */
 } Waits;
 
 typedef struct Uses {
@@ -40,18 +42,18 @@ typedef struct Uses {
   uint32_t rank;
   const ForAllPart *part;
   const ForAllRank *k;
-  uint32_t *state_of; /* hash table over ForAllProof.state: 1 + index */
+  uint32_t *state_of; /* hash table: 1 + row of ForAllProof.state */
   uint32_t size;
   Sets chain, slots;
-  /* by stream that waits, and stream that is waited for: before the part; in it, above the row at
-   * hand; and in all of it */
+  /* [waiting stream][stream waited for] waits before the part; in the part above the current row;
+   * in the whole part */
   Waits known[PIPE_NSTREAMS][PIPE_NSTREAMS], above[PIPE_NSTREAMS][PIPE_NSTREAMS],
       all[PIPE_NSTREAMS][PIPE_NSTREAMS];
-  uint32_t *grads; /* [nstage] chains */
-  uint8_t *pool;   /* [npool] of the rank: PoolAt */
+  uint32_t *grads; /* [nstage] number of chains of gradients */
+  uint8_t *pool;   /* [npool] PoolAt, on this rank */
 } Uses;
 
-/* Where a pool of versions is. */
+/* The progress of a pool of weight versions: not used, in use, last update done. */
 typedef enum PoolAt { POOL_NEW, POOL_BEGUN, POOL_OVER } PoolAt;
 
 /* ---- states ---- */
@@ -77,7 +79,7 @@ static void index_states(Uses *u) {
   }
 }
 
-/* The number of a state; NONE: it has none. */
+/* The row of a state; NONE: it is not in the certificate. */
 static uint32_t find_state(const Uses *u, const State *s) {
   uint32_t at = hash_of(s, u->size);
   while (u->state_of[at] && memcmp(&u->x->e->state[u->state_of[at] - 1], s, sizeof *s) != 0)
@@ -85,7 +87,7 @@ static uint32_t find_state(const Uses *u, const State *s) {
   return u->state_of[at] - 1;
 }
 
-/* What a use does: 1 fills, -1 changes otherwise, 0 reads. */
+/* The effect of a use: 1 fills, -1 changes in another way, 0 reads. */
 static int does(const Uses *u, const ForAllRow *c, uint32_t field) {
   static const int act[PIPE_NOPS] = {
       [PIPE_F] = 1, [PIPE_R] = 1, [PIPE_LOAD] = 1, [PIPE_B] = -1, [PIPE_W] = -1, [PIPE_OFF] = -1};
@@ -103,7 +105,7 @@ static int does(const Uses *u, const ForAllRow *c, uint32_t field) {
   case PIPE_FIELD_guess: return c->op == PIPE_U || c->formula != NONE;
   case FIELD_GRAD: return pipe_is_sum(c->op) ? -1 : 1;
   case FIELD_UNIT: return -1;
-  default: /* R reads what F has kept, and no list */
+  default: /* R reads what F kept, not a list of inputs */
     return nin > 1 && c->op != PIPE_R && field - PIPE_FIELD_LIST < nin ? -1 : 1;
   }
 }
@@ -137,7 +139,8 @@ static void end_part(Uses *u) {
         put_wait(&u->known[s][on], num_last(u->all[s][on].n[i], u->part));
 }
 
-/* One of the waits is for so many rows, in all turns but the first `from`. */
+/* Does a wait of w, in all turns but the first `from`, count at least `count`? before: as of one
+ * turn earlier. */
 static bool one_is(const Waits *w, bool before, Num count, const ForAllPart *p, int64_t from) {
   for (uint32_t i = 0; i < WAITS && i < w->count; i++)
     if (num_within(num_sub(before ? num_before(w->n[i]) : w->n[i], count), p, from, 0, 0))
@@ -145,8 +148,8 @@ static bool one_is(const Waits *w, bool before, Num count, const ForAllPart *p, 
   return false;
 }
 
-/* Does a row, in every turn, know that so many rows of a stream are over? By a wait above it: in
- * this turn, or the turn before, or before the loop. */
+/* Does row c know in every turn that `count` rows of stream `on` are over? It knows by a wait above
+ * it in this turn, in the turn before, or before the loop. */
 static bool knows(const Uses *u, const ForAllRow *c, int on, Num count) {
   const ForAllPart one = {0, 0, 1, 0};
   const Waits *above = &u->above[c->stream][on], *known = &u->known[c->stream][on];
@@ -162,7 +165,7 @@ static bool no_use(const Uses *u, const Use *use, const char *why) {
   return for_all_no_at(u->x, u->rank, use->row, why);
 }
 
-/* The notes of a use, from word *i on. */
+/* Reads the notes of a use from word *i on; *i moves behind them. */
 static bool read_notes(const Uses *u, Use *use, uint32_t *i) {
   const ForAllRow *c = use->row;
   const uint32_t end = c->word0 + c->nword;
@@ -185,7 +188,7 @@ static bool read_notes(const Uses *u, Use *use, uint32_t *i) {
   return true;
 }
 
-/* What a new use finds: nothing, in a slot of a pool that is nobody else's. */
+/* Checks the first use of a slot: the slot is empty, and in a pool of its owner. */
 static bool check_new(Uses *u, const Use *use) {
   const ForAllProof *e = u->x->e;
   const State *s = &use->state;
@@ -222,7 +225,7 @@ static bool check_new(Uses *u, const Use *use) {
   return first_slot || no_use(u, use, "version 0 does not lie in the first slot");
 }
 
-/* The last version of each stage lies where version 0 lay. */
+/* The last version of each stage is in the slot that held version 0. */
 static bool check_ends(const Uses *u) {
   const PipeRank *k = &u->x->p->rank[u->rank];
   for (uint32_t i = 0; i < k->npool; i++)
@@ -240,14 +243,14 @@ static Num version_of(const Uses *u, const ForAllRow *c) {
   return num(-1);
 }
 
-/* Does it find what it reads? */
+/* Does the slot hold what the use reads? */
 static bool check_label(const Uses *u, const Use *use) {
   const ForAllRow *c = use->row;
   const Num found = num_sub(use->label, num(1));
   if (use->field == FIELD_GRAD)
     return true;
   if (use->field == FIELD_UNIT) {
-    /* (Of slices the count would be that of the last one.) */
+    /* With slices the count would be that of the last slice: refused. */
     if (c->op == PIPE_U && (!num_same(use->touch[0], c->updates) || pipe_slices(u->x->p) > 1))
       return no_use(u, use, "a gradient that may have been applied");
     return (use->is_new || num_same(found, num_sub(c->mb, num(c->slice))))
@@ -268,7 +271,7 @@ static bool check_label(const Uses *u, const Use *use) {
   }
 }
 
-/* How it leaves what it uses, into the chain of uses. */
+/* Adds to the chain how the use leaves the slot. */
 static bool leave(Uses *u, const Use *use, uint64_t key) {
   const ForAllRow *c = use->row;
   const int effect = does(u, c, use->last);
@@ -304,7 +307,8 @@ static bool leave(Uses *u, const Use *use, uint64_t key) {
   return true;
 }
 
-/* Rows of an op above it in its action, at most: those of the turn before may be others. */
+/* The most rows of `op` above row c in its action. At the head of a loop, rows of the turn before
+ * may be in it too. */
 static int64_t in_action(const Uses *u, const ForAllRow *c, uint32_t op) {
   int64_t n = 0;
   if (is_loop(u->part) && c - &u->k->row.at[u->part->row0] < (ptrdiff_t)c->above)
@@ -323,7 +327,8 @@ static bool check_use(Uses *u, const Use *use) {
   if (use->is_new ? !check_new(u, use) : false)
     return false;
   if (!use->is_new) {
-    /* (The validator has looked at actions; a distance that moves is none in an action.) */
+    /* The validator has looked inside actions for n = 0. A distance that moves must not lead into
+     * the action itself. */
     if (!num_least(use->back, u->part, is_fixed(use->back) ? 1 : 1 + in_action(u, c, use->op)))
       return no_use(u, use, "a slot of two ops of an action");
     if (pipe_slices(u->x->p) > 1 && use->last == PIPE_FIELD_act && does(u, c, use->last) == 1 &&
@@ -350,7 +355,7 @@ static bool check_use(Uses *u, const Use *use) {
   return leave(u, use, key | use->field);
 }
 
-/* The slots of a row, with their notes; then gradients and microbatch. */
+/* Checks the slots of a row with their notes, then its gradients and its microbatch. */
 static bool check_row(Uses *u, const ForAllRow *c) {
   const PipeProgram *p = u->x->p;
   const uint32_t end = c->word0 + c->nword;
@@ -374,7 +379,7 @@ static bool check_row(Uses *u, const ForAllRow *c) {
                .op = w->op,
                .other = w->field,
                .owner = away ? c->peer : u->rank};
-    bool again = false; /* a field above is the same slot */
+    bool again = false; /* an earlier field names the same slot */
     uint32_t others = 0;
     for (uint32_t j = c->word0; j < end && !away; j++) {
       const ForAllWord *v = &u->k->word[j];
@@ -420,7 +425,7 @@ static bool check_row(Uses *u, const ForAllRow *c) {
   return at == end || for_all_no_at(u->x, u->rank, c, "a note too much");
 }
 
-/* The slots of a rank, one after the other, as all that there are. */
+/* The slots of the NEWs are all slots of each rank, each once. */
 static bool check_slots(Uses *u) {
   const PipeProgram *p = u->x->p;
   const ForAllPart one = {0, 0, 1, 0};
@@ -439,7 +444,7 @@ static bool check_slots(Uses *u) {
 
 bool for_all_uses(ForAllCheck *x) {
   Uses u = {.x = x, .chain = {.arena = x->arena}, .slots = {.arena = x->arena}};
-  enum { MOST = 1 << 16 }; /* ranks, states: what a key has room for */
+  enum { MOST = 1 << 16 }; /* ranks, states: the room in a key */
   if (x->p->nrank > MOST || x->e->nstate > MOST)
     return for_all_no(x, "it has too many ranks, or states of slots");
   u.grads = NEW_ARRAY(x->arena, uint32_t, x->p->nstage);

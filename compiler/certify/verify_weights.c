@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Verifies the weight versions: the content of each slot follows from the list alone, and must be
- * the version that each op says it reads. Cost: linear in instructions and slots. */
+ * the version that each op reads by its row of PipeWeights. Cost: linear in instructions and
+ * slots. */
 #include <string.h>
 
 #include "names.h"
@@ -8,27 +9,27 @@
 #include "weights.h"
 
 typedef struct Spot {      /* a slot of class WEIGHT or GUESS */
-  uint32_t stage, version; /* of WEIGHT; version NONE: nothing yet */
-  uint32_t left;           /* reads of that version that are still to come */
-  uint32_t used;           /* 1 + the action that has it as GUESS; 0: none */
-  uint32_t maker;          /* of GUESS: row of the instruction whose estimate it holds; NONE */
+  uint32_t stage, version; /* WEIGHT; version NONE: empty */
+  uint32_t left;           /* reads of this version to come */
+  uint32_t used;           /* 1 + the action that uses it as GUESS; 0: none */
+  uint32_t maker;          /* GUESS: the row whose estimate it holds; NONE */
 } Spot;
 
-typedef struct Alike { /* ops of a row that read alike: one line, one value of its `per` */
+typedef struct Alike { /* ops of a row that share what they read: one line, one `per` */
   const WeightLine *line;
   int64_t value;
   uint32_t stage, maker,
-      next; /* rows of the rank's list and of the vector; NONE: the first group of the row */
+      next; /* maker: row of the list; next: row of Groups; NONE: the first group of the row */
 } Alike;
 typedef VEC(Alike) Groups;
 
-typedef struct Row { /* of the stage table */
+typedef struct Row { /* a row of the stage table so far */
   uint32_t newest, live, most, updates;
-  uint32_t behind; /* most `ahead` of the F whose gradients no U has applied */
+  uint32_t behind; /* the largest `ahead` of an F whose gradient no U has applied */
 } Row;
 
-/* How often each version of each stage is read, by U as well. Versions of a row begin at base.
- * Nothing behind this relies on a version or a slot that is out of range. */
+/* Counts the reads of each version of each stage, including reads of U. The versions of a row begin
+ * at base. Proves versions and slots in range: later checks rely on it. */
 static void count_reads(const PipeProgram *p, uint32_t r, const size_t *base, uint32_t *reads) {
   const PipeRank *k = &p->rank[r];
   for (uint32_t i = 0; i < k->ninstr; i++) {
@@ -48,7 +49,7 @@ static void count_reads(const PipeProgram *p, uint32_t r, const size_t *base, ui
   }
 }
 
-/* The line of the text that says what an op reads; NULL: none does. */
+/* The line of the text that says what an op reads; NULL: no line. */
 static const WeightLine *line_for(const Sched *s, const PipeInstr *in, uint32_t backward) {
   const PipeStage *st = &s->prog->stage[in->stage];
   bool has[PIPE_NOPS] = {false};
@@ -76,9 +77,8 @@ static const WeightLine *line_for(const Sched *s, const PipeInstr *in, uint32_t 
   return NULL;
 }
 
-/* The row of the instruction whose reading row i shares; i itself if it is the first or shares
- * none. The groups of a stage are a list, latest first, because ops that share mostly follow each
- * other. */
+/* The row whose reading row i shares; i itself if it is the first or shares none. The groups of a
+ * stage are a list, latest first: ops that share are mostly close together. */
 static uint32_t verify_alike(const Sched *s, uint32_t r, uint32_t i, Groups *groups,
                              uint32_t *first) {
   const PipeInstr *in = &s->prog->rank[r].instr[i];
@@ -98,7 +98,7 @@ static uint32_t verify_alike(const Sched *s, uint32_t r, uint32_t i, Groups *gro
   return i;
 }
 
-/* A GUESS slot is of one op of an action; or it holds what the op `maker` has made. */
+/* A GUESS slot belongs to one op of an action; or it holds the estimate of op `maker`. */
 static void verify_guess(const PipeProgram *p, uint32_t r, uint32_t row, uint32_t maker, Spot *slot,
                          uint32_t action) {
   const PipeRank *k = &p->rank[r];
@@ -125,9 +125,8 @@ static void verify_guess(const PipeProgram *p, uint32_t r, uint32_t row, uint32_
   slot[w->guess].maker = in->op == PIPE_U ? NONE : row;
 }
 
-/* One op: reads what is there, unless that is an estimate that another one has made; alike: it is
- * not the first of those that read alike. cell: the version that the F of each unit of a row has
- * read. */
+/* Verifies the reading of one op. alike: it reads an estimate that another op has made. cell: [nmb]
+ * version that the F of each unit read. */
 static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *w, const Row *row,
                         Spot *slot, const uint32_t *cell, Row *rows, bool alike) {
   BUG_IF(w->version > row->newest || w->out != NONE);
@@ -140,7 +139,7 @@ static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *
   }
   if (alike)
     return;
-  for (uint32_t i = 0; i < s->model->nwline; i++) { /* what is said without a condition */
+  for (uint32_t i = 0; i < s->model->nwline; i++) { /* lines without a condition */
     const WeightLine *l = s->model->wline[i];
     if (l->word != WW_READS || l->kind != in->op)
       continue;
@@ -152,7 +151,7 @@ static void verify_read(const Sched *s, const PipeInstr *in, const PipeWeights *
   }
 }
 
-/* first: [nstage] NONE: no ops of the row that read alike yet. */
+/* first: [nstage] first group of each row; NONE: none yet. */
 static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
                                 const uint32_t *reads, Row *rows, Spot *slot, uint32_t *first,
                                 uint32_t **cells) {
@@ -210,7 +209,7 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
     row->newest++;
     to->version = row->newest;
     to->left = reads[base[in->stage] + row->newest];
-    BUG_IF(last && row->live != 1); /* side ops may read it still */
+    BUG_IF(last && row->live != 1); /* side ops may still read it */
   }
   for (uint32_t i = 0; i < k->npool; i++) {
     const PipePool *q = &k->pool[i];
@@ -223,8 +222,8 @@ static void verify_rank_weights(const Sched *s, uint32_t r, const size_t *base,
   }
 }
 
-/* How far each gradient has to go: from what its F has read, and its B, to the U that applies it.
- * at: [3 * nstage * nmb] 1 + row of F, B or I, R in the list of their rank; 0: not seen. */
+/* Verifies `ahead`: the updates from the version that an F read, and its B, to the U that applies
+ * the gradient. at: [3 * nstage * nmb] 1 + row of F, of B or I, of R in the list; 0: not seen. */
 static void verify_ahead(const Sched *s, uint32_t r, Row *rows, uint32_t *at) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
@@ -237,7 +236,7 @@ static void verify_ahead(const Sched *s, uint32_t r, Row *rows, uint32_t *at) {
       BUG_IF(w->behind != (int32_t)row->behind || w->ahead != 0);
       row->behind = 0, row->updates++;
     }
-    if (in->op >= PIPE_U) /* SIDE, too */
+    if (in->op >= PIPE_U) /* includes SIDE */
       continue;
     uint32_t *cell = &at[3 * ((size_t)in->stage * p->nmb + in->mb)];
     if (in->op != PIPE_W)
