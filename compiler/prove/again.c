@@ -5,7 +5,7 @@
  *   compiles_by    with another lowering
  *   worth_emitted  with another choice of `tune`
  *
- * The steps of a question about every M (work.h) pay for compiles at other M. */
+ * The budget of a question about every M (work.h) pays for compiles at other M. */
 #include <string.h>
 
 #include "again.h"
@@ -32,7 +32,7 @@ bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, 
   if (opt->ndefine > 0)
     memcpy(opt->define, s->opt->define, opt->ndefine * sizeof *opt->define);
   opt->define[opt->ndefine++] = (Define){.name = name, .value = value, .n = 1};
-  if (s->lowered->choice.open) /* the same one, though another may be better there */
+  if (s->lowered->choice.open) /* keeps the lowering; at this M `auto` might choose another */
     opt->lowering = 1 + (int)s->lowered->lowering;
   opt->verify = false, opt->no_claims = true, opt->memory_limit_bytes = 0;
   for (uint32_t i = 0; i < s->diag->nsource; i++)
@@ -64,7 +64,7 @@ bool compiles_by(const Sched *s, PipeLowering lowering) {
   Sched other;
   begin_again(s, &other, &arena, &diag, &opt);
   opt.lowering = 1 + (int)lowering;
-  /* other faults do not matter here */
+  /* other errors do not matter here */
   bool ok = s->again(&other) || (diag.first != DIAG_DEADLOCK && diag.first != DIAG_MATCHING);
   arena_free(&arena);
   return ok;

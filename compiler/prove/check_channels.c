@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * Proves, under a named channel model (--channels, --sends), that the list of every rank, with its
- * transfers, is carried out to its end and that no transfer meets another tensor. Requires prog, or
- * the lists of a compute_comms file. Method: the machine of machine.h.
+ * transfers, completes and that no transfer meets another tensor. Requires prog, or the lists of a
+ * compute_comms file. Method: the machine of machine.h.
  *
  * In a program that pipec made, an instruction needs the last instruction above it that touched one
  * of its slots: the waits of pipe_instr.h, for one comm stream. An action starts when all its ops
- * can start, so what comes after one of its ops comes after the last of them.
+ * can start, so an instruction that needs one op of an action needs the last of them.
  *
  * In a file that PyTorch runs, a rank issues its list from the top without waiting. A SEND or RECV
  * begins when all computation above it has ended and its channel has come to it. A computation
  * begins when its RECV is done. At a WAIT_SEND the rank waits until the SEND is done, as for a
- * computation. The same holds for a lowering with transfers at their ops (transfers.c); there a
- * `wait` is for all transfers above it.
+ * computation. The same rules hold for a lowering with transfers at their ops (transfers.c); there
+ * a `wait` is for all transfers above it.
  *
- * Sums over the same ranks are issued on one communicator. So, under every model, all its members
- * must issue them in one order.
+ * Sums over the same ranks share one communicator. So, under every model, all its members must
+ * issue them in one order.
  *
- * The help of a refusal has been tried here: groups, other channels, the transfers that pipec
+ * The help of a refusal is always tried first: groups, other channels, the transfers that pipec
  * derives. */
 #include <string.h>
 
@@ -65,7 +65,7 @@ static void keep_stall(Sched *s, Verdict *verdict, const MachineList *list, cons
   verdict->stall = stall;
 }
 
-/* comm_of: of find_communicators. */
+/* An instruction without its needs. comm_of: find_communicators. */
 static MachineInstr machine_instr(const Sched *s, const uint32_t *comm_of, const PipeInstr *in) {
   MachineInstr m = {.kind = MACHINE_COMPUTE, .need = {NONE, NONE}};
   if (is_wait_send(s, in))
@@ -97,9 +97,8 @@ static uint32_t slot_of(const PipeRank *k, uint32_t first, uint32_t n, uint32_t 
   return n < 2 || first == NONE ? first : k->list[first + j];
 }
 
-/* `send next`: an action starts once what the one before it has made is gone. first..i are the
- * instructions from the start of that one on, i begins an action. Adds to `more`; returns how
- * many. */
+/* `send next`: the action at row i waits for the sends of the action at row `first`, the one
+ * before. Adds these sends to `more` and returns their number. */
 static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more, uint32_t first,
                                uint32_t i) {
   const PipeInstr *a = &k->instr[first];
@@ -121,19 +120,19 @@ static MachineList *lists_of_program(Sched *s) {
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     const PipeRank *k = &s->prog->rank[r];
     MachineInstr *out = arena_alloc(s->arena, (size_t)k->ninstr * sizeof *out + 1);
-    uint32_t *touched = NEW_ARRAY(s->arena, uint32_t, k->nslot); /* position + 1 */
+    uint32_t *touched = NEW_ARRAY(s->arena, uint32_t, k->nslot); /* 1 + position; 0: none */
     uint32_t held = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
     uint32_t *graded = NEW_ARRAY(s->arena, uint32_t,
-                                 held); /* by chunk: last gradient, or its REDUCE; + 1 */
-    uint32_t sends_of_all = 0;          /* each is waited for once */
+                                 held); /* by chunk: 1 + the last gradient, or its REDUCE */
+    uint32_t sends_of_all = 0;          /* each is in `more` once */
     for (uint32_t i = 0; i < k->ninstr; i++)
       sends_of_all += pipe_is_send(k->instr[i].op);
     size_t nmore = (size_t)k->nlist + (size_t)held * 2 + sends_of_all;
     uint32_t *more = arena_alloc(s->arena, nmore * sizeof *more + 1);
-    uint32_t above = NONE; /* start of the action before */
+    uint32_t above = NONE; /* first row of the action before */
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
-      const uint32_t done = i + in->group + 1; /* with its action */
+      const uint32_t done = i + in->group + 1; /* after the whole action */
       out[i] = machine_instr(s, comm_of, in);
       out[i].more = more;
       bool starts = !pipe_op_info[in->op].comm && (i == 0 || in[-1].group == 0);
@@ -146,7 +145,7 @@ static MachineList *lists_of_program(Sched *s) {
       if (in->op == PIPE_REDUCE || in->op == PIPE_B || in->op == PIPE_W)
         *last = done;
       if (in->op == PIPE_TIE)
-        for (uint32_t c = 0; c < held; c++) /* of all rows that it is for */
+        for (uint32_t c = 0; c < held; c++) /* for all rows of the tie on this rank */
           if (s->model->stage[s->model->rank_stage[s->model->rank_stage0[r] + c]].tied ==
               in->stage) {
             more[out[i].nmore++] = graded[c] - 1;
@@ -157,7 +156,7 @@ static MachineList *lists_of_program(Sched *s) {
                  first = e ? in->out : in->in;
         for (uint32_t j = 0; j < n && first != NONE; j++) {
           uint32_t slot = slot_of(k, first, n, j), before = touched[slot] - 1;
-          if (j == 0) /* NONE: nobody yet */
+          if (j == 0) /* NONE: no touch yet */
             out[i].need[e] = before;
           else if (before != NONE)
             more[out[i].nmore++] = before;
@@ -171,8 +170,8 @@ static MachineList *lists_of_program(Sched *s) {
   return list;
 }
 
-/* What the action at `at` needs: the RECVs of what its ops read, and the sums of the updates. Adds
- * to `more`; returns how many. */
+/* Adds the needs of the action at `at` to `more`: RECVs of the inputs of its ops, and the sums of
+ * updates. Returns their number. */
 static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const Places *where,
                          uint32_t *more) {
   uint32_t n = 0;
@@ -195,8 +194,8 @@ static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const
   return n;
 }
 
-/* Most that needs_of can add for the whole list, and each transfer twice for the waits: a `wait`
- * above a transfer holds up the op below, too. */
+/* The most needs of a whole list: those of needs_of, and each transfer twice, since a `wait` above
+ * a transfer also holds up the op below. */
 static size_t most_needs(const Sched *s, const List *l) {
   size_t n = 0;
   for (uint32_t i = 0; i < l->n; i++) {
@@ -206,13 +205,13 @@ static size_t most_needs(const Sched *s, const List *l) {
   return n;
 }
 
-/* What stands where in the lists: position + 1; 0: in none. */
+/* Where ops, copies and side ops are in the lists: position + 1; 0: nowhere. */
 typedef struct Stands {
   uint32_t *op, *copy, *side; /* [nop], [ncopy], [Sides.nuse] */
-  uint32_t *turn, *turn0; /* copies of each group in their turns; [ngroup + 1] where its begin */
+  uint32_t *turn, *turn0;     /* copies by turn, group after group; [ngroup + 1] first of each */
 } Stands;
 
-typedef struct Edge { /* the instruction at one position waits for that at another one */
+typedef struct Edge { /* position `at` waits for position `on` */
   uint32_t at, on;
 } Edge;
 typedef VEC(Edge) Edges;
@@ -263,7 +262,7 @@ static int by_waiter(const void *a, const void *b) {
   return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
 }
 
-/* Who waits for what beside the ops of rank r: side ops for each other, ops for side ops and for
+/* The waits of rank r beside those of its list: side ops for side ops; ops for side ops and for
  * copies that take turns. */
 static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
   Edges e = {0};
@@ -283,7 +282,7 @@ static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
     if (c->kind == PIPE_LOAD)
       add_edge(s, &e, p->op[op_action(s, load_reader(s, c))], p->copy[i]);
     for (uint32_t op = c->free_at; c->kind == PIPE_OFF && op < s->orders->rank_op0[r + 1]; op++)
-      if (s->orders->op[op].kind == PIPE_F) { /* and so does each behind it */
+      if (s->orders->op[op].kind == PIPE_F) { /* each later F waits through this one */
         add_edge(s, &e, p->op[op_action(s, op)], p->copy[i]);
         break;
       }
@@ -293,7 +292,7 @@ static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
   return e;
 }
 
-/* The copy that has its turn before the one at row `copy`. */
+/* Makes a copy wait for the turn before its own. */
 static void take_turn(const Sched *s, const Stands *p, uint32_t copy, MachineInstr *out) {
   const Copy *c = &s->orders->copy[copy];
   uint32_t g = s->model->group[s->model->stage[c->stage].rank];
@@ -316,9 +315,9 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
     const List *l = &s->orders->lists[r];
     MachineInstr *out = arena_alloc(s->arena, (size_t)l->n * sizeof *out + 1);
     uint32_t *more = arena_alloc(s->arena, (most_needs(s, l) + edges.n) * sizeof *more + 1);
-    uint32_t above = NONE, waited = 0; /* the last computation; transfers above it are done */
-    const uint32_t *held = more;       /* what a `wait` between it and a transfer waits for: */
-    uint32_t nheld = 0;                /* so do the transfers below and the next computation */
+    uint32_t above = NONE, waited = 0; /* last computation; transfers above `waited` are done */
+    const uint32_t *held = more;       /* needs of a `wait` between it and a transfer: */
+    uint32_t nheld = 0;                /* later transfers and the next computation have them too */
     for (uint32_t i = 0; i < l->n; i++) {
       const PipeInstr *in = &l->instr[i];
       out[i] = machine_instr(s, comm_of, in);
@@ -355,7 +354,7 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
   return list;
 }
 
-/* ---- the answer ---- */
+/* ---- the verdict ---- */
 
 static const PipeInstr *instr_at(const Sched *s, MachineAt at) {
   return s->orders->lists ? &s->orders->lists[at.rank].instr[at.index]
@@ -425,7 +424,7 @@ static void report_cycle(Sched *s, Verdict *verdict, const MachineList *list,
   keep_stall(s, verdict, list, hop, got->nhop, "deadlock");
 }
 
-/* Position among the transfers of its directed pair, from 1. */
+/* The index of a transfer, from 1, among the transfers of its directed pair. */
 static uint32_t number_of(const MachineList *list, MachineAt at) {
   const MachineInstr *l = list[at.rank].instr;
   uint32_t n = 1;
@@ -460,7 +459,7 @@ static void report_mispaired(Sched *s, Verdict *verdict, const MachineList *list
   keep_stall(s, verdict, list, hop, 2, "what meets is not one tensor");
 }
 
-/* With opt->verify what the machine says is verified. */
+/* Runs the machine; with opt->verify, also verifies its verdict. */
 static MachineResult run_machine(Sched *s, Arena *a, const MachineList *list, ChannelModel model) {
   MachineResult got = machine_run(a, list, s->model->nrank, model, s->opt->verify);
   const char *wrong = s->opt->verify ? machine_verify(a, list, s->model->nrank, model, &got) : NULL;
@@ -476,8 +475,8 @@ bool lists_complete(Sched *s, const MachineList *list, ChannelModel model) {
   return done;
 }
 
-/* The least buffer with which the lists complete; false: with none. With opt->verify so is one
- * less, with which they do not. */
+/* Finds the least buffer with which the lists complete; false: no buffer suffices. With
+ * opt->verify, checks this buffer, and that one unit less does not suffice. */
 static bool find_least(Sched *s, Verdict *verdict, const MachineList *list) {
   ChannelModel m = s->opt->model;
   const bool found = machine_least_buffer(list, s->model->nrank, m, &verdict->least_buffer);
@@ -490,7 +489,7 @@ static bool find_least(Sched *s, Verdict *verdict, const MachineList *list) {
   return found;
 }
 
-/* The lists with transfers that follow each other in one group. */
+/* The lists, with each run of consecutive transfers as one group. */
 static MachineList *join_transfers(Sched *s, const MachineList *list) {
   MachineList *joined = arena_alloc(s->arena, s->model->nrank * sizeof *joined + 1);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
@@ -507,12 +506,12 @@ static MachineList *join_transfers(Sched *s, const MachineList *list) {
   return joined;
 }
 
-/* The first cure that works, tried. */
+/* Tries remedies and offers the first that works. */
 static void offer_help(Sched *s, const MachineList *list) {
   const ChannelModel *model = &s->opt->model;
   ChannelModel m = *model;
   if (!s->diag->out)
-    return; /* nobody reads it */
+    return; /* no reader */
   if (m.buffer == 0 && m.channels <= CHANNELS_PAIR &&
       lists_complete(s, join_transfers(s, list), m)) {
     diag_help(
@@ -521,7 +520,7 @@ static void offer_help(Sched *s, const MachineList *list) {
                                                                 : "");
     return;
   }
-  if (s->lowered->lowering != PIPE_GLOBAL) { /* what the engines carry out has no other channels */
+  if (s->lowered->lowering != PIPE_GLOBAL) { /* engines have no other channels here */
     bool one = compiles_by(s, PIPE_GLOBAL), several = compiles_by(s, PIPE_CHANNELS);
     if (one || several)
       diag_help(s->diag, "it completes in the order that pipec finds: --lowering=%s%s",
@@ -600,7 +599,7 @@ bool prove_transfers(Sched *s, Verdict *verdict) {
     return false;
   if (is_default_model(&model))
     return true;
-  /* What the engines carry out is proved for the weakest model, or there is no program. */
+  /* Engines follow the weakest model: the lists complete under it, or there is no program. */
   s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
   bool ok = lists_complete(s, verdict->machine_list, s->opt->model);
   if (!ok && !s->opt->check_only)
@@ -613,6 +612,6 @@ bool prove_transfers(Sched *s, Verdict *verdict) {
 bool check_channels(Sched *s, Verdict *verdict) {
   if (s->orders->lists)
     return verdict->machine_list != NULL ||
-           prove_lists(s, verdict); /* transfers has, if they are of a lowering */
+           prove_lists(s, verdict); /* prove_transfers has proved lists of a lowering */
   return has_sizes(s) && judge(s, verdict, lists_of_program(s));
 }

@@ -5,10 +5,11 @@
  * (pipe_sim.h) runs the program. The machine has no choice, so it completes if and only if the
  * happens-before graph is acyclic.
  *
- * The transfers have one global order in which all data points forward. So a cycle needs an edge of
- * the form "wait until a slot is free", and more slots cure it: note [enough slots] in comm.c.
+ * All data points forward in the one global order of transfers. So a cycle needs an edge of the
+ * form "wait until a slot is free", and more slots cure it: note [enough slots] in comm.c.
  *
- * Ensures starts, makespan, busy, steady, channel_slots, and which lowering `auto` means. */
+ * Ensures starts, makespan, busy, steady, channel_slots, and the lowering that `auto` stands
+ * for. */
 #include <string.h>
 
 #include "graph.h"
@@ -33,7 +34,7 @@ static PipeStream *stream_views(Sched *s, bool comm_stream) {
   return v;
 }
 
-/* Room for a time of each instruction of a stream, rank after rank in one piece. */
+/* [nrank][n] room for a time of each instruction of a stream, in one piece. */
 static uint64_t **time_rows(Sched *s, bool comm_stream) {
   size_t n = 0;
   uint64_t **row = NEW_ARRAY(s->arena, uint64_t *, s->model->nrank);
@@ -47,14 +48,14 @@ static uint64_t **time_rows(Sched *s, bool comm_stream) {
   return row;
 }
 
-/* The head of a stuck stream, or NULL when the stream is finished. */
+/* The head of a stuck stream; NULL: the stream is finished. */
 static PipeInstr *head_of(Sched *s, const PipeSimOut *o, Hop h) {
   Streams *t = &s->lowered->stream[h.rank];
   uint32_t i = h.comm ? o->comm_done[h.rank] : o->compute_done[h.rank];
   return i >= (h.comm ? t->ncomm : t->ncompute) ? NULL : h.comm ? &t->comm[i] : &t->compute[i];
 }
 
-/* The first row after that of a REDUCE or TIE that has not come to it. */
+/* The first row after the row of a REDUCE or TIE that is not ready for it. */
 static uint32_t late_replica(Sched *s, const PipeSimOut *o, const PipeInstr *reduce) {
   for (uint32_t st = pipe_sum_next(s->model->stage, reduce->op, reduce->stage); st != reduce->stage;
        st = pipe_sum_next(s->model->stage, reduce->op, st)) {
@@ -66,7 +67,7 @@ static uint32_t late_replica(Sched *s, const PipeSimOut *o, const PipeInstr *red
   return reduce->stage;
 }
 
-/* What a stuck head waits for: the other stream of its rank, or its peer. */
+/* The stream that a stuck head waits for: the other stream of its rank, or COMM of a peer. */
 static Hop waits_for(Sched *s, const PipeSimOut *o, Hop h, const PipeInstr *head) {
   uint32_t other = h.comm ? o->compute_done[h.rank] : o->comm_done[h.rank];
   if (head->wait > other)
@@ -95,7 +96,7 @@ static Hop find_cycle(Sched *s, const PipeSimOut *o) {
   return (Hop){0, false};
 }
 
-/* Says who waits for whom, from `start` on, which is on the wait cycle. */
+/* Reports the wait cycle that `start` is on. */
 static void report(Sched *s, const PipeSimOut *o, Hop start) {
   char text[OP_TEXT], other[OP_TEXT];
   Hop h = start;
@@ -117,13 +118,13 @@ static void report(Sched *s, const PipeSimOut *o, Hop start) {
   } while (h.rank != start.rank || h.comm != start.comm);
 }
 
-/* A program that comm has laid out, and how the timed machine has played it. */
+/* A program of comm, and its play in the timed machine. */
 typedef struct Play {
   PipeSimIn in;
   PipeSimOut out;
 } Play;
 
-/* Runs the timed machine, with more slots where too few close a cycle. False: reported. */
+/* Plays the program; gives channels more slots if too few close a cycle. False: reported. */
 static bool complete(Sched *s, Lowered *lowered, Play *p) {
   for (;;) {
     uint32_t rank;
@@ -141,7 +142,7 @@ static bool complete(Sched *s, Lowered *lowered, Play *p) {
   }
 }
 
-/* Plays what comm has laid out. False: it does not complete, which is reported. */
+/* Allocates the play and runs complete. False: reported. */
 static bool play(Sched *s, Lowered *lowered, Play *p) {
   const Model *m = s->model;
   PipeGraph g = sched_graph(s);
@@ -191,8 +192,8 @@ static bool play(Sched *s, Lowered *lowered, Play *p) {
 
 /* ---- shorter programs ---- */
 
-/* Channels are there to be fast: where transfers wait for slots, those that the ideal timing needs,
- * if it is shorter then. */
+/* CHANNELS exists for speed: takes the slots that the ideal timing needs if the program is then
+ * shorter. */
 static void try_more_slots(Sched *s, Lowered *lowered, Play *p) {
   size_t n = 2 * (size_t)nlinks(s);
   Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
@@ -209,7 +210,7 @@ static void try_more_slots(Sched *s, Lowered *lowered, Play *p) {
   complete(s, lowered, p);
 }
 
-/* Another order of the transfers, if the program is shorter with it. */
+/* Takes the order of reorder_transfers if the program is shorter with it. */
 static void try_other_order(Sched *s, Lowered *lowered, Play *p) {
   const uint64_t makespan = p->out.makespan;
   Xfer *const before = lowered->xfer, *const other = reorder_transfers(s, makespan);
@@ -236,7 +237,7 @@ static bool play_best(Sched *s, Lowered *lowered, Play *p) {
   return true;
 }
 
-/* Most channels of transfers that a rank has. */
+/* The most channels of transfers on a rank. */
 static uint32_t most_communicators(Sched *s) {
   uint32_t *n = NEW_ARRAY(s->arena, uint32_t, s->model->nrank), most = 0;
   for (uint32_t i = 0; i < s->lowered->npipe_channel; i++) {
@@ -250,9 +251,8 @@ static uint32_t most_communicators(Sched *s) {
   return most;
 }
 
-/* The lowering `auto`. *p is the program with GLOBAL. The one with CHANNELS takes its place if the
- * former takes at least LEAST_GAIN percent longer, and no rank has more than
- * MOST_COMMUNICATORS. */
+/* Chooses the lowering for `auto`. *p: the program with GLOBAL. CHANNELS replaces it if GLOBAL
+ * takes at least LEAST_GAIN percent longer and no rank has more than MOST_COMMUNICATORS. */
 static void choose_lowering(Sched *s, Lowered *lowered, Play *p) {
   enum { LEAST_GAIN = 5, MOST_COMMUNICATORS = 8 };
   const uint64_t makespan = p->out.makespan;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Proves that on every directed pair of ranks the k-th SEND and the k-th RECV are the same tensor.
- * FIFO channels without tags (NCCL) match in no other way. Requires prog; reads only its tables.
+ * Proves that on every directed pair of ranks the k-th SEND and the k-th RECV have the same tensor.
+ * FIFO channels without tags (NCCL) match only in this way. Requires prog; reads only its tables.
  *
- * Method: on each pair the SENDs are numbered in their order, and the RECVs in theirs. The two ends
- * of every tensor have the same number, and no tensor has a third end. Cost: linear, one pass over
- * the program. */
+ * Method: on each pair, number the SENDs in their order and the RECVs in theirs. The two ends of
+ * every tensor have the same number, and no tensor has a third end. Cost: linear, one pass over the
+ * program. */
 #include "prove.h"
 #include "orders.h"
 #include "plant.h"
@@ -12,24 +12,24 @@
 
 static bool is_move(const PipeInstr *in) { return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B; }
 
-/* The ranks between which a tensor must pass. */
+/* Are the ranks of a transfer those that its tensor must pass between? */
 static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
   uint32_t other = pipe_other_end(pipe_graph(p), in);
   return p->stage[in->stage].rank == r && other != NONE && p->stage[other].rank == in->peer;
 }
 
-/* For each tensor, 0 at first. number: its number on its pair, from 1; BOTH once its ends have met.
- * channel: NULL without channels. count: RECVs and SENDs of the present rank, by peer; 0 between
- * ranks. left: tensors with one end so far. */
+/* number: by tensor, its number on its pair, from 1; 0: not seen; BOTH: both ends seen. channel: by
+ * tensor; NULL without channels. count: by peer, RECVs and SENDs of the current rank; 0 between
+ * ranks. peer: those with a count. left: tensors with one end so far. */
 enum { BOTH = NONE };
 typedef struct Match {
   uint32_t *number, *channel, *count[2], *peer;
   uint64_t left;
 } Match;
 
-/* Whichever end of a tensor comes first gives it its number, the other one must come to the same.
- * Two SENDs, or two RECVs, of one tensor are on one pair (right_ends), so their numbers differ.
- * NULL, or the first end of rank r that is not right. */
+/* Numbers the ends on rank r. The first end of a tensor sets its number; the other end must have
+ * the same. Two SENDs, or two RECVs, of one tensor are on one pair (right_ends), so their numbers
+ * differ. NULL, or the first wrong end. */
 static const PipeInstr *wrong_end(Sched *s, Match *m, uint32_t r) {
   const PipeProgram *p = s->prog;
   const PipeRank *k = &p->rank[r];
@@ -46,7 +46,7 @@ static const PipeInstr *wrong_end(Sched *s, Match *m, uint32_t r) {
     uint32_t *n = &m->number[tensor], nth = ++m->count[pipe_is_send(in->op)][in->peer];
     if (*n && *n != nth && !PLANTED(MATCH_NUMBER))
       return in;
-    /* FIFO on the pair, and the same channel at both ends: FIFO on each channel */
+    /* FIFO on the pair and one channel at both ends imply FIFO on each channel */
     if (m->channel && *n && m->channel[tensor] != in->channel && !PLANTED(MATCH_CHANNEL))
       return in;
     if (m->channel)
@@ -59,7 +59,7 @@ static const PipeInstr *wrong_end(Sched *s, Match *m, uint32_t r) {
   return NULL;
 }
 
-/* The instruction that transfer `c` of rank r meets by its number on the pair; NULL: none. */
+/* The instruction that transfer c of rank r meets, by its number on the pair; NULL: none. */
 static const PipeInstr *met_by(const PipeProgram *p, uint32_t r, const PipeInstr *c) {
   const PipeRank *own = &p->rank[r], *other = &p->rank[c->peer];
   uint32_t left = 0;
@@ -74,7 +74,7 @@ static const PipeInstr *met_by(const PipeProgram *p, uint32_t r, const PipeInstr
   return NULL;
 }
 
-/* c, of rank r, does not meet the other end of its tensor. */
+/* Reports that c, on rank r, does not meet the other end of its tensor. */
 static bool report_mismatch(Sched *s, uint32_t r, const PipeInstr *c) {
   const PipeInstr *met = met_by(s->prog, r, c), *const end[] = {pipe_is_send(c->op) ? c : met,
                                                                 pipe_is_send(c->op) ? met : c};
@@ -102,7 +102,7 @@ bool check_match(Sched *s) {
              .count = {NEW_ARRAY(&own, uint32_t, p->nrank), NEW_ARRAY(&own, uint32_t, p->nrank)},
              .peer = NEW_ARRAY(&own, uint32_t, p->nrank)};
   const PipeInstr *wrong = NULL;
-  uint32_t of = 0; /* its rank */
+  uint32_t of = 0; /* rank of `wrong` */
   for (uint32_t r = 0; r < p->nrank && !wrong; r++)
     wrong = wrong_end(s, &m, of = r);
   for (uint32_t r = 0; r < p->nrank && !wrong && m.left > 0; r++)

@@ -2,11 +2,11 @@
  * Proves the bytes of each rank, and that they stay within --memory-limit. Requires slots. Adds up
  * what an engine allocates:
  *
- *   - weights in all versions, the states of their policy, gradients and optimizer state of its
- *     stages;
- *   - the largest workspace;
- *   - every slot of every pool, receive slots in full: a receive may land whenever its slot is
- *     free.
+ * - for each stage: weights in all versions, the states of their policy, gradients, optimizer
+ *   state;
+ * - the largest workspace;
+ * - every slot of every pool; receive slots in full, since a receive may land whenever its slot is
+ *   free.
  *
  * Each buffer is rounded up to 64 bytes. The sum becomes PipeRank.bytes, which pr_check_pools and
  * pr_take_memory (runtime/) compare with sums of their own. Cost: linear in pools. */
@@ -25,7 +25,7 @@ static void sum_rank(Sched *s, uint32_t r) {
   uint64_t *b = s->lowered->peak[r].bytes;
   for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
     const PipeStage *st = &s->model->stage[s->model->rank_stage[i]];
-    if (!s->versions->weights) /* else they are in slots */
+    if (!s->versions->weights) /* versions are in slots */
       b[PEAK_weight] += round64(st->weight_bytes);
     b[PEAK_state] += (uint64_t)__builtin_popcount(st->states) * round64(st->weight_bytes);
     b[PEAK_grad] += round64(st->grad_bytes);
@@ -52,7 +52,8 @@ void bytes_texts(Sched *s, uint64_t a, uint64_t b, const char *text[2]) {
   text[0] = bytes_text(s, a), text[1] = bytes_text(s, b);
   if (a == b || strcmp(text[0], text[1]) != 0)
     return;
-  text[0] = arena_printf(s->arena, "%llu bytes", (unsigned long long)a); /* one decimal hides it */
+  /* One decimal hides the difference. */
+  text[0] = arena_printf(s->arena, "%llu bytes", (unsigned long long)a);
   text[1] = arena_printf(s->arena, "%llu", (unsigned long long)b);
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * Proves that streams in order and the events of PipeSync suffice, and that none is too many:
+ * Proves that in-order streams and the events of PipeSync suffice, and that no event is redundant:
  *
  *   covered    an instruction starts only when all that its waits count is over, and the end of the
- *              step when everything is; two accesses of a slot or of a stage's gradients on
- *              different streams are one after the other, whatever the waits say
- *   reused     each wait is for the record that the table means: no later record of its event has
+ *              step when everything is over; two accesses of a slot, or of the gradients of a
+ *              stage, on different streams are ordered, whatever the waits say
+ *   reused     each wait finds the record that the table means: no later record of its event has
  *              been issued by then
  *   needed     without any single wait something would not be covered
  *   grouped    no wait stands inside an action or a group, and no record inside a group; transfers
  *              of one group share no slot
  *
- * Requires prog; reads only its tables, and shares with streams.c only the meaning of a wait (note
- * [clocks]). Cost: linear in instructions, their tensors and waits, times streams, of which
- * channels may make many. */
+ * Requires prog; reads only its tables, and shares with streams.c only the meaning of a wait:
+ * note [clocks]. Cost: linear in instructions, their tensors and waits, times streams (channels may
+ * make many). */
 #include <string.h>
 
 #include "prove.h"
@@ -24,18 +24,18 @@ typedef struct Proof {
   const PipeRank *k;
   RankStreams w;
   StreamRoom room;
-  uint32_t r, row;   /* rank; instruction at hand, ninstr at the end of the step */
-  uint32_t *records; /* [ninstr + 1] the event that is recorded after row i - 1, + 1; 0: none */
-  uint32_t *last;    /* [nevent] row + 1 of its last record, NONE before */
-  uint32_t group;    /* done of COMM at the first of the group at hand */
-  /* [nslot + chunks] clocks of slots, then gradients: counts with the last access of each stream */
+  uint32_t r, row;   /* rank; current instruction, or ninstr at the end of the step */
+  uint32_t *records; /* [ninstr + 1] 1 + the event recorded after row i - 1; 0: none */
+  uint32_t *last;    /* [nevent] 1 + row of its last record; NONE: no record yet */
+  uint32_t group;    /* COMM instructions done before the current group */
+  /* [nslot + chunks] clocks of slots, then of gradients: the last access on each stream */
   uint32_t *touched;
-  uint32_t *need, *before; /* clocks */
-  uint32_t *alone; /* [streams] the only wait, of those of the row at hand, that covers it; NONE */
+  uint32_t *need, *before; /* scratch clocks */
+  uint32_t *alone; /* [streams] the only wait of the current row that covers this stream; NONE */
 } Proof;
 
-/* The row at hand: its stream, what that knows, its number there. By value: what is touched is no
- * part of it. */
+/* The current row: its stream, its number there, and what the stream knows. Passed by value, so
+ * that stores through other pointers cannot change it. */
 typedef struct At {
   uint32_t of, nth;
   uint32_t *now; /* clock */
@@ -53,7 +53,7 @@ static Span row_span(const Proof *p, uint32_t row) {
   return row < p->k->ninstr ? p->s->orders->site[p->k->instr[row].site] : NO_SPAN;
 }
 
-/* The row at which stream `on` has come to `count`: for messages. */
+/* The row at which stream `on` completes `count`; for messages. */
 static uint32_t row_of(const Proof *p, uint32_t on, uint32_t count) {
   uint32_t n = on == PIPE_COMPUTE, i = 0;
   while (i < p->k->ninstr && ((n += stream_of_row(&p->w, &p->k->instr[i]) == on) < count))
@@ -72,7 +72,7 @@ static bool too_early(const Proof *p, uint32_t on, uint32_t count) {
   return false;
 }
 
-/* Here and below ns is p->w.n. */
+/* ns is p->w.n, here and below. */
 static inline bool covers(const Proof *p, At at, const uint32_t *need, const uint32_t ns) {
   for (uint32_t x = 0; x < ns; x++)
     if (x != at.of && at.now[x] < need[x] && !PLANTED(STREAMS_COVERED))
@@ -107,7 +107,7 @@ static inline bool touch_slots(const Proof *p, At at, const PipeInstr *in, uint3
   return true;
 }
 
-/* Every access of an instruction: slots of the rank, gradients of its stages. */
+/* Records every access of an instruction: slots of its rank, gradients of its stages. */
 static inline bool touch_all(const Proof *p, At at, const PipeInstr *in, const uint32_t ns) {
   const PipeProgram *g = p->s->prog;
   const PipeOpInfo *info = &pipe_op_info[in->op];
@@ -120,7 +120,7 @@ static inline bool touch_all(const Proof *p, At at, const PipeInstr *in, const u
   if (compute && in->keep != NONE && !touch(p, at, in->keep, ns))
     return false;
   bool copies = in->op == PIPE_OFF || in->op == PIPE_LOAD;
-  if (copies && in->peer == NONE && !touch(p, at, in->away, ns)) /* else of another rank */
+  if (copies && in->peer == NONE && !touch(p, at, in->away, ns)) /* else on another rank */
     return false;
   if ((in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE) &&
       !touch(p, at, grad + g->stage[in->stage].chunk, ns))
@@ -134,8 +134,7 @@ static inline bool touch_all(const Proof *p, At at, const PipeInstr *in, const u
   return touch_slots(p, at, in, in->in, true, ns) && touch_slots(p, at, in, in->out, false, ns);
 }
 
-/* Do the waits of the present row, and the record after it, stand outside of what is issued at
- * once? */
+/* Are the waits of the current row, and the record after it, outside actions and groups? */
 static inline bool apart(const Proof *p, const PipeInstr *in, bool waits, bool records) {
   bool inside = p->row > 0 && in[-1].group > 0;
   if (PLANTED(STREAMS_GROUPED) ||
@@ -147,7 +146,7 @@ static inline bool apart(const Proof *p, const PipeInstr *in, bool waits, bool r
   return false;
 }
 
-/* The waits sync[0 .. n - 1] of the row at hand. */
+/* Checks the waits sync[0 .. n - 1] of the current row. */
 static inline bool waits(const Proof *p, At at, const PipeSync *sync, uint32_t n,
                          const uint32_t *need, const uint32_t ns) {
   const uint32_t *known = p->room.known;
@@ -189,7 +188,7 @@ static inline bool waits(const Proof *p, At at, const PipeSync *sync, uint32_t n
   return true;
 }
 
-/* The end of the step waits for all, sync[0 .. n - 1]. */
+/* The end of the step waits for everything: sync[0 .. n - 1]. */
 static inline bool check_end(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t ns) {
   At at = {.of = PIPE_COMPUTE, .now = &p->room.now[(size_t)PIPE_COMPUTE * ns]};
   p->row = p->k->ninstr;
@@ -207,7 +206,7 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
     BUG_IF(y->after != NONE && y->after >= ninstr);
     records[y->after + 1] = y->event + 1;
   }
-  uint32_t event = records[0]; /* recorded before the row at hand, + 1; 0: none */
+  uint32_t event = records[0]; /* 1 + the event recorded before the current row; 0: none */
   for (uint32_t i = 0; i < ninstr; i++) {
     const PipeInstr *in = &instr[i];
     At at = {.of = stream_of_row(&p->w, in)};
@@ -228,7 +227,7 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
         !waits(p, at, first, (uint32_t)(sync - first), need, ns) || !touch_all(p, at, in, ns))
       return false;
     at.now[at.of] = done[at.of] = at.nth;
-    if (event) /* nobody asks for the others */
+    if (event) /* no wait refers to other rows */
       clock_copy(&p->room.known[(size_t)(i + 1) * ns], at.now, ns);
   }
   if (event && event <= nevent)
@@ -240,7 +239,7 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
   return check_end(p, first, (uint32_t)(sync - first), ns);
 }
 
-/* What instructions of a rank touch: slots, gradients. */
+/* The number of things that instructions of a rank access: slots, gradients. */
 static size_t nslots(const Sched *s, uint32_t r) {
   return (size_t)s->prog->rank[r].nslot + s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Proves the user's `check` clauses: evaluates each one over what the other passes have proved and
- * computed. Requires check_memory and lower. A quantity with costs plays the compute ops once for
- * each distinct set of costs and keeps the result, so a check over all ranks is linear. */
+ * Proves the `check` clauses of the user: evaluates each one over the results of other passes.
+ * Requires check_memory and lower. A quantity with costs plays the compute ops once for each
+ * distinct set of costs and keeps the result, so a check over all ranks is linear. */
 #include <string.h>
 
 #include "base.h"
@@ -14,7 +14,7 @@
 #include "timing.h"
 #include "weights.h"
 
-typedef struct Played { /* one set of uniform costs, already played */
+typedef struct Played { /* a set of uniform costs, and its result */
   struct Played *next;
   uint64_t time[PIPE_NOPS], fb;
   Timing t;
@@ -29,7 +29,7 @@ static bool own_costs(const Sched *s, const PipeStage *uniform) {
   return same;
 }
 
-/* Costs given by name, defaults as for `time`. */
+/* Plays the ops with the costs that the call names; defaults as for `time`. False: reported. */
 static bool play(Sched *s, const Expr *call, Timing *t) {
   PipeStage uniform = {0};
   bool has[NKEYS] = {false};
@@ -71,7 +71,7 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
   return true;
 }
 
-/* For rank r, or for all (r = nrank). */
+/* *value for rank r; for all ranks: r = nrank. False: reported. */
 static bool sent_quantity(Sched *s, const Expr *call, uint32_t r, int64_t *value) {
   uint64_t v = (call->builtin == BI_VOLUME ? s->lowered->sent_bytes : s->lowered->sent)[r];
   *value = (int64_t)v;
@@ -91,7 +91,7 @@ static bool no_sizes(Sched *s, const Expr *call) {
   return true;
 }
 
-/* Copies of the weights of all stages. */
+/* The number of weight versions on all ranks. */
 static int64_t all_versions(const Sched *s) {
   int64_t n = 0;
   for (uint32_t st = 0; st < s->model->nstage; st++)
@@ -100,7 +100,7 @@ static int64_t all_versions(const Sched *s) {
 }
 
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
-  if (!s->lowered->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in tune */
+  if (!s->lowered->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in a tune clause */
     diag_error(s->diag, DIAG_CLAUSE, call->at,
                "'%s' is not known yet; a tune clause knows makespan() span() idle() bubble()",
                span_text(s, call->at));
@@ -151,7 +151,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   case BI_GUESTS: *value = p->guests; break;
   case BI_HOST_MEMORY: *value = (int64_t)p->bytes[PEAK_host]; break;
   case BI_VERSIONS: *value = p->versions; break;
-  case BI_STASHED: *value = p->versions - 1; break; /* the newest is always one of them */
+  case BI_STASHED: *value = p->versions - 1; break; /* the newest version is not stashed */
   case BI_VOLUME:
   case BI_MESSAGES: return sent_quantity(s, call, (uint32_t)r, value);
   default: *value = (int64_t)p->bytes[PEAK_total];
@@ -159,7 +159,7 @@ bool quantity(Sched *s, const Expr *call, int64_t *value) {
   return true;
 }
 
-/* e has a time that comes of the schedule's own costs. */
+/* Does e contain a time under the costs of the schedule itself? */
 static bool own_time(const Expr *e) {
   return e &&
          ((e->kind == EX_CALL && e->builtin >= BI_MAKESPAN && e->builtin <= BI_IDLE && !e->args) ||
@@ -168,14 +168,14 @@ static bool own_time(const Expr *e) {
 
 static bool comparison(const Expr *e) { return e->kind >= EX_LT && e->kind <= EX_NE; }
 
-/* e is the bytes of a rank, or of all. */
+/* Is e the bytes of a rank, or of all ranks? */
 static bool is_bytes(const Expr *e) {
   return e->kind == EX_CALL &&
          (e->builtin == BI_MEMORY || e->builtin == BI_HOST_MEMORY || e->builtin == BI_VOLUME);
 }
 
-/* The part of e, which is false, that says why: of `a && b` the first that is false, of `a || b`
- * the last, after the cases that are not meant. */
+/* The part of e, which is false, that explains it: the first false part of `a && b`, the last of `a
+ * || b`, since earlier parts exclude cases. */
 static const Expr *claim(Sched *s, const Expr *e) {
   int64_t v = 0;
   for (;;) {
@@ -219,7 +219,7 @@ static void report(Sched *s, const Expr *whole, DiagName name) {
   help_unchecked(s, e->at);
 }
 
-/* A check, or a limit of bytes, for all values of its variable. False: reported. */
+/* Proves a check, or a limit in bytes, for all values of its variable. False: reported. */
 static bool check_clause(Sched *s, const Clause *c, DiagName name) {
   int64_t lo = 0, hi = 1, step = 1, v;
   if (c->var && !eval_range(s, &c->range, &lo, &hi, &step))
@@ -239,7 +239,7 @@ static bool check_clause(Sched *s, const Clause *c, DiagName name) {
     if (!eval(s, c->value, &v))
       return false;
     if (!v && !PLANTED(USER_CHECK)) {
-      report(s, c->value, name); /* the first value that fails is enough */
+      report(s, c->value, name); /* one failing value is enough */
       return false;
     }
     if (__builtin_add_overflow(x, step, &x))

@@ -6,12 +6,12 @@
 #include "lower.h"
 
 /* ---- check_deadlock.c: requires comm. Proves that the timed machine completes, with rendezvous,
- * untagged FIFO and one comm stream per rank. Adds channel slots where too few close a cycle.
- * Ensures Times ---- */
+ * untagged FIFO and one comm stream per rank or channel. Adds channel slots if too few close a
+ * cycle. Ensures Times, and the lowering of `auto` ---- */
 bool check_deadlock(Sched *s, Lowered *lowered, Times *times);
 /* ---- slow_links.c ---- */
 bool transfers_take_time(const Sched *s);
-/* Warns of a program that takes much longer than on an idle network. Requires lower. */
+/* Warns if the program takes much longer than on an idle network. Requires lower. */
 void warn_slow_links(Sched *s);
 /* ---- check_streams.c: requires prog. Proves that the events of each rank cover its waits and
  * every access of a slot, and that no event is redundant ---- */
@@ -21,24 +21,26 @@ bool check_match(Sched *s);
 /* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
  * opt->model. Ensures least_buffer ---- */
 bool check_channels(Sched *s, Verdict *verdict);
-/* The same for Orders.lists; the first time also find_places. */
+/* check_channels for Orders.lists; at the first call also find_places. */
 bool prove_lists(Sched *s, Verdict *verdict);
-/* For the lists of a lowering with transfers at their ops: they complete. Sets only_lists if they
- * do not under the model of the engines. */
+/* Proves that the lists of a lowering with transfers at their ops complete. Sets only_lists if they
+ * complete under opt->model but not under the model of the engines. */
 bool prove_transfers(Sched *s, Verdict *verdict);
-/* The verdict alone; with opt->verify, verifies its certificate, a clock or a wait cycle. */
+/* Do the lists complete? Reports nothing. With opt->verify, verifies the certificate: a clock or a
+ * wait cycle. */
 bool lists_complete(Sched *s, const MachineList *list, ChannelModel model);
 const char *model_text(Sched *s);
-const char *list_text(Sched *s, MachineAt at); /* op notation of an instruction of machine_list */
+const char *list_text(Sched *s, MachineAt at); /* an instruction of machine_list, in op notation */
 const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
-/* ---- check_memory.c: requires slots. Proves the bytes of each rank against the limit ---- */
+/* ---- check_memory.c: requires slots. Proves that the bytes of each rank fit the limit ---- */
 bool check_memory(Sched *s, Verdict *verdict);
-/* "0F3: weights 10.0 GiB + ...": the worst moment of a rank, and what is alive then. */
+/* "0F3: weights 10.0 GiB + ...": the worst moment of a rank and what is alive then. */
 const char *memory_sum(Sched *s, uint32_t r);
-/* Texts of two sizes; they differ if the sizes do. */
+/* Texts of two sizes; different if the sizes are. */
 void bytes_texts(Sched *s, uint64_t a, uint64_t b, const char *text[2]);
 /* ---- check_user.c: requires check_memory and lower. Proves the `check` clauses ---- */
 bool check_user(Sched *s, Verdict *verdict);
-bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check` */
+bool quantity(Sched *s, const Expr *call, int64_t *value); /* a builtin of `check`; false:
+                                                              reported */
 
 #endif

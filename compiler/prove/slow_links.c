@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The warning [slow-links]: the emitted program takes much longer than on an idle network, where no
- * transfer waits for another one. Its help is the first of these that holds: another lowering is
- * shorter (which has been tried), one stream is full, or how to see what waits. Copies can make a
- * program longer, too, so none of a program with copies. Linear in transfers. */
+ * transfer waits for another. The help is the first that applies: another lowering is shorter
+ * (tried), one stream is full, or how to see the waits. Programs with copies get no warning,
+ * because copies can make them longer, too. Cost: linear in transfers. */
 #include "again.h"
 #include "base.h"
 #include "graph.h"
@@ -21,10 +21,10 @@ bool transfers_take_time(const Sched *s) {
   return false;
 }
 
-/* The stream that transfers are longest in: of a rank, or with CHANNELS of a pair of ranks. */
+/* The stream with the most transfer time: of a rank, or with CHANNELS of a pair of ranks. */
 typedef struct Busy {
   uint64_t time;
-  uint32_t from, to; /* to: NONE of a rank */
+  uint32_t from, to; /* to: NONE for a rank */
 } Busy;
 
 static void add_busy(Busy *b, uint64_t time, uint32_t from, uint32_t to, Busy *most) {
@@ -34,7 +34,7 @@ static void add_busy(Busy *b, uint64_t time, uint32_t from, uint32_t to, Busy *m
 
 static Busy busiest(Sched *s) {
   const bool channels = s->lowered->lowering == PIPE_CHANNELS;
-  const Model *m = s->model; /* channels are numbered with those of sums and side ops */
+  const Model *m = s->model; /* channel numbers include sums and side ops */
   size_t n = m->nrank + (channels ? 2 * (size_t)nlinks(s) + m->nmodel + m->ntie : 0);
   Busy *at = NEW_ARRAY(s->arena, Busy, n), most = {0, NONE, NONE};
   for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
@@ -44,7 +44,7 @@ static Busy busiest(Sched *s) {
     uint32_t a = op_rank(s, x->from), b = op_rank(s, x->to);
     const uint64_t time = transfer_time(s, x);
     const bool forward = s->orders->op[x->from].kind == PIPE_F;
-    if (channels) { /* of the pair, pipe and kind: all its links have one number */
+    if (channels) { /* all links of a pair, pipe and kind have one number */
       add_busy(&at[channel_of_link(s, xfer_link(s, x), forward)], time, a, b, &most);
     } else {
       add_busy(&at[a], time, a, NONE, &most);
@@ -54,7 +54,7 @@ static Busy busiest(Sched *s) {
   return most;
 }
 
-/* Is a step of `other` more than 5 % shorter? */
+/* Does `other` save more than 5 %? */
 static bool much_less(uint64_t other, uint64_t makespan) {
   return other > 0 && (double)other * 1.05 < (double)makespan;
 }
