@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Moves ops off the critical path, one at a step, within the stashes that the ranks have: tabu
+ * Moves ops off the critical path, one in each step, within the stashes that the ranks have: tabu
  * search as for job shops (Nowicki and Smutnicki 1996), with the moves and estimates of Balas and
  * Vazacopoulos (1998).
  *
  * A critical path is a list of blocks: ops of one rank without idle time between them. The path
  * gets shorter only if an op of a block moves behind the last op of the block, where the path
  * leaves the rank, or before the first, where it arrives. Each step makes the move with the least
- * estimate of the longest path through the moved ops, even if it is longer than the present path.
- * For some steps afterwards, no move may restore an order that ops have left.
+ * estimate of the longest path through the moved ops, even if this estimate exceeds the current
+ * path. For some steps afterwards, no move may restore an order that ops have left.
  *
  * Cost of a step: two passes over the ops, and for each candidate move the ops that it passes
  * by. */
@@ -16,32 +16,31 @@
 #include "justify.h"
 
 enum {
-  NEAR = 24,     /* so many ops at each end of a block are candidates */
-  PAIR_BITS = 9, /* pairs of ops whose order is kept */
+  NEAR = 24,     /* candidates at each end of a block */
+  PAIR_BITS = 9, /* log2 of the number of forbidden orders that are kept */
   TENURE = 8,
-  SPREAD = 8 /* for TENURE steps to TENURE + SPREAD - 1 */
+  SPREAD = 8 /* an order is forbidden for TENURE to TENURE + SPREAD - 1 steps */
 };
 
 typedef struct Pair {
-  uint32_t before, after; /* ops: before must not run before after */
-  uint32_t until;         /* step */
+  uint32_t before, after; /* op `before` must not run before op `after` */
+  uint32_t until;         /* the last step for which this holds */
 } Pair;
 
 typedef struct Walk {
   Just *j;
-  uint64_t *tail;  /* [n] from the end of an op to that of what is to become shorter */
-  uint64_t *last;  /* [nrank] that of the last op of a rank */
-  uint32_t *place; /* [n] in j->seq */
+  uint64_t *tail;  /* [n] longest path from the end of an op to the end of the measure */
+  uint64_t *last;  /* [nrank] the tail of the last op of a rank */
+  uint32_t *place; /* [n] index of an op in j->seq */
   uint64_t length; /* of a critical path */
   uint64_t random;
   uint32_t step;
   Pair pair[1 << PAIR_BITS];
 } Walk;
 
-typedef struct
-    Move { /* op at `from` goes to `to`, both places of one rank; those between close up */
+typedef struct Move { /* the op at `from` goes to `to` on its rank; the ops between close up */
   uint32_t from, to;
-  uint64_t length; /* promised */
+  uint64_t length; /* the estimate */
   bool taboo;
 } Move;
 
@@ -66,7 +65,7 @@ static void forbid(Walk *w, uint32_t before, uint32_t after) {
   *pair_of(w, before, after) = (Pair){before, after, w->step + TENURE + draw(w, SPREAD)};
 }
 
-/* Tails of an order that has been played. */
+/* Computes the tails of j->seq. Requires just_play. */
 static void measure(Walk *w, Within what) {
   Just *j = w->j;
   Sched *s = j->s;
@@ -98,7 +97,7 @@ static void measure(Walk *w, Within what) {
   }
 }
 
-/* The op at place i of the segment of m once it has been made. */
+/* The op at place i after move m. */
 static uint32_t moved(const Walk *w, const Move *m, uint32_t i) {
   const uint32_t *seq = w->j->seq;
   if (i == m->to)
@@ -107,8 +106,8 @@ static uint32_t moved(const Walk *w, const Move *m, uint32_t i) {
                          : seq[i > m->to && i <= m->from ? i - 1 : i];
 }
 
-/* The data allows m: no way leads from the op that is passed to the one that passes by, by the
- * times of now. */
+/* Does the data allow m? By current times, no dependence path leads from the moved op to an op that
+ * it passes, or back. */
 static bool allowed(const Walk *w, const Move *m) {
   const Just *j = w->j;
   uint32_t o = j->seq[m->from], to = j->seq[m->to];
@@ -123,7 +122,7 @@ static bool allowed(const Walk *w, const Move *m) {
   return true;
 }
 
-/* No more stashes live on the rank than may. */
+/* Does the rank keep its bounds of stashes after m? */
 static bool stashes_fit(const Walk *w, const Move *m) {
   const Just *j = w->j;
   uint32_t a = m->from < m->to ? m->from : m->to, b = m->from + m->to - a;
@@ -141,7 +140,7 @@ static bool stashes_fit(const Walk *w, const Move *m) {
   return true;
 }
 
-/* What m promises: the longest path through the ops that it moves, if nothing else changed. */
+/* Sets m->length: the longest path through the ops that m moves, if nothing else changes. */
 static void estimate(Walk *w, Move *m) {
   Just *j = w->j;
   uint32_t a = m->from < m->to ? m->from : m->to, b = m->from + m->to - a;
@@ -180,7 +179,8 @@ static bool breaks_taboo(Walk *w, const Move *m) {
   return false;
 }
 
-/* Looks at a move; *best: the best so far, if *found. */
+/* Estimates a move, and keeps it in *best if it is the best so far. *found: moves equal to *best so
+ * far; 0: none. */
 static void consider(Walk *w, uint32_t from, uint32_t to, uint64_t least, Move *best,
                      uint32_t *found) {
   Move m = {.from = from, .to = to};
@@ -196,7 +196,7 @@ static void consider(Walk *w, uint32_t from, uint32_t to, uint64_t least, Move *
     *best = m;
 }
 
-/* The best move of one critical path. */
+/* Finds the best move of one critical path. False: there is none. */
 static bool choose(Walk *w, uint64_t least, Move *best) {
   Just *j = w->j;
   Sched *s = j->s;
@@ -205,9 +205,9 @@ static bool choose(Walk *w, uint64_t least, Move *best) {
     if (j->ncomp[k] > 0 && j->deadline[k] + w->last[k] == w->length && draw(w, ++equal) == 0)
       r = k;
   uint32_t last = s->orders->rank_op0[r] + j->ncomp[r] - 1;
-  bool ends = true; /* it is the last block */
+  bool ends = true; /* the block is the last */
   for (;;) {
-    uint32_t first = last, from = NONE; /* the block; where the path comes from */
+    uint32_t first = last, from = NONE; /* first op of the block; op from which the path comes */
     for (;; first--) {
       uint32_t o = j->seq[first];
       bool here = first > s->orders->rank_op0[r] && j->end[j->seq[first - 1]] == j->start[o];
@@ -275,7 +275,7 @@ bool critical_moves(Just *j, Within what, uint32_t steps, uint64_t seed) {
         forbid(&w, j->seq[i], o);
     }
     make(&w, &m);
-    BUG_IF(!just_play(j)); /* a move that the data allows */
+    BUG_IF(!just_play(j)); /* the data allows m */
     if (!just_judge(j))
       return false;
   }

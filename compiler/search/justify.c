@@ -3,21 +3,21 @@
  * backward passes over its predicted times (double justification). Requires check_deps, and updates
  * at the end of each rank.
  *
- * A forward pass takes the ops in the order of their starts and puts each into the earliest gap of
- * its rank that is long enough, once its inputs are there. A backward pass takes them by ends,
- * latest first, and uses the latest gap that its users allow. Invariant: an op can always stay
- * where it is, because the ops before it in the pass have only moved away. So a pair of passes
- * never makes the makespan longer; nor the span, if ranks may not end later than their span allows.
- * No pass lets more stashes live on a rank, in number or in bytes, than its order had at most; a
- * rank with a `limit` keeps its limits instead (limit.c).
+ * A forward pass takes the ops by start, and puts each into the earliest gap of its rank that is
+ * long enough, once its inputs are there. A backward pass takes them by end, latest first, and uses
+ * the latest gap that its users allow. Invariant: an op can always stay where it is, because the
+ * ops before it in the pass have only moved away. So a pair of passes never makes the makespan
+ * longer; nor the span, if ranks may not end later than their span allows. No pass lets more
+ * stashes live on a rank, in number or in bytes, than its order had at most; a rank with a `limit`
+ * keeps its limits instead (limit.c).
  *
  * When passes gain nothing, the search leaves the best order in two ways, in turn:
  *
- *   - along critical paths (critical_moves.c);
- *   - by shaking: passes over times at which each op takes somewhat longer, some more than others,
- *     lead to an order that needs no more stashes. The number of the try is the seed.
+ * - along critical paths (critical_moves.c);
+ * - by shaking: each op takes somewhat longer, some more than others; passes over these times lead
+ *   to another order, which needs no more stashes. The number of the try is the seed.
  *
- * An order at the lower bounds of both makespan and span (bound.c) is left as it is.
+ * An order at the lower bounds of both makespan and span (bound.c) stays as it is.
  *
  * Cost of a round: a radix sort of the ops, and for each op the gaps of its rank from the arrival
  * of its inputs to the end so far. More ranks mean more gaps, so no try begins once passes have
@@ -32,18 +32,18 @@
 #include "timing.h"
 
 enum {
-  IDLE = 4,         /* after so many tries without gain the best order is left */
-  WALK = 1000000,   /* steps of a walk along critical paths, times ops; */
-  SMALL = 36000,    /* as many times more as the ops go into this; */
-  MOST_STEPS = 400, /* but no more, and no fewer, than these */
+  IDLE = 4,         /* tries without gain before the search leaves the best order */
+  WALK = 1000000,   /* steps of a walk along critical paths, times ops */
+  SMALL = 36000,    /* a walk of n ops takes SMALL / n times as many steps, if n is less */
+  MOST_STEPS = 400, /* bounds of the steps of a walk */
   LEAST_STEPS = 4,
-  LOOKS = 100 /* no more tries after so many places looked at, times n log n */
+  LOOKS = 100 /* no try begins after LOOKS * n log n places */
 };
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static int64_t later_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* k: which input of `to` it is, NONE: what its stage has made itself. */
+/* Adds an edge. k: which input of `to` it is; NONE: an edge within the stage. */
 static void link_ops(Just *j, uint32_t from, uint32_t to, uint32_t k) {
   Edge *in = &j->in[j->width * (size_t)to], *out = &j->out[j->width * (size_t)from];
   uint32_t i = 0, o = 0;
@@ -84,7 +84,8 @@ static void bound_op(Just *j, uint32_t k, uint32_t op, int64_t start, int64_t en
   j->sum.over[k][op] = later_of(later_of(start, start + end), 0) - later_of(start + end, 0);
 }
 
-/* The sums that are bounded on rank r: its limits of counts, or else stashes, and then bytes. */
+/* The number of bounded sums on rank r: its limits of counts, or else stashes; then bytes. *nlimit:
+ * limits of counts. */
 static uint32_t rank_sums(const Sched *s, uint32_t r, uint32_t *nlimit) {
   uint32_t first;
   *nlimit = limits_of(s, r, &first);
@@ -92,8 +93,8 @@ static uint32_t rank_sums(const Sched *s, uint32_t r, uint32_t *nlimit) {
   return (*nlimit > 0 ? *nlimit : 1) + bytes;
 }
 
-/* What each op adds to the sums. Where the text has no limit of stashes and bytes, there are no
- * more than the most that live there now. */
+/* Finds what each op adds to the sums, and their bounds. If the text has no limit of stashes and
+ * bytes, the bound is the peak of the current order. */
 static void find_bounds(Just *j) {
   Sched *s = j->s;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
@@ -117,12 +118,12 @@ static void find_bounds(Just *j) {
                           : k < nlimit        ? s->claims->row[first + k].most
                           : room == INT64_MAX ? top
                           : bytes             ? later_of(top, room)
-                                              : s->orders->nop; /* bytes bound them */
+                                              : s->orders->nop; /* the bytes bound them */
     }
   }
 }
 
-/* How many sums are bounded at most on a rank. */
+/* The most bounded sums on a rank. */
 static uint32_t count_bounds(const Sched *s) {
   uint32_t n = 1, nlimit;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
@@ -132,7 +133,7 @@ static uint32_t count_bounds(const Sched *s) {
   return n;
 }
 
-/* Stashes that may be alive on each rank. */
+/* [nrank] the stashes that may live on each rank. */
 static int64_t *find_room(Just *j, Arena *a) {
   const Sched *s = j->s;
   int64_t *room = NEW_ARRAY(a, int64_t, s->model->nrank);
@@ -215,7 +216,7 @@ bool just_play(Just *j) {
   return true;
 }
 
-/* Sorts j->list by key, stable: radix sort. */
+/* Sorts j->list by key; a stable radix sort. */
 static void sort_list(Just *j, uint32_t n, uint64_t most) {
   enum { BITS = 11, N = 1 << BITS };
   for (int shift = 0; shift < 64 && most >> shift; shift += BITS) {
@@ -231,7 +232,8 @@ static void sort_list(Just *j, uint32_t n, uint64_t most) {
   }
 }
 
-/* Puts op into the earliest gap of its rank that starts at `from` or later and holds it. */
+/* Puts op into the earliest gap of its rank that begins at `from` or later and fits. sign: -1 in a
+ * backward pass. */
 static void put(Just *j, uint32_t op, uint64_t from, int sign) {
   Sched *s = j->s;
   uint32_t r = j->rank[op], first = s->orders->rank_op0[r], n = j->nline[r], best = n;
@@ -241,7 +243,8 @@ static void put(Just *j, uint32_t op, uint64_t from, int sign) {
   for (uint32_t k = 0; k < j->sum.n; k++)
     j->sum.top[k] = INT64_MIN;
   for (uint32_t p = n; p-- > 0; j->looked++) {
-    /* Before line[p]; it lives with what lives after line[p - 1], and after all that follow. */
+    /* The gap before line[p]: the op lives beside what lives after line[p - 1] and after all later
+     * ops. */
     uint64_t free_from = p > 0 ? j->until[line[p - 1]] : 0;
     if (j->until[line[p]] <= from)
       break;
@@ -251,7 +254,7 @@ static void put(Just *j, uint32_t op, uint64_t from, int sign) {
       int64_t before = p > 0 ? live[p - 1] : 0;
       j->sum.top[k] = later_of(j->sum.top[k], later_of(before, live[p]) + j->sum.over[k][line[p]]);
       if (add > 0 && j->sum.top[k] + add > j->sum.most[k][r])
-        goto found; /* nor further ahead */
+        goto found; /* earlier gaps have no room either */
       room &= later_of(before, before + add) + j->sum.over[k][op] <= j->sum.most[k][r];
     }
     uint64_t begin = later(free_from, from);
@@ -275,14 +278,14 @@ found:
   j->until[op] = at + cost;
 }
 
-/* Leaves the new order in j->seq. */
+/* Runs a pass; the new order is in j->seq. */
 static void pass(Just *j, bool backward, Within within) {
   Sched *s = j->s;
   uint32_t n = 0;
   uint64_t last = 0, most = 0;
   if (backward)
     for (uint32_t r = 0; r < s->model->nrank; r++) {
-      uint64_t tail = j->now[r] - j->deadline[r]; /* updates; deadline: when the last op ends */
+      uint64_t tail = j->now[r] - j->deadline[r]; /* updates; deadline: end of the last op */
       uint64_t begin = j->ncomp[r] > 0 ? j->start[j->seq[s->orders->rank_op0[r]]] : 0;
       uint64_t by_span = begin + j->t.span - tail, by_makespan = j->t.makespan - tail;
       j->deadline[r] = within == SPAN || (within == BOTH && by_span < by_makespan) ? by_span
@@ -315,8 +318,8 @@ static void pass(Just *j, bool backward, Within within) {
   }
 }
 
-/* Makes another order of j->best, in j->seq. Times are in 1/SHARES; the time of an op grows by up
- * to 1/8, 1/4, 1/2 or 1 of it. */
+/* Derives another order from j->best, in j->seq. Costs are in 1/SHARES; the cost of an op grows by
+ * up to 1/8, 1/4, 1/2 or 1 of it. */
 static void shake(Just *j, uint32_t try) {
   enum { SHARES = 16 };
   Sched *s = j->s;
@@ -330,7 +333,7 @@ static void shake(Just *j, uint32_t try) {
   for (uint32_t i = 0; i < j->nlag; i++)
     j->lag[i] *= SHARES;
   j->cost = j->shaken;
-  BUG_IF(!just_play(j)); /* it has been played before */
+  BUG_IF(!just_play(j)); /* j->best has been played */
   pass(j, true, (Within)(try / (IDLE * 4) % NWITHIN));
   BUG_IF(!just_play(j)); /* the order of a pass respects the data */
   pass(j, false, MAKESPAN);
@@ -344,11 +347,11 @@ static void *array(Sched *s, Arena *a, size_t each) {
   return arena_zalloc(a, s->orders->nop + 1, each);
 }
 
-/* Gives the microbatches of each stage to its ops of one kind in the order in which they are
- * numbered, if that is what the order as written does and all of them are alike. note [alike]: of
- * chains, where every stage has the same microbatches, the k-th F of a stage ends no sooner than
- * the k-th of the stage before it, and so on for I and W, so the times stay possible; and sums of
- * gradients are those of a run one microbatch after the other. */
+/* Gives the ops of one kind on each stage their microbatches in ascending order, if the order as
+ * written has them so and all microbatches are alike. note [alike]: in chains, if every stage has
+ * the same microbatches, the k-th F of a stage ends no sooner than the k-th F of the stage before
+ * it; the same holds for I and W. So the times stay possible; and sums of gradients add in the
+ * order of a run one microbatch after the other. */
 static void renumber(Just *j) {
   Sched *s = j->s;
   if (s->model->graph || s->model->row_of || s->model->slices > 1 || s->model->unit_time)
@@ -378,7 +381,7 @@ static void renumber(Just *j) {
   BUG_IF(!just_play(j) || j->t.makespan > j->best_t.makespan); /* note [alike] */
 }
 
-/* Puts Orders.op in the order of j->best. */
+/* Puts Orders.op into the order of j->best. */
 static void reorder(Just *j, Orders *orders) {
   Sched *s = j->s;
   Op *to = arena_alloc(s->arena, s->orders->nop * sizeof *to);
@@ -420,17 +423,18 @@ static bool at_bound(const Just *j, Within what) {
   return what == SPAN ? j->best_t.span <= j->bound.span : j->best_t.makespan <= j->bound.makespan;
 }
 
-/* Which to shorten, makespan or span: the one that can still shrink and improves the value most. */
+/* The measure to shorten: of makespan and span, the one above its bound that improves the value
+ * more. */
 static Within weigh(Just *j) {
   Diag said = *j->s->diag;
-  int64_t value[2]; /* makespan, span shorter */
+  int64_t value[2]; /* after a shorter makespan; after a shorter span */
   bool ok = true;
   uint64_t bit = j->best_t.makespan / 1024 + 1;
   for (Within k = MAKESPAN; k <= SPAN; k++) {
     Timing t = j->best_t;
     uint64_t *time = k == MAKESPAN ? &t.makespan : &t.span;
     *time -= *time < bit ? *time : bit;
-    j->s->diag->out = NULL; /* no order has these times: if they have no value, that is no error */
+    j->s->diag->out = NULL; /* no order has these times, so a missing value is no error */
     ok &= j->value(j->s, t, &value[k]);
     *j->s->diag = said;
   }
@@ -438,7 +442,8 @@ static Within weigh(Just *j) {
   return span ? SPAN : MAKESPAN;
 }
 
-/* Leaves j->best along critical paths: three times in four, of the measure that weighs more. */
+/* Walks from j->best along critical paths of a measure: three turns in four, of the measure of
+ * weigh(). False: reported. */
 static bool walk(Just *j, uint32_t turn, uint32_t try) {
   uint32_t steps = WALK / (j->n + 1) * (j->n < SMALL ? SMALL / (j->n + 1) : 1);
   steps = steps > MOST_STEPS ? MOST_STEPS : steps < LEAST_STEPS ? LEAST_STEPS : steps;
@@ -446,7 +451,7 @@ static bool walk(Just *j, uint32_t turn, uint32_t try) {
   if (turn % 4 == 3)
     what = what == SPAN ? MAKESPAN : SPAN;
   memcpy(j->seq, j->best, j->n * sizeof *j->seq);
-  BUG_IF(!just_play(j)); /* it has been played before */
+  BUG_IF(!just_play(j)); /* j->best has been played */
   return critical_moves(j, what, steps, try);
 }
 
@@ -462,7 +467,7 @@ bool justify(Sched *s, Orders *orders, Tries *done, uint32_t tries,
   j.rank = array(s, &a, sizeof *j.rank);
   j.width = 2;
   for (uint32_t i = 0; i < s->model->nstage;
-       i++) { /* what it reads, or who reads it, and ops of its own stage */
+       i++) { /* its inputs or users, and ops of its own stage */
     const PipeStage *st = &s->model->stage[i];
     uint32_t most = (s->model->slices > 1 ? 3 : 1) + (st->nin > st->nout ? st->nin : st->nout);
     j.width = most > j.width ? most : j.width;

@@ -5,7 +5,7 @@
 
 #include "orders.h"
 
-/* tune.c: expands a schedule; with `tune`, the best of its values. False: reported. */
+/* tune.c: expands a schedule. With `tune`, takes the best of its values. False: reported. */
 bool expand_best(Sched *s, Expanded *e);
 
 #endif

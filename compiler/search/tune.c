@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Finds the best candidate of a `tune` clause (lang/spec.md 5.8): a value of its variable, and the
- * order for it as written, or as tries have moved its ops (justify.c). The candidate with the least
- * `by` is taken. A value without a complete order is skipped silently; if all are skipped, the
- * first is expanded once more, to report why.
+ * Finds the best candidate of a `tune` clause (lang/spec.md 5.8). A candidate is a value of its
+ * variable with the order as written, or with the order after tries have moved its ops (justify.c).
+ * The candidate with the least `by` wins. A value without a complete order is skipped silently; if
+ * all are skipped, the first is expanded once more, to report why.
  *
  * First every value is expanded and scored on an idle network. In the emitted program transfers
  * share streams and wait for slots. So the best candidates of the idle network are compiled to the
- * end, and the least `by` as emitted is taken. The first value as written is always among them.
- * --emit=csv has no transfers: it takes the best candidate of the idle network. An order takes no
- * less time than on an idle network, so the search ends where no other candidate can gain.
+ * end, and the least `by` of their programs wins. The first value as written is always among them.
+ * --emit=csv has no transfers: the best candidate of the idle network wins. An order takes no less
+ * time than on an idle network, so the search ends when no other candidate can gain.
  *
  * Each value gets a few of the tries; a candidate that is compiled gets all.
  *
@@ -40,7 +40,7 @@ static bool is_only(Sched *s, const Clause *c) {
   return true;
 }
 
-/* What `by` says of an order that takes t. */
+/* The value of `by` for an order with times t. False: reported. */
 static bool worth(Sched *s, Timing t, int64_t *value) {
   Times times = {.makespan = t.makespan, .span = t.span, .busy = t.busy};
   Sched played = *s;
@@ -48,7 +48,7 @@ static bool worth(Sched *s, Timing t, int64_t *value) {
   return eval(&played, s->tuning->clause->value, value);
 }
 
-/* The first op of an action of several; NONE. */
+/* The first op of an action of several ops; NONE. */
 static uint32_t joined(const Sched *s) {
   for (uint32_t i = 0; i < s->orders->nop; i++)
     if (s->orders->op[i].group > 0)
@@ -56,7 +56,7 @@ static uint32_t joined(const Sched *s) {
   return NONE;
 }
 
-/* Reports what keeps tries from moving the ops. False: nothing does. */
+/* Reports why tries cannot move the ops, if so. False: they can. */
 static bool cannot_move(Sched *s, const Clause *c) {
   const uint32_t op = joined(s), early = justify_obstacle(s);
   if (op != NONE || s->orders->send == SEND_NEXT) {
@@ -84,7 +84,8 @@ static bool cannot_move(Sched *s, const Clause *c) {
   return true;
 }
 
-/* Moves the ops of a complete order, by the first tries or by all. *done: tries so far. */
+/* Moves the ops of a complete order, by the first tries or by all. *done: tries so far. False:
+ * reported. */
 static bool move_ops(Sched *s, Expanded *e, Tries *done, bool first, int64_t *value) {
   const Clause *c = s->tuning->clause;
   int64_t tries = 0;
@@ -102,8 +103,8 @@ static bool move_ops(Sched *s, Expanded *e, Tries *done, bool first, int64_t *va
                  (uint32_t)(first && tries > FIRST_TRIES ? FIRST_TRIES : tries), worth, value);
 }
 
-/* Expands the schedule for value number `at`. *whole: it is complete and can run in time t;
- * otherwise later passes report it. */
+/* Expands the schedule for value number `at`. *whole: the order is complete, and takes t. If it is
+ * not, later passes report why. False: reported. */
 static bool expand_value(Sched *s, Expanded *e, uint32_t at, bool *whole, Timing *t) {
   e->tuning.at = at;
   e->tuning.n = 1;
@@ -122,7 +123,7 @@ static bool expand_value(Sched *s, Expanded *e, uint32_t at, bool *whole, Timing
   return true;
 }
 
-/* Expands the schedule for c. What is wrong with an order, or with `by`, is reported. */
+/* Expands the schedule for c. False: reported. */
 static bool take(Sched *s, Expanded *e, TuneChoice c) {
   Timing t;
   int64_t value;
@@ -138,12 +139,12 @@ static bool take(Sched *s, Expanded *e, TuneChoice c) {
 
 typedef struct Candidate {
   TuneChoice choice;
-  int64_t idle; /* `by` on an idle network; if moved, by the first tries */
+  int64_t idle; /* `by` on an idle network; if moved, after the first tries */
 } Candidate;
 
 typedef VEC(Candidate) Candidates;
 
-/* Puts the moved order before an equal one, then the first value. */
+/* By `by`; among equals, moved orders first, then earlier values. */
 static int by_idle(const void *a, const void *b) {
   const Candidate *x = a, *y = b;
   if (x->idle != y->idle)
@@ -153,8 +154,8 @@ static int by_idle(const void *a, const void *b) {
                                             : 1;
 }
 
-/* Adds value number `at`, as written and moved, if its order is complete. Otherwise it is no error
- * here. */
+/* Adds value number `at`, as written and moved, if its order is complete. An incomplete order is no
+ * error here. */
 static void add_value(Sched *s, Expanded *e, uint32_t at, Candidates *all) {
   const bool moves = s->tuning->clause->tries;
   Tries done = {0};
@@ -171,9 +172,9 @@ static void add_value(Sched *s, Expanded *e, uint32_t at, Candidates *all) {
     *vec_push(s->arena, all) = (Candidate){{at, true}, moved};
 }
 
-/* Sorts the candidates; the first value as written comes in second place, if not in first. */
+/* Sorts the candidates, and puts the first value as written at index 0 or 1. */
 static void sort_candidates(Candidates *all) {
-  Candidate *c = all->at, first = *c; /* add_value begins with it */
+  Candidate *c = all->at, first = *c; /* add_value has added it first */
   uint32_t i = 0;
   qsort(c, all->n, sizeof *c, by_idle);
   while (c[i].choice.moved || c[i].choice.at != first.choice.at)
@@ -184,8 +185,8 @@ static void sort_candidates(Candidates *all) {
     c[1] = first;
 }
 
-/* Which candidate is best as emitted. If the best of an idle network is refused, it is taken, so
- * that the reason is reported. */
+/* The candidate whose program is best. If the best candidate of the idle network is refused, it is
+ * returned, so that its error is reported. */
 static uint32_t best_emitted(Sched *s, Tuning *own, const Candidates *all) {
   const Candidate *c = all->at;
   uint32_t best = 0;
