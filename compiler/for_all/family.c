@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * note [family]: finds the program for every M. The rows of the programs of three values, loops and
- * notes included, are laid beside each other, word for word. They are one program if they differ in
- * numbers only, and each number by as much from the first to the second as from the second to the
- * third: the word then says so with G. Nothing is believed of it: verify_for_all proves it, and
- * unrolled it is compared with what the text makes of further values. Linear in words. */
+ * note [family]: finds the program for every M.
+ *
+ * Definition: compare the rows of the programs of three values, loops and notes included, word for
+ * word. The three are one family if words differ only in numbers, and each number grows from the
+ * first to the second as from the second to the third. G then holds this growth.
+ *
+ * This file proves nothing: verify_for_all proves the program for every M, and for_all.c compares
+ * it, unrolled, with what the text gives for further values. Cost: linear in words. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +20,7 @@
 
 static uint32_t tag_of(uint32_t word) { return word >> 24; }
 
-/* A number that may grow is above others in its word: by how much it is multiplied. */
+/* What a number that may grow is multiplied by in its word: other numbers are below it. */
 static uint32_t unit_of(uint32_t tag) { return tag >= PIPE_WORD_SAME ? PIPE_DISTANCE : 1; }
 
 /* The number of a word that may grow. False: it has none. */
@@ -31,7 +34,7 @@ static bool number_of(uint32_t word, int64_t *n) {
          tag != PIPE_WORD_HIGH && !(tag >= PIPE_WORD_NEW && (word & 0xffffff) == 0xffffff);
 }
 
-/* What has to be equal in the programs of all values. */
+/* A hash of what must be equal in the programs of all values. */
 static uint64_t shape_of(const uint32_t *word, uint32_t n) {
   uint64_t h = n;
   for (uint32_t i = 0; i < n; i++) {
@@ -90,7 +93,7 @@ static bool is_step(uint32_t word) {
   return tag_of(word) >= PIPE_WORD_STEP && tag_of(word) <= PIPE_WORD_GROW;
 }
 
-/* The words of a rank with G. */
+/* The words of rank r with G. False: not one family. */
 static bool fit_words(Arena *a, Member *const m[3], uint32_t r, uint32_t **out, uint32_t *nout) {
   const uint32_t n = m[0]->nword[r];
   VEC(uint32_t) word = {0};
@@ -98,7 +101,7 @@ static bool fit_words(Arena *a, Member *const m[3], uint32_t r, uint32_t **out, 
   if (m[1]->nword[r] != n || m[2]->nword[r] != n)
     return false;
   for (uint32_t i = 0; i <= n; i++) {
-    /* G stands behind the steps of its word. */
+    /* G comes after the steps of its word. */
     if (grow && (i == n || !is_step(m[0]->word[r][i]))) {
       *vec_push(a, &word) = (uint32_t)PIPE_WORD_GROW << 24 | ((uint32_t)grow & 0xffffff);
       grow = 0;
@@ -137,7 +140,7 @@ static void fit_number(Arena *a, Grows *g, PipeGrows what, uint32_t row, uint32_
     *vec_push(a, &g->grow) = (PipeGrow){.what = what, .row = row, .pool = pool, .by = by};
 }
 
-/* The numbers of one table, of three programs: fields of `table`. */
+/* Fits the numbers of one table of three programs: the fields of `table`. */
 #define FIT(table, field, of0, of1, of2) \
   if (strcmp(#table, of) == 0) \
     fit_number(a, g, PIPE_GROWS_##table##_##field, row, pool, \
@@ -158,7 +161,7 @@ static void fit_table(Arena *a, Grows *g, const char *of, uint32_t row, uint32_t
 #undef X
 }
 
-/* The constants of formulas. */
+/* Fits the constants of formulas. */
 static bool fit_formulas(Arena *a, const PipeProgram *const p[3], Grows *g) {
   if (p[0]->nformula != p[1]->nformula || p[0]->nformula != p[2]->nformula)
     return false;
@@ -197,7 +200,7 @@ static bool fit_tables(Arena *a, const PipeProgram *const p[3], Grows *g) {
   return g->even && fit_formulas(a, p, g);
 }
 
-/* "P=4 M=8": numbers. */
+/* Reads the numbers of "P=4 M=8". */
 static bool fit_params(Arena *a, const PipeProgram *const p[3], const PipeLinear **out) {
   const char *at[] = {p[0]->params, p[1]->params, p[2]->params};
   VEC(PipeLinear) all = {0};
@@ -208,14 +211,14 @@ static bool fit_params(Arena *a, const PipeProgram *const p[3], const PipeLinear
       v[j] = strtoll(at[j] + strcspn(at[j], "=") + 1, &end, 10);
       at[j] = *end ? end + 1 : end;
     }
-    /* What does not grow evenly has a formula (formulas_of_m), or is found when it is unrolled. */
+    /* A parameter that does not grow evenly has a formula (formulas_of_m), or family_is fails. */
     *vec_push(a, &all) = (PipeLinear){v[0], v[1] - v[0]};
   }
   *out = all.at;
   return true;
 }
 
-/* ---- all of it ---- */
+/* ---- the class ---- */
 
 void family_program(Arena *a, ForAllProof *e, PipeLoopClass *c, const Member *m) {
   PipeProgram *p = arena_alloc(a, sizeof *p);
@@ -263,7 +266,7 @@ bool family_lower(Arena *a, ForAllProof *e, int64_t steps, const Member *m) {
   uint32_t **word = NEW_ARRAY(a, uint32_t *, e->p->nrank);
   for (uint32_t r = 0; r < e->p->nrank; r++) {
     word[r] = arena_alloc(a, e->nword[r] * sizeof **word + 1);
-    uint32_t of = 0; /* the word that G is of */
+    uint32_t of = 0; /* the word to which the next G belongs */
     for (uint32_t i = 0; i < e->nword[r]; i++) {
       const uint32_t w = word[r][i] = e->word[r][i];
       if (!is_step(w))

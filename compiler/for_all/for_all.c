@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * The proof for every value of a parameter: of the program that is emitted, not of the text.
+ * The proof for every value of a parameter: a proof of the emitted program, not of the text.
  *
- * Values are taken in classes modulo T. A class is one program (family.c), found from three values
- * that follow each other, compared with a fourth, and proved by verify_for_all for all that follow.
- * Then the first value is moved down as far as the program stays that of the text. Smaller values,
- * and those that no class has, are compiled one by one. That the text goes on to make the program
- * of its class is compared, not proved: for these values, and as many more as MOST_COMPARED
- * instructions allow. */
+ * Definition: a class is the values from, from + T, from + 2T, ...; its program is one family
+ * (family.c).
+ *
+ * Method: find a class from three consecutive values, compare it with a fourth, and prove it for
+ * all its values (verify_for_all). Then move the first value down as long as the text gives this
+ * program. Compile the remaining smaller values one by one.
+ *
+ * Not proved: that the text gives the program of its class for larger values. This is compared, for
+ * the values above and for as many more as MOST_COMPARED instructions allow. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +22,15 @@
 
 enum {
   MOST_T = 96,
-  ROUNDS = 7, /* the first values that are tried, each twice the one before */
-  /* instructions that are compiled: to find the classes, to compare further values, and below the
-   * classes; with --check, which nobody asked for every M, a part of that */
+  ROUNDS = 7, /* first values that are tried, each twice the one before */
+  /* Budgets, in instructions compiled: to find the classes, to compare further values, below the
+   * classes. With --check, where nobody asked for every M, 1 / PART_OF_CHECK of each. */
   MOST_ROWS = 1 << 23,
   MOST_COMPARED = 1 << 19,
   MOST_SHORT = 1 << 23,
   PART_OF_CHECK = 32,
-  MOST_KEPT = 1 << 17,       /* instructions of members that are kept at once */
-  MOST_SHORT_WORDS = 1 << 14 /* of the rows of small values that the program has, too */
+  MOST_KEPT = 1 << 17,       /* instructions of members that are kept at a time */
+  MOST_SHORT_WORDS = 1 << 14 /* words of rows of small values in the program */
 };
 
 typedef struct Search {
@@ -36,16 +39,16 @@ typedef struct Search {
   PipeLooped rules; /* parameters and formulas */
   States state;
   VEC(Member *) member;
-  uint64_t rows; /* compiled so far, */
-  uint64_t part; /*   and the part of what may be */
+  uint64_t rows; /* instructions compiled so far */
+  uint64_t part; /* divisor of the budgets */
   const char *why;
-  Member *wrong; /* the least value that was found to be refused */
+  Member *wrong; /* the least value found that is refused; NULL */
 } Search;
 
 typedef struct Class {
   ForAllProof every;
-  Member *like;     /* of its first value */
-  int64_t compared; /* up to here */
+  Member *like;     /* member of its first value */
+  int64_t compared; /* largest value compared */
 } Class;
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
@@ -86,7 +89,7 @@ static Member *member_at(Search *x, int64_t value) {
   return m;
 }
 
-/* Gives back members that no class needs, if they are many. */
+/* Frees members that no class uses, if members take too much memory. */
 static void trim(Search *x) {
   uint64_t rows = 0;
   for (uint32_t i = 0; i < x->member.n; i++)
@@ -98,7 +101,7 @@ static void trim(Search *x) {
 
 /* ---- one class ---- */
 
-/* The program of a value; NULL: there is none that could be of a class. */
+/* The member of a value. NULL: it cannot be in a class; x->why. */
 static Member *good_at(Search *x, int64_t value) {
   Member *m = member_at(x, value);
   const PipeProgram *p = m->s.prog;
@@ -110,7 +113,7 @@ static Member *good_at(Search *x, int64_t value) {
   return NULL;
 }
 
-/* The same with notes. */
+/* good_at, with notes. */
 static Member *noted_at(Search *x, int64_t value) {
   Member *m = good_at(x, value);
   if (!m || member_note(m, &x->state))
@@ -126,7 +129,7 @@ static const uint64_t *shape_at(Search *x, int64_t value) {
   return m ? m->shape : NULL;
 }
 
-/* Three values that follow each other have rows of one shape. */
+/* Have the rows of three consecutive values one shape? */
 static bool is_one_shape(Search *x, int64_t value, int64_t T) {
   const uint64_t *first = shape_at(x, value);
   for (int j = 1; j < 3 && first; j++) {
@@ -140,7 +143,7 @@ static bool is_one_shape(Search *x, int64_t value, int64_t T) {
   return first != NULL;
 }
 
-/* The class of value, value + T, ... */
+/* Finds and proves the class of value, value + T, ... False: x->why. */
 static bool try_class(Search *x, int64_t value, int64_t T, Class *out) {
   Member *m[4];
   trim(x);
@@ -160,8 +163,9 @@ static bool try_class(Search *x, int64_t value, int64_t T, Class *out) {
   return m[0]->kept;
 }
 
-/* Moves the first value down so far as the program is the text's and proved; and for the values
- * above it still the program that it was: both grow by as much, so it is if it is for one. */
+/* Moves the first value of a class down, as far as the text gives this program at each value and
+ * the program is proved. The lowered program must also equal the old one for the old values. Both
+ * grow by equal steps, so comparing one value (c->like) suffices. */
 static void lower_class(Search *x, Class *c) {
   const int64_t T = c->every.cls->step, from = c->every.cls->from;
   ForAllProof at;
@@ -194,7 +198,7 @@ static void lower_class(Search *x, Class *c) {
   }
 }
 
-/* False: the text makes another program of v than the class. */
+/* Compares the class with what the text gives at v. False: they differ; x->why. */
 static bool compare_one(Search *x, const Class *c, int64_t v) {
   Member *m = member_at(x, v);
   if (!work_spent(x->s->opt->work) && (!m->ok || !family_is(x->s->arena, &x->rules, &c->every, m)))
@@ -203,9 +207,8 @@ static bool compare_one(Search *x, const Class *c, int64_t v) {
   return true;
 }
 
-/* Compares a value about twice as large, so that what ends soon is seen however few follow; then
- * those that follow, as many as `rows` instructions allow. False: one is not what the class
- * says. */
+/* Compares a value about twice as large, to see patterns that end soon even if few values follow.
+ * Then compares the next values, up to `rows` instructions. False: a value differs; x->why. */
 static bool compare_class(Search *x, Class *c, uint64_t rows) {
   const int64_t step = c->every.cls->step;
   int64_t far = c->compared + (c->compared / step + 1) * step;
@@ -231,7 +234,8 @@ static bool compare_class(Search *x, Class *c, uint64_t rows) {
 
 /* ---- all classes ---- */
 
-/* Microbatches by which the longest loop of each rank of a program moves on in a turn. */
+/* The number of microbatches by which a turn of the longest loop advances, as a common multiple
+ * over all ranks. */
 static int64_t step_of_loops(Search *x, int64_t value) {
   Member *m = member_at(x, value);
   int64_t all = 1;
@@ -267,7 +271,7 @@ static bool is_tried(int64_t T, int64_t step, uint32_t nrank) {
   return T == nrank || T == 2 * (int64_t)nrank || T == step || T == 2 * step;
 }
 
-/* None of value, value + T, ... is admitted, as far as can be seen. */
+/* Does the schedule admit none of value, value + T, ..., as far as samples show? */
 static bool admits_none(const Search *x, int64_t value, int64_t T) {
   enum { TRIED = 1 << 10 };
   for (int64_t k = 0; k < TRIED; k++)
@@ -279,7 +283,7 @@ static bool admits_none(const Search *x, int64_t value, int64_t T) {
   return true;
 }
 
-/* All classes modulo T, from `first` on. Returns how many; 0: x->why. */
+/* Finds all classes modulo T from `first` on. Returns their number; 0: x->why. */
 static uint32_t try_period(Search *x, int64_t first, int64_t T, Class *out) {
   uint32_t n = 0;
   for (int64_t v = first; v < first + T; v++) {
@@ -314,7 +318,7 @@ static uint32_t find_classes(Search *x, Class *out) {
                        : 0;
       for (uint32_t i = 0; i < n; i++)
         if (!compare_class(x, &out[i], MOST_COMPARED / x->part / n))
-          n = 0, T = MOST_T + 2 * (int64_t)nrank; /* it is something else for larger values */
+          n = 0, T = MOST_T + 2 * (int64_t)nrank; /* larger values give another program */
       if (n > 0)
         return n;
       first_why = x->why && !first_why ? x->why : first_why;
@@ -329,7 +333,7 @@ static uint32_t find_classes(Search *x, Class *out) {
   return 0;
 }
 
-/* ---- what is said ---- */
+/* ---- the verdict ---- */
 
 static bool in_class(const Class *c, uint32_t n, int64_t v) {
   for (uint32_t i = 0; i < n; i++)
@@ -338,7 +342,7 @@ static bool in_class(const Class *c, uint32_t n, int64_t v) {
   return false;
 }
 
-/* Is a value wrong? Then the least one is looked for. */
+/* Was some value refused? Then looks for the least, and reports it. */
 static bool refuted(Search *x) {
   Sched *s = x->s;
   const uint64_t most = x->rows + MOST_COMPARED / x->part;
@@ -355,7 +359,7 @@ static bool refuted(Search *x) {
   return true;
 }
 
-/* The values below the classes, one by one. */
+/* Compiles the values below the classes, one by one. */
 static void try_short(Search *x, const Class *c, uint32_t n) {
   ForAll *f = &x->s->for_all;
   const uint64_t most = x->rows + MOST_SHORT / x->part;
@@ -370,7 +374,7 @@ static void try_short(Search *x, const Class *c, uint32_t n) {
   f->below = (uint64_t)v;
 }
 
-/* What is proved, of which values. */
+/* Sets what is proved, and for which values. */
 static void conclude(Search *x, const Class *c, uint32_t n) {
   ForAll *f = &x->s->for_all;
   const PipeLoopClass *first = c[0].every.cls;
@@ -382,7 +386,7 @@ static void conclude(Search *x, const Class *c, uint32_t n) {
   }
   while (from > 1 && (in_class(c, n, from - 1) || !admits(x, from - 1)))
     from--;
-  while (from > 1 && !admits(x, from)) /* named is a value that it holds for */
+  while (from > 1 && !admits(x, from)) /* report a value that the schedule admits */
     from++;
   f->proved = true;
   f->from = (uint64_t)from;
@@ -396,7 +400,7 @@ static void conclude(Search *x, const Class *c, uint32_t n) {
   }
 }
 
-/* A small value as a class of its own. Returns how many words its rows have. */
+/* Makes a small value a class of its own. Returns the words of its rows. */
 static uint64_t short_class(Arena *a, Member *m, uint32_t nparam, ForAllProof *out) {
   const uint32_t nrank = m->s.prog->nrank;
   Arena tmp = {0};
@@ -423,7 +427,7 @@ static uint64_t short_class(Arena *a, Member *m, uint32_t nparam, ForAllProof *o
   return words;
 }
 
-/* The program: the classes, and small values while there is room. */
+/* Makes the program: the classes, and small values while there is room. */
 static void make_program(Search *x, const Class *c, uint32_t n) {
   Sched *s = x->s;
   const uint32_t most = n + (uint32_t)s->for_all.from;
@@ -435,7 +439,7 @@ static void make_program(Search *x, const Class *c, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     Member *m = NEW(s->arena, Member);
     member_make(s, x->name, c[i].every.cls->from, true, m);
-    if (!m->ok) /* for want of steps */
+    if (!m->ok) /* out of steps */
       return;
     every[i] = c[i].every, cls[i] = *c[i].every.cls, like[i] = &m->s;
     family_program(s->arena, &every[i], &cls[i], m);
@@ -460,13 +464,13 @@ static void make_program(Search *x, const Class *c, uint32_t n) {
   l->table.cls = cls, l->table.nclass = n + l->nshort;
   l->every = every, l->like = like;
   for (uint32_t i = 0; i < l->table.nclass; i++)
-    like[i]->work = like[i]->opt->work = NULL; /* they are emitted */
+    like[i]->work = like[i]->opt->work = NULL; /* they are emitted without budget */
   s->looped = l;
 }
 
 /* ---- the pass ---- */
 
-/* "P=4 M=8": the names. */
+/* Sets the names of the parameters from "P=4 M=8". */
 static void name_params(Search *x) {
   const char *t = x->s->model->params;
   VEC(const char *) name = {0};
@@ -485,7 +489,7 @@ static bool not_decided(Sched *s, const char *why) {
   return true;
 }
 
-/* What stands in the way whatever is tried; NULL: nothing. */
+/* What rules out a proof from the start; NULL: nothing. */
 static const char *obstacle(const Sched *s) {
   return s->tuning->clause ? "the order is tuned for one value"
          : s->sides->ndecl ? "it has side operations"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * What a schedule requires, and its parameters that follow from M, as formulas of a program for
- * every M (runtime/include/pipe_loop.h), which asks them of the M that it gets, as instance.c does
- * of each. First the parameters are pushed, in the order in which pipec gives them their values,
- * then those of what it extends. Linear in the result, which has at most MOST_TERMS. */
+ * Translates what a schedule requires, and its parameters that follow from M, into formulas of a
+ * program for every M (runtime/include/pipe_loop.h). The program evaluates them for its M, as
+ * instance.c does for each compile. A formula first pushes the parameters in the order in which
+ * pipec evaluates them, then those of the schedules that it extends. Cost: linear in the result,
+ * which has at most MOST_TERMS. */
 #include <string.h>
 
 #include "for_all.h"
@@ -14,13 +15,13 @@ enum { MOST_TERMS = 1 << 12 };
 typedef struct Build {
   const Sched *s;
   const char *name;
-  uint32_t *place; /* [nslot] on the stack; OPEN: M itself; NONE: a number, that of Eval.env */
+  uint32_t *place; /* [nslot] place on the stack; OPEN: M itself; NONE: the number in Eval.env */
   VEC(PipeLoopTerm) term;
   uint32_t held; /* values on the stack */
-  bool ok;       /* there was room */
+  bool ok;       /* it fits so far */
 } Build;
 
-/* by: so many values more there are then. */
+/* Appends a term. by: the change of the number of values on the stack. Returns its index. */
 static uint32_t term(Build *b, PipeLoopOp op, int64_t value, int by) {
   b->held += (uint32_t)by;
   b->ok &= b->term.n < MOST_TERMS && b->held <= PIPE_LOOP_DEPTH;
@@ -38,7 +39,7 @@ static void push(Build *b, const Expr *e);
 
 static void push_call(Build *b, const Expr *e) {
   uint32_t first = b->held;
-  if (e->builtin == BI_FN) { /* all arguments before any is bound */
+  if (e->builtin == BI_FN) { /* evaluates all arguments before it binds any */
     for (const Arg *a = e->args; a; a = a->next)
       push(b, a->value);
     for (const Param *p = e->fn->params; p; p = p->next)
@@ -59,7 +60,7 @@ static void push_call(Build *b, const Expr *e) {
   }
 }
 
-/* c ? a : b; a NULL: 1, b NULL: 0. */
+/* Pushes c ? then : other. NULL: 1 for then, 0 for other. */
 static void push_choice(Build *b, const Expr *c, const Expr *then, const Expr *other) {
   push(b, c);
   uint32_t no = term(b, PIPE_LOOP_UNLESS, 0, -1);
@@ -121,8 +122,8 @@ static void push(Build *b, const Expr *e) {
   }
 }
 
-/* What a parameter of the base of sc is: the value of a parameter of sc itself, *own, or of an
- * expression; NULL: of neither. *positional: sc->base_args at first. */
+/* The value of parameter p of the base of sc: an expression, or the value of parameter *own of sc
+ * (then NULL). *positional: sc->base_args at first. */
 static const Expr *base_value(const Schedule *sc, const Param *p, const Arg **positional,
                               const Param **own) {
   const Arg *a = sc->base_args;
@@ -137,7 +138,7 @@ static const Expr *base_value(const Schedule *sc, const Param *p, const Arg **po
   return a ? a->value : *own ? NULL : p->init;
 }
 
-/* The parameters of the schedule up to `end`, which has its own formula; NULL: all. */
+/* Pushes the parameters of the schedule before `end`, which has its own formula; NULL: all. */
 static void push_params(Build *b, const Param *end) {
   const Options *o = b->s->opt;
   for (const Param *p = b->s->parsed->def->params; p != end; p = p->next) {
@@ -156,7 +157,7 @@ static void push_params(Build *b, const Param *end) {
   }
 }
 
-/* Those of what sc extends. */
+/* Pushes the parameters of the schedule that sc extends. */
 static void push_base(Build *b, const Schedule *sc) {
   const Arg *positional = sc->base_args;
   for (const Param *p = sc->base_def->params; p; p = p->next) {
@@ -185,7 +186,7 @@ static PipeLoopFormula built(const Build *b, Span at) {
   return (PipeLoopFormula){b->term.at, b->term.n, 0, span_text((Sched *)b->s, at)};
 }
 
-/* Does it depend on M? What does not needs no formula. */
+/* Does the formula depend on M? If not, it is not needed. */
 static bool is_open(const Build *b) {
   bool open = !b->ok;
   for (uint32_t i = 0; i < b->term.n; i++)
@@ -215,7 +216,7 @@ bool formulas_of_m(const Sched *s, const char *name, PipeLooped *l) {
         for (const Schedule *of = s->parsed->def; of != sc; of = of->base_def)
           push_base(&b, of);
         push(&b, r->cond);
-        if (soft) { /* a warning; but it has a value */
+        if (soft) { /* `expects` only warns; but its condition must have a value */
           term(&b, PIPE_LOOP_NOT, 0, 0);
           term(&b, PIPE_LOOP_CONST, 2, 1);
           term(&b, PIPE_LOOP_LT, 0, -1);

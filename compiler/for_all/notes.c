@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Makes the notes of a program (notes.h): plays its ranks against each other for the times, then
- * walks each list once and keeps of everything that is used who has used it last. Linear. */
+ * Makes the notes of a program (notes.h). Plays its ranks against each other for the times; then
+ * walks each list once and keeps the last use of each slot, gradient and microbatch. Cost:
+ * linear. */
 #include <string.h>
 
 #include "notes.h"
 
-/* What is used, and by whom last. */
+/* The last use of a thing. */
 typedef struct Used {
-  uint32_t row, state; /* 1 + row; 0: by nobody */
-  uint32_t op, nth;    /* its op, and rows of that above it */
-  uint32_t note;       /* its NOTE_USE */
+  uint32_t row, state; /* 1 + row; 0: no use yet */
+  uint32_t op, nth;    /* op of the row; rows of this op above it */
+  uint32_t note;       /* index of its NOTE_USE */
   int64_t label;       /* -1: none */
   uint32_t touch[PIPE_NSTREAMS];
 } Used;
@@ -18,11 +19,11 @@ struct Noter {
   Arena *arena;
   const PipeProgram *p;
   States *state;
-  uint32_t **time;                  /* [nrank][ninstr] */
-  uint32_t **turn_time;             /* [ngroup] by turn */
+  uint32_t **time;                  /* [nrank][ninstr] NOTE_TIME */
+  uint32_t **turn_time;             /* [ngroup][turn] NOTE_TIME of each turn */
   Used *slot, **away, *grad, *unit; /* away: slots of other ranks; unit: by stage and microbatch */
   uint32_t *updates, *all_updates;  /* [nstage] so far; in all */
-  uint32_t done[PIPE_NSTREAMS], of_op[PIPE_NOPS]; /* rows so far */
+  uint32_t done[PIPE_NSTREAMS], of_op[PIPE_NOPS]; /* rows of the rank so far */
   Notes notes;
 };
 
@@ -31,16 +32,17 @@ struct Noter {
 typedef struct Play {
   const PipeProgram *p;
   uint32_t **time;
-  uint32_t *at, *now;     /* [nrank] the row at hand, and the time of the one above it */
-  uint32_t **turn, *next; /* [ngroup] time of each turn; the next one */
-  uint32_t *met, nmet;    /* [nrank] that end their rows together */
+  uint32_t *at, *now;     /* [nrank] current row; time of the row above it */
+  uint32_t **turn, *next; /* [ngroup] time of each turn; next turn */
+  uint32_t *met, nmet;    /* [nrank] ranks whose rows end together */
 } Play;
 
 static const PipeInstr *head(const Play *y, uint32_t r) {
   return y->at[r] < y->p->rank[r].ninstr ? &y->p->rank[r].instr[y->at[r]] : NULL;
 }
 
-/* Of rank r, which is to be at a row of op and stage; notes that it ends with the others. */
+/* Adds rank r to y->met and returns its row; NULL: it is not at a row of this op and stage. Raises
+ * *last to its time. */
 static const PipeInstr *meet(Play *y, uint32_t r, uint32_t op, uint32_t stage, uint32_t *last) {
   const PipeInstr *c = r < y->p->nrank ? head(y, r) : NULL;
   if (!c || c->op != op || (stage != NONE && c->stage != stage))
@@ -57,7 +59,7 @@ static bool play_row(Play *y, uint32_t r) {
     return false;
   uint32_t last = y->now[r], s = c->stage;
   y->nmet = 0;
-  if (c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B) /* SEND_F RECV_F SEND_B RECV_B */
+  if (c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B) /* op ^ 1 is the other end */
     if (!(d = meet(y, c->peer, c->op ^ 1, NONE, &last)) || d->peer != r)
       return false;
   while (pipe_is_sum(c->op) && (s = pipe_sum_next(y->p->stage, c->op, s)) != c->stage)
@@ -149,8 +151,7 @@ static void note(Noter *x, uint32_t tag, bool same, int64_t n) {
   *vec_push(x->arena, &x->notes.note) = (Note){tag, same, n};
 }
 
-/* A use by row i. last: of the fields that are one slot, the last, which says what it
- * becomes. */
+/* Notes a use by row i. last: of the fields with this slot, the last; it decides the new state. */
 static void use(Noter *x, uint32_t rank, uint32_t i, Used *u, uint32_t field, uint32_t last,
                 uint32_t pool) {
   const PipeRank *k = &x->p->rank[rank];
@@ -184,7 +185,7 @@ static void use(Noter *x, uint32_t rank, uint32_t i, Used *u, uint32_t field, ui
     if (does == FILLS)
       u->label = version ? (int64_t)w->version : c->mb == NONE ? -1 : (int64_t)c->mb;
   } else if (last == PIPE_FIELD_weight && u->row == 0) {
-    u->label = 0; /* version 0, which is there when a step starts */
+    u->label = 0; /* version 0 is there when a step starts */
   }
   if (field == FIELD_GRAD)
     u->label = -1;
@@ -229,7 +230,7 @@ static void use_slots(Noter *x, uint32_t rank, uint32_t i) {
                                  w ? w->slot : NONE,
                                  w ? w->out : NONE,
                                  w ? w->guess : NONE};
-  /* Uses that are not the next of this rank's slot: of another rank; where version 0 lay. */
+  /* Slots outside the chain of this rank: of another rank; or the slot of version 0. */
   const bool away = copy && c->peer != NONE,
              last_update = w && c->op == PIPE_U && w->version == x->all_updates[c->stage];
   const uint32_t apart = away ? 1u << PIPE_FIELD_keep : last_update ? 1u << PIPE_FIELD_made : 0;
@@ -263,7 +264,7 @@ static void use_slots(Noter *x, uint32_t rank, uint32_t i) {
   }
 }
 
-/* Gradients, and microbatches. */
+/* Notes the uses of gradients and microbatches. */
 static void use_rest(Noter *x, uint32_t rank, uint32_t i) {
   const PipeProgram *p = x->p;
   const PipeInstr *c = &p->rank[rank].instr[i];
