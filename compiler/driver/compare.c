@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Compares schedules: `pipec --compare a.pipe b.pipe -D P=8 -D M=8..64:8` compiles and proves each
- * one at each point of the swept parameters and ranks the rows by --by. The output is a table, CSV
- * or a picture of time against memory. A refused schedule is a row. Times in units are scaled to
- * equal work (equal_work.c). `work` is makespan x ranks over the work of the model: 1 means no
- * bubble and no recomputation. Stashes count in 1/ranks of the model's. */
+ * schedule at each point of the swept parameters and ranks the rows by --by. The output is a table,
+ * CSV or a picture of time against memory. A refused schedule is a row. Times in units are scaled
+ * to equal work (equal_work.c). `work` is makespan x ranks over the work of the model: 1 means no
+ * bubble and no recomputation. Stashes count in 1/ranks of the stashes of the model. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -23,31 +23,31 @@
 enum { MOST_ROWS = 100000 };
 
 typedef struct Row {
-  const char *file, *name, *params; /* params: as they were bound */
-  uint32_t which;                   /* input */
-  const char *refused, *why;        /* NULL, or the name of the first error and what it says */
-  const char *unchecked;            /* NULL, or a line about the other schedules of the file */
-  bool sized, front;                /* front: none at this point is better in time and in memory */
+  const char *file, *name, *params; /* params: the values in use */
+  uint32_t which;                   /* index of the input */
+  const char *refused, *why;        /* NULL, or the name and the text of the first error */
+  const char *unchecked;            /* NULL, or a line about other schedules of the file */
+  bool sized, front;                /* front: no row of the point is better in time and memory */
   ModelWork model;
-  double scale; /* of times, to equal work */
+  double scale; /* factor of times to equal work */
   uint64_t makespan, span, bound, span_bound, transfers, volume, bytes;
-  uint32_t versions, staleness;          /* of the worst rank */
+  uint32_t versions, staleness;          /* on the worst rank */
   double bubble, work, inflight, memory; /* memory: bytes of the worst rank, or inflight */
-  double by;                             /* what is ranked by */
+  double by;                             /* the value of --by */
 } Row;
 
 typedef struct Compare {
-  Sched *s; /* of the command line: options, messages, arena */
+  Sched *s; /* the command line: options, messages, arena */
   Row *row;
   uint32_t nrow, ninput;
-  bool sized;          /* every row that was compiled is */
-  bool scaled;         /* some row is: its scale is not 1 */
-  const char **beside; /* [ninput] behind the name of its schedule; "" if no other has it */
+  bool sized;          /* every compiled row has sizes */
+  bool scaled;         /* some row has a scale other than 1 */
+  const char **beside; /* [ninput] text after the name of the schedule; "": the name is unique */
 } Compare;
 
 /* ---- one row ---- */
 
-/* Compiles input `which` with the values that the defines have now. */
+/* Compiles input `which` with the current values of the defines. */
 static void fill(Compare *c, uint32_t which, Row *row) {
   Arena arena = {0};
   Diag diag;
@@ -93,13 +93,13 @@ static void fill(Compare *c, uint32_t which, Row *row) {
   arena_free(&arena);
 }
 
-/* ---- ranking: rows of one point of the sweep ---- */
+/* ---- ranking of the rows of one point ---- */
 
 static int by_time(const void *a, const void *b) {
   const Row *x = a, *y = b;
   if (!x->refused != !y->refused)
     return x->refused ? 1 : -1;
-  if (x->model.forward_only != y->model.forward_only) /* they do not compete */
+  if (x->model.forward_only != y->model.forward_only) /* they do not compete with the others */
     return x->model.forward_only ? 1 : -1;
   if (x->work != y->work)
     return x->work < y->work ? -1 : 1;
@@ -139,13 +139,13 @@ static void scale_rows(Compare *c) {
     c->row[i].scale = scale[i], c->scaled |= scale[i] != 1;
 }
 
-/* Sorted by time and then by memory, a row is on the front if it needs less memory than all above
- * it, or is as good in both as the last of these that is on it. */
+/* Ranks the rows of a point. In order of time, then memory, a row is on the front if it needs less
+ * memory than all rows above it, or equals the last row of the front in both. */
 static void rank_rows(Compare *c, Row *row, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
     row[i].memory = c->sized ? (double)row[i].bytes : row[i].inflight;
   qsort(row, n, sizeof *row, by_time);
-  const Row *last = NULL; /* of the front */
+  const Row *last = NULL; /* last row of the front */
   for (uint32_t i = 0;
        i < n && !row[i].refused && row[i].model.forward_only == row[0].model.forward_only; i++)
     if (!last || row[i].memory < last->memory ||
@@ -158,7 +158,7 @@ static void rank_rows(Compare *c, Row *row, uint32_t n) {
 
 /* ---- output ---- */
 
-/* Tells schedules of one name apart by their files, and files of one name by their paths. */
+/* Distinguishes schedules of one name by their files, and files of one name by their paths. */
 static void tell_apart(Compare *c) {
   const char *const *file = c->s->opt->compare;
   const char **name = NEW_ARRAY(c->s->arena, const char *, c->ninput);
@@ -205,7 +205,7 @@ static const char *some_params(Compare *c, const Row *w, Which which) {
   return text;
 }
 
-/* The column of --by, where the table does not have it anyway. */
+/* The column of --by, if it is not in the table already; else NULL. */
 static const char *by_column(Compare *c, const Row *w) {
   Arena *a = c->s->arena;
   switch (c->s->opt->by) {
@@ -220,7 +220,7 @@ static const char *by_column(Compare *c, const Row *w) {
   }
 }
 
-/* What -D gives at a point, whose rows begin with `row`: " P=8 M=24". A schedule may lack some. */
+/* What -D gives at a point: " P=8 M=24". row: its first row; a schedule may lack parameters. */
 static const char *point_of(Compare *c, const Row *row) {
   const char *text = "";
   for (uint32_t i = 0; i < c->ninput; i++) {
@@ -233,7 +233,7 @@ static const char *point_of(Compare *c, const Row *row) {
 typedef enum Column { MAKESPAN, GAP, WORK, BUBBLE, MEMORY, BY, SCALE, PARAMS, NCOLUMN } Column;
 static const uint8_t column_wide[NCOLUMN] = {9, 8, 6, 7, 9, 9, 6};
 
-/* The cell of a row, or the head of the column; NULL: the table does not have it. */
+/* The cell of a row; without w the head of the column; NULL: the table has no such column. */
 static const char *cell_text(Compare *c, Column k, const Row *w) {
   Arena *a = c->s->arena;
   switch (k) {
@@ -257,7 +257,7 @@ static const char *cell_text(Compare *c, Column k, const Row *w) {
 static const char *fit_columns(Compare *c, uint32_t name, uint32_t width, bool shown[NCOLUMN]) {
   static const struct {
     Column column;
-    RankBy by; /* which keeps it */
+    RankBy by; /* the --by that keeps it */
   } drop[] = {{SCALE, BY_WORK},
               {GAP, BY_WORK},
               {BUBBLE, BY_BUBBLE},
@@ -285,7 +285,7 @@ static const char *fit_columns(Compare *c, uint32_t name, uint32_t width, bool s
   return out;
 }
 
-/* The columns of a row, or the head of each. */
+/* Prints the cells of a row; without w the heads. */
 static void put_cells(Compare *c, FILE *f, const bool shown[NCOLUMN], const Row *w) {
   for (Column k = 0; k < NCOLUMN; k++) {
     const char *text = shown[k] ? cell_text(c, k, w) : "";
@@ -295,7 +295,7 @@ static void put_cells(Compare *c, FILE *f, const bool shown[NCOLUMN], const Row 
   fputc('\n', f);
 }
 
-/* As wide as the terminal, else with all columns; --emit=csv has more. */
+/* Prints a table as wide as the terminal, or with all columns; --emit=csv has more. */
 static void table(Compare *c, FILE *f) {
   uint32_t name = 8, width = terminal_width(f, UINT32_MAX);
   bool star = false, apart = false, shown[NCOLUMN];
@@ -391,7 +391,7 @@ static void csv(Compare *c, FILE *f) {
   }
 }
 
-/* ---- picture: memory across, time up, a colour and a mark per schedule ---- */
+/* ---- picture: memory across, time up; a colour and a mark per schedule ---- */
 
 static void put(FILE *f, const char *fmt, ...) {
   va_list ap;
@@ -403,7 +403,7 @@ static void put(FILE *f, const char *fmt, ...) {
 static const char *const colour[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                      "#e69f00", "#56b4e9", "#000000", "#7f7f7f"};
 
-/* size: 1, or less for a mark that lies on another */
+/* size: 1, or less for a mark that covers another */
 static void mark(FILE *f, uint32_t which, double x, double y, bool filled, double size) {
   const char *hue = colour[which % 8], *fill = filled ? hue : "white";
   put(f, "<g transform=\"translate(~ ~) scale(~)\" fill=\"$\" stroke=\"$\">", x, y, size, fill,
@@ -417,7 +417,7 @@ static void mark(FILE *f, uint32_t which, double x, double y, bool filled, doubl
   put(f, "</g>\n");
 }
 
-/* A round number of steps over 0..most: 1, 2 or 5 times a power of 10, at least five of them. */
+/* A round step for an axis 0..most: 1, 2 or 5 times a power of 10; at least five steps. */
 static double step_of(double most) {
   double step = 1;
   while (step * 5 > most)
@@ -427,7 +427,7 @@ static double step_of(double most) {
   return step * 25 <= most ? step * 5 : step * 10 <= most ? step * 2 : step;
 }
 
-/* The numbers of a row. */
+/* The tooltip text of a row. */
 static const char *said(Compare *c, const Row *w) {
   Arena *a = c->s->arena;
   return arena_printf(
@@ -441,7 +441,7 @@ static const char *said(Compare *c, const Row *w) {
       above_percent(w->span, w->span_bound));
 }
 
-/* ---- labels of the front: what each is, placed where nothing else stands ---- */
+/* ---- labels of the front, placed where there is room ---- */
 
 enum {
   LEFT = 78,
@@ -454,12 +454,12 @@ enum {
   ACROSS = (LEFT + W + BESIDE) / CELL,
   DOWN = (TOP + H) / CELL
 };
-#define LETTER 6.6 /* px of the widest letters that names and numbers have, on average */
+#define LETTER 6.6 /* px of the widest letters of names and numbers, on average */
 
-typedef enum Use { MARK = 1, LINE = 2 } Use; /* MARK: of text, too */
+typedef enum Use { MARK = 1, LINE = 2 } Use; /* MARK: marks and text */
 typedef struct Taken {
   uint8_t cell[DOWN][ACROSS]; /* Use, or'ed */
-  VEC(const char *) label;    /* that were placed, with the place of their marks before them */
+  VEC(const char *) label;    /* placed labels, each after the place of its mark */
 } Taken;
 
 static void take(Taken *t, double x, double y, double w, double h, Use as) {
@@ -468,7 +468,7 @@ static void take(Taken *t, double x, double y, double w, double h, Use as) {
       t->cell[j][i] |= as;
 }
 
-/* Is a box on the page, with nothing of `in` inside it? */
+/* Is the box on the page, and free of uses in `in`? */
 static bool box_free(const Taken *t, double x, double y, double w, double h, int in) {
   if (x < LEFT + 1 || y < TOP - 8 || x + w >= CELL * ACROSS || y + h >= CELL * DOWN)
     return false;
@@ -479,7 +479,7 @@ static bool box_free(const Taken *t, double x, double y, double w, double h, int
   return true;
 }
 
-/* Lines may cross, but pass no text and no mark. */
+/* Is a line free, or if taking: takes its cells. Lines may cross lines, but not text or marks. */
 static bool line_free(Taken *t, double x0, double y0, double x1, double y1, bool taking) {
   enum { STEPS = 40 };
   for (int k = 0; k < STEPS; k++) {
@@ -494,19 +494,19 @@ static bool line_free(Taken *t, double x0, double y0, double x1, double y1, bool
 
 typedef struct Place {
   double x, y;       /* px */
-  uint32_t row, end; /* the first and the last of its rows, by Picture.next */
+  uint32_t row, end; /* first and last of its rows, in a list by Picture.next */
   bool front;
 } Place;
 
 typedef struct Picture {
   VEC(Place) place;
-  uint32_t *next; /* of a row: the next one of its place, by input, then as the rows are; or NONE */
-  uint32_t *at;   /* of a row: its place */
+  uint32_t *next; /* next row of the same place, in order; NONE: the last */
+  uint32_t *at;   /* place of each row */
   Taken taken;
 } Picture;
 
-/* Puts a label near its mark, with a line unless they touch. Without room there is none, but
- * for a row that `must` have one: its line may then pass marks and text. */
+/* Puts a label near its mark, with a line unless they touch. If there is no room, drops the label;
+ * if it `must` be there, its line may cross marks and text. */
 static void label(Compare *c, FILE *f, Picture *pic, uint32_t i, bool must) {
   enum { AROUND = 16, HIGH = 12, OFF = 7, NEAR = 8, STEP = 8, FAR = 120, FARTHEST = 480 };
   static const double dx[AROUND] = {1,     -1,     0.924, -0.924, 0.924, -0.924, 0.707, -0.707,
@@ -521,7 +521,7 @@ static void label(Compare *c, FILE *f, Picture *pic, uint32_t i, bool must) {
   const char *at = arena_printf(c->s->arena, "%.2f %.2f %s", x, y, text);
   for (uint32_t k = 0; k < t->label.n; k++)
     if (strcmp(t->label.at[k], at) ==
-        0) /* it has its label, or another parameter is swept, which it lacks */
+        0) /* labelled already; or the schedule lacks the parameter that is swept */
       return;
   for (int over = 0; over <= must; over++)
     for (int far = NEAR; far <= (over ? FARTHEST : FAR); far += STEP)
@@ -550,7 +550,7 @@ static void label(Compare *c, FILE *f, Picture *pic, uint32_t i, bool must) {
       }
 }
 
-/* The first and the last point of each schedule's front, then others, in the order of the sweep. */
+/* Labels the first and last point of the front of each schedule, then the others in order. */
 static void put_labels(Compare *c, FILE *f, Picture *pic) {
   for (uint32_t k = 0; k < c->ninput; k++) {
     uint32_t first = NONE, last = NONE;
@@ -565,11 +565,11 @@ static void put_labels(Compare *c, FILE *f, Picture *pic) {
       label(c, f, pic, i, false);
 }
 
-/* ---- marks: those that lie on each other are one, with one tooltip ---- */
+/* ---- marks: those that cover each other are one, with one tooltip ---- */
 
 enum { SAME = 2, COLUMNS = (LEFT + W + BESIDE) / SAME, ROWS = (TOP + H + BESIDE) / SAME }; /* px */
 
-/* The place less than SAME px away in x and in y, or a new one. cell: index of a place, + 1 */
+/* The place less than SAME px away in x and y, or a new one. cell: 1 + index of a place */
 static uint32_t place_at(Compare *c, Picture *pic, uint32_t *cell, double x, double y) {
   int col = (int)x / SAME, row = (int)y / SAME;
   for (int j = row > 0 ? row - 1 : 0; j <= row + 1; j++)
@@ -584,7 +584,7 @@ static uint32_t place_at(Compare *c, Picture *pic, uint32_t *cell, double x, dou
   return pic->place.n - 1;
 }
 
-/* Puts row i at a point. The same compile at another value of a parameter it lacks counts once. */
+/* Puts row i at a point. Compiles that differ only in a parameter that they lack count once. */
 static void put_row(Compare *c, Picture *pic, uint32_t *cell, uint32_t i, double x, double y) {
   pic->at[i] = place_at(c, pic, cell, x, y);
   Place *p = &pic->place.at[pic->at[i]];
@@ -599,7 +599,8 @@ static void put_row(Compare *c, Picture *pic, uint32_t *cell, uint32_t i, double
   p->end = i;
 }
 
-/* The marks of a place, one for each schedule: small ones over large ones, the front on top. */
+/* Draws the marks of a place, one for each schedule: small ones over large ones, the front on
+ * top. */
 static void put_place(Compare *c, FILE *f, const Picture *pic, const Place *p) {
   put(f, "<g class=\"place\"><title>");
   for (uint32_t i = p->row; i != NONE; i = pic->next[i]) {
@@ -670,8 +671,7 @@ static void svg(Compare *c, FILE *f) {
   put(f,
       "<text transform=\"translate(16 ~) rotate(-90)\" text-anchor=\"middle\">makespan over the work of the model per rank; 1: no bubble</text>\n",
       TOP + H / 2.0);
-  for (uint32_t k = 0; k < c->ninput;
-       k++) { /* the points of a schedule, in the order of the sweep */
+  for (uint32_t k = 0; k < c->ninput; k++) { /* the points of a schedule, in order */
     const char *to = "M";
     put(f, "<path fill=\"none\" stroke=\"$\" stroke-opacity=\"0.45\" d=\"", colour[k % 8]);
     for (uint32_t i = 0; i < c->nrow; i++)
@@ -713,7 +713,7 @@ static void set_value(Define *d, uint32_t at) {
   d->value = d->list ? d->list[at] : d->lo + (int64_t)at * d->step;
 }
 
-/* Units and ns have no order. */
+/* Refuses to rank times in units against times in ns. */
 static void refuse_two_units(const Compare *c) {
   const Options *o = c->s->opt;
   const char *of[2] = {NULL, NULL}; /* in units, in ns */
@@ -732,7 +732,7 @@ bool compare(Sched *s) {
   Options *o = s->opt;
   Compare c = {.s = s, .ninput = o->ncompare, .sized = true};
   for (uint32_t i = 0, len; i < c.ninput + (o->profile != NULL);
-       i++) /* no row of a table, but an error */
+       i++) /* else it would be an error in each row */
     if (!file_read(s, i < c.ninput ? o->compare[i] : o->profile, NO_SPAN, &len))
       return false;
   uint64_t points = 1;

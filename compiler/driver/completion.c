@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * Writes scripts that complete a command line of pipec in bash, zsh and fish (--completion), from
- * the list of options. Completes file names that pipec reads: .pipe, .csv and .json. */
+ * the list of options. Completes the names of files that pipec reads: .pipe, .csv and .json. */
 #include <string.h>
 
 #include "driver.h"
 #include "options.h"
 
-/* The words that option o can be given, one blank between them; in bash and fish a word that goes
- * on after ':' is complete up to there. */
+/* The words that option o accepts, separated by blanks. In bash and fish a word that continues
+ * after ':' ends there. */
 static const char *values(Sched *s, const OptionRow *o) {
   const char *list = "";
   size_t n = 0;
@@ -25,10 +25,10 @@ static const char *values(Sched *s, const OptionRow *o) {
   return list;
 }
 
-/* -Werror is one word, and so are all options whose argument follows at once. */
+/* -Werror is one word; so is every option whose argument follows directly. */
 static bool is_joined(const OptionRow *o) { return *o->argument && !strchr("= ", *o->argument); }
 
-/* The first line about option o, inside single quotes of zsh or fish. */
+/* Prints the first line of the help of option o, quoted for zsh or fish. */
 static void summary(const OptionRow *o, bool zsh, FILE *f) {
   size_t n = strcspn(o->help, "\n;");
   n -= o->help[n - 1] == ',';
@@ -135,7 +135,7 @@ static void zsh(Sched *s, FILE *f) {
         f);
   for (int i = 0; i < NOPTIONS; i++) {
     const OptionRow *o = &option_row[i];
-    const char *again = o->letter && o->takes ? "*" : ""; /* can be given more than once */
+    const char *again = o->letter && o->takes ? "*" : ""; /* may be repeated */
     for (int by_name = 0; by_name < 2; by_name++) {
       if (!(by_name ? o->name != NULL : o->letter != 0))
         continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runs the passes of a compile, in order: `passes` is the list. `pass` names what --dump-after
- * prints. */
+ * Runs the passes of a compile in order: passes.def is the list. Writes the output, and the depfile
+ * for make. */
 #include <string.h>
 #include <time.h>
 
@@ -71,9 +71,10 @@ static bool emit(Sched *s) {
   return file_close(s, &out, true);
 }
 
-/* Does make read the name as one file? It has no escape for control bytes, ';', '|' and '\'. And an
- * '=' in the target or the first file makes an assignment of the line: of no variable in use if a
- * '/' is before it, so that folders like M=8/ may be; with "!=" it runs a command. */
+/* Does make read the name as one file? make has no escape for control bytes, ';', '|' and '\'. An
+ * '=' in the target or the first file makes the line an assignment. A '/' before the '=' makes it
+ * harmless, since no variable in use has such a name (so folders like M=8/ work); but "!=" runs a
+ * command. False: reported. */
 static bool is_for_make(Sched *s, const char *name, bool first) {
   const char *equal = first ? strchr(name, '=') : NULL, *bad = name;
   if (equal && equal > name && equal[-1] != '!' && memchr(name, '/', (size_t)(equal - name)))
@@ -88,8 +89,8 @@ static bool is_for_make(Sched *s, const char *name, bool first) {
   return !*bad;
 }
 
-/* Can the depfile name all files read so far? Asked before anything is written, and once more by
- * depfile: a page reads further files. */
+/* Can the depfile name all files read so far? Called before anything is written, and again by
+ * depfile, because a page reads further files. False: reported. */
 static bool depfile_can(Sched *s) {
   if (!s->opt->depfile || !s->opt->output)
     return true;
@@ -140,7 +141,7 @@ static void time_line(Sched *s, const char *name, double ms) {
     fprintf(s->diag->out, "%-16s %10.3f ms\n", name, ms);
 }
 
-/* The products of a compile, as the passes that make them see them. */
+/* The products of a compile, writable: each pass gets the one that it makes. */
 typedef struct Products {
   Parsed parsed;
   Expanded expanded;
@@ -152,25 +153,25 @@ typedef struct Products {
   Measured measured;
 } Products;
 
-/* One way through the passes. */
+/* One run of the passes. */
 typedef struct Run {
   Sched *s;
   Products *made;
-  const char *dump; /* --dump-after */
-  bool text;        /* a .pipe text is compiled */
-  bool asked;       /* the proof for every value was asked for, not only possible */
-  bool complete;    /* check_deps passes: the ops can be verified */
-  bool stopped;     /* the pass that `dump` names has run */
-  double began;     /* this pass, ms */
+  const char *dump; /* --dump-after; NULL */
+  bool text;        /* the input is a .pipe text */
+  bool asked;       /* --for-all asks for the proof for every value */
+  bool complete;    /* check_deps has passed: verify_ops can run */
+  bool stopped;     /* the pass named by `dump` has run */
+  double began;     /* start of this pass, ms */
 } Run;
 
-/* Takes the steps of a pass. False: there are not as many left. */
+/* Takes the steps of a pass from the budget. False: too few are left. */
 static bool begin_pass(Run *x) {
   x->began = now_ms();
   return work_take(x->s->work, WORK_PASS * (uint64_t)x->s->orders->nop, NO_SPAN);
 }
 
-/* ok: what the pass has returned. False: an error was reported, or no pass follows. */
+/* ok: the result of the pass. False: an error was reported, or `dump` ends the run. */
 static bool end_pass(Run *x, const char *name, bool ok, void (*dump)(Sched *, FILE *)) {
   Sched *s = x->s;
   const bool all = x->dump && strcmp(x->dump, "all") == 0;
@@ -197,13 +198,14 @@ static bool pass_check_deps(Run *x, Orders *orders) {
   return x->complete;
 }
 
-/* Has check_channels to prove anything that check_deadlock and check_match have not proved? They
- * prove what the engines demand of transfers in one global order. */
+/* Does check_channels prove more than check_deadlock and check_match? These two prove what the
+ * engines need for transfers in one global order. */
 static bool other_channels(const Sched *s) {
   return s->lowered->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model);
 }
 
-/* Is the proof for every value of a parameter wanted? A --check looks for one that is open. */
+/* Is there a proof for every value of a parameter? With --check, of the parameter that has no
+ * value. */
 static bool for_all(Sched *s) {
   Options *o = s->opt;
   if (!o->for_all && o->check_only)
@@ -211,7 +213,7 @@ static bool for_all(Sched *s) {
   return o->for_all;
 }
 
-/* Runs the passes. False: one has failed, or --dump-after stops behind one. */
+/* Runs the passes. False: a pass failed, or --dump-after ends the run. */
 static bool passes(Run *x) {
   Sched *s = x->s;
   Products *made = x->made;
@@ -223,16 +225,16 @@ static bool passes(Run *x) {
   return true;
 }
 
-/* What the exit status says of the proof for every value. asked: by --for-all. Nobody who asks for
- * a proof goes on without one unless told to; a program for every value says in its first line
- * which values it has. */
+/* Does the exit status accept the proof for every value? asked: by --for-all. A proof that was
+ * asked for must succeed, unless --undecided=ok. A program for every value names its values in its
+ * first line. */
 static bool holds_for_all(const Sched *s, bool asked) {
   const Options *o = s->opt;
   const bool error = o->undecided ? o->undecided == 1 : asked && !o->looped;
   return !o->for_all || is_proved_for_all(s) || (!s->for_all.refuted && !error);
 }
 
-/* A new compile: hooks and empty products, const in s. The pass that makes one writes it. */
+/* Begins a compile: hooks, and empty products, which s sees as const. */
 static Products *begin(Sched *s) {
   Products *p = NEW(s->arena, Products);
   s->again = compile_only;

@@ -7,9 +7,9 @@
 
 /* ---- driver.c: the pass list ---- */
 bool compile(Sched *s);
-bool compile_only(Sched *s);  /* the same without output, for tests, fuzzers and benches */
-bool compare(Sched *s);       /* compare.c: of opt->compare; needs no pass, s stays empty */
-bool for_all_range(Sched *s); /* for_all_range.c: of opt->range; the same */
+bool compile_only(Sched *s);  /* without output: for tests, fuzzers and benches */
+bool compare(Sched *s);       /* compare.c: compares opt->compare; needs no pass, s stays empty */
+bool for_all_range(Sched *s); /* for_all_range.c: compiles the values of opt->range; likewise */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);
 /* ---- read_options.c ---- */
@@ -19,23 +19,23 @@ typedef enum CommandKind {
 } CommandKind;
 typedef struct Command {
   CommandKind kind;
-  int shell;        /* COMMAND_COMPLETION */
-  const char *name; /* COMMAND_EXPLAIN: which; NULL: all */
+  int shell;        /* COMMAND_COMPLETION: index of the shell */
+  const char *name; /* COMMAND_EXPLAIN: its argument; NULL: all */
 } Command;
-/* Fills s->opt, and says what is to be done. With opt->input already set, a caller of the library
- * has named what is compiled: an option of the program only is refused, and so is another file.
- * False: reported. */
+/* Reads the options into s->opt, and the command into *todo. If opt->input is set, a caller of the
+ * library has named the input: then another file, or an option for the program pipec only, is
+ * refused. False: reported. */
 bool read_options(Sched *s, int n, const char *const *word, Command *todo);
 /* ---- library.c ---- */
 /* The directory of the standard library; NULL: unknown. */
 const char *library_dir(Sched *s);
-/* The rest requires opt->stdlib. */
-/* The path that argument `name` means (lang/spec.md 9.5). */
+/* The following require opt->stdlib. */
+/* The path of FILE argument `name` (lang/spec.md 9.5). */
 const char *library_find(Sched *s, const char *name);
 /* Prints a line for each schedule of the library. False: reported. */
 bool library_list(Sched *s, FILE *f);
-/* ---- format_files.c: --fmt of opt->format. Prints; replaces with opt->format_write; compares with
- * opt->check_only. False: reported ---- */
+/* ---- format_files.c: --fmt for opt->format. Prints; with opt->format_write replaces; with
+ * opt->check_only compares. False: reported ---- */
 bool format_files(Sched *s);
 
 #endif

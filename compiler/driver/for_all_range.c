@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * --for-all=NAME=LO..HI: every value of a range, one by one, through all passes: proofs, checks,
- * limits, memory. Requires opt->range; needs no pass. A value that the schedule does not admit is
- * counted. The first value that is refused is compiled once more, for its messages, and ends the
- * run. Linear in what is compiled. */
+ * --for-all=NAME=LO..HI: compiles every value of a range through all passes: proofs, checks,
+ * limits, memory. Requires opt->range; needs no pass. Counts values that the schedule does not
+ * admit. The first value that is refuted is compiled once more, for its messages, and ends the run.
+ * Cost: linear in what is compiled. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,16 +11,16 @@
 #include "lower.h"
 #include "limit.h"
 
-/* What all values have said so far. */
+/* The results of all values so far. */
 typedef struct Values {
   Sched *s;
-  uint64_t proved, refused; /* values; refused: by what the schedule requires */
+  uint64_t proved, refused; /* values; refused: by `requires` */
   bool sized;
-  uint64_t most; /* bytes, or without sizes stashes, of the rank that needs the most */
-  uint32_t rank; /* which, */
-  int64_t at;    /*   at which value */
+  uint64_t most; /* peak of the rank that needs the most: bytes; without sizes stashes */
+  uint32_t rank; /* this rank */
+  int64_t at;    /* its value */
   uint32_t ncheck, nlimit;
-  const char *why; /* the first value that was not admitted: */
+  const char *why; /* error of the first value that was not admitted */
   int64_t why_at;
 } Values;
 
@@ -46,7 +46,7 @@ static void add(Values *e, const Sched *one, int64_t value) {
   }
 }
 
-/* False: the value is refuted, reported. */
+/* Compiles a value. False: it is refuted, reported. */
 static bool try_value(Values *e, int64_t value) {
   Arena arena = {0};
   Diag diag;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Writes files in canonical form (--fmt). A file with errors is reported and stays as it is; the
+ * Writes files in canonical form (--fmt). A file with errors is reported and stays unchanged; the
  * other files are formatted. */
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base.h"
 #include "format.h"
 
-/* The first byte at which they differ. */
+/* The first byte at which a and b differ. */
 static uint32_t first_difference(const char *a, const char *b) {
   uint32_t i = 0;
   while (a[i] == b[i])
@@ -38,7 +38,7 @@ static bool format_file(Sched *s, Interner *names, const char *path, bool *diffe
     return same;
   }
   if (!s->opt->format_write)
-    return fwrite(result, 1, result_len, s->opt->out) == result_len; /* main reports */
+    return fwrite(result, 1, result_len, s->opt->out) == result_len; /* main reports errors */
   OutFile out;
   if (same)
     return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Finds schedules of the standard library by name: --list, and FILE arguments that are names. A
- * library file has two names: its file name without .pipe, and the name of its last schedule. Reads
- * all files of the library for this: they are few and small. */
+ * Finds schedules of the standard library by name: for --list, and for FILE arguments that are
+ * names. A library file has two names: its file name without .pipe, and the name of its last
+ * schedule. Reads all files of the library: they are few and small. */
 #define _GNU_SOURCE /* dladdr1 */
 #include <dlfcn.h>
 #include <limits.h>
@@ -14,12 +14,12 @@
 #include "base.h"
 #include "hints.h"
 
-/* The file that this code was loaded from: a shared library, or the program. False: unknown. */
+/* The file that holds this code: a shared library, or the program. False: unknown. */
 static bool find_self(char path[PATH_MAX]) {
   Dl_info at;
   struct link_map *map = NULL;
   if (dladdr1((void *)(uintptr_t)library_dir, &at, (void **)&map, RTLD_DL_LINKMAP) && map &&
-      *map->l_name) /* the program has no name */
+      *map->l_name) /* the program itself has an empty name */
     return realpath(map->l_name, path) != NULL;
   ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
   path[n > 0 ? n : 0] = 0;
@@ -52,7 +52,7 @@ const char *library_dir(Sched *s) {
 
 typedef struct LibFile {
   const char *name, *path; /* name: without .pipe */
-  const char *schedule;    /* that it compiles */
+  const char *schedule;    /* the schedule that it compiles: its last */
   const char *about;       /* first sentence of its comment */
 } LibFile;
 
@@ -77,7 +77,7 @@ static void read_file(Sched *s, LibFile *l) {
   l->about = first_sentence(s, comment);
 }
 
-/* Sorted by name; *n of them. */
+/* The files of the library, sorted by name; *n: their number. */
 static LibFile *read_library(Sched *s, uint32_t *n) {
   const char *const *name = library_files(s, n);
   LibFile *list = NEW_ARRAY(s->arena, LibFile, *n);
@@ -94,7 +94,7 @@ const char *library_find(Sched *s, const char *name) {
   if (access(name, F_OK) == 0 || !*name || strpbrk(name, "/."))
     return name;
   const char *local = arena_printf(s->arena, "%s.pipe", name);
-  if (access(local, F_OK) == 0) /* as an import of it would */
+  if (access(local, F_OK) == 0) /* an import would find it first */
     return local;
   uint32_t n;
   LibFile *l = read_library(s, &n);

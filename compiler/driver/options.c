@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Turns options.def, the one list of options, into what --help and the manual page need.
- * completion.c makes the shell scripts. */
+ * Turns options.def, the one list of options, into --help and the manual page. completion.c makes
+ * the shell scripts. */
 #include <string.h>
 
 #include "options.h"
@@ -86,7 +86,7 @@ void print_help(FILE *f) {
 
 /* ---- --man ---- */
 
-/* One character of text. A line must not begin with a control character. */
+/* Prints one character of text. A line must not begin with a roff control character. */
 static void roff_char(FILE *f, const char *text, const char *at) {
   if (*at == '\\')
     fputs("\\e", f);
@@ -105,7 +105,7 @@ static void roff(FILE *f, const char *text, size_t n) {
 
 static void roff_text(FILE *f, const char *text) { roff(f, text, strlen(text)); }
 
-/* Words in italics, what separates them not. */
+/* Prints words in italics, separators upright. */
 static void roff_argument(FILE *f, const char *text) {
   while (*text) {
     size_t word = strcspn(text, "=| :."), sep = strspn(text + word, "=| :.");
@@ -119,7 +119,7 @@ static void roff_argument(FILE *f, const char *text) {
   }
 }
 
-/* The first paragraph of a diagnostic's page. */
+/* Prints the first paragraph of the page of a diagnostic. */
 static void roff_page(FILE *f, const char *name) {
   const char *page = explain_page(name);
   const char *end = page ? strstr(page, "\n\n") : NULL;
@@ -127,7 +127,7 @@ static void roff_page(FILE *f, const char *name) {
   for (const char *p = page; p && p < end; p++)
     if (*p == '`') {
       fputs((code = !code) ? "\\fB" : "\\fR", f);
-    } else if (p[0] == ']' && p[1] == '(') { /* of a link: what it is called */
+    } else if (p[0] == ']' && p[1] == '(') { /* of a link only the text */
       p += strcspn(p, ")");
     } else if (*p != '[') {
       roff_char(f, page, p);

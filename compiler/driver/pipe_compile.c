@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The compiler as a library: pipe_compile.h over the passes. A PipeCompiled is a guard that stays:
- * it holds all memory of its compile, also of one that has ended early. */
+ * The compiler as a library: pipe_compile.h over the passes. A PipeCompiled is a guard that
+ * outlives its compile: it holds all its memory, even if the compile ended early. */
 #define _POSIX_C_SOURCE 200809L /* uselocale */
 #include <locale.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct PipeCompiled {
   GuardText *messages, *output;
   PipeDiagnostic *row; /* [nrow] */
   uint32_t nrow;
-  char early[600];    /* the message of a compile that has ended early, */
+  char early[600];    /* the message of a compile that ended early */
   PipeDiagnostic why; /* and its row */
 };
 
@@ -53,7 +53,7 @@ static void end_locale(void *locale) { freelocale(locale); }
 static void run(void *of) {
   Call *call = of;
   PipeCompiled *c = call->c;
-  /* Numbers are written and read as in C, whatever the locale of the process is. */
+  /* Numbers are written and read as in C, whatever the locale of the process. */
   locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   if (!plain)
     guard_no_memory(0);
@@ -66,7 +66,7 @@ static void run(void *of) {
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   Command todo;
   diag_init(&diag, &arena, c->messages->f);
-  /* The program may point into these. */
+  /* The program may point into these strings. */
   opt.input = arena_printf(&arena, "%s", call->name ? call->name : call->text ? "text" : "");
   if (call->text) {
     opt.text_len = strlen(call->text);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * Reads PyTorch's pipeline files: a row per rank, a cell per action (lang/spec.md 10). There are
  * two formats. `compute_only` has idle cells and no transfers. `compute_comms` has UNSHARD,
- * RESHARD, REDUCE_GRAD, SEND_x, RECV_x and WAIT_x and no idle cells; a file with one of these words
- * is of this format. Two notations are pipec's own: a cell 0SEND_F1+0RECV_B0 is a group of
+ * RESHARD, REDUCE_GRAD, SEND_x, RECV_x and WAIT_x and no idle cells; one of these words makes a
+ * file compute_comms. Two notations are pipec's own: a cell 0SEND_F1+0RECV_B0 is a group of
  * transfers, and a cell WAIT waits for all transfers above it.
  *
  * Ensures what expand ensures: stages on the ranks of their rows, and ops in order. The format has
- * no update; it comes last on each rank. For compute_comms also ensures Orders.lists, with the
- * sends and receives in the order of the file, unless --lowering= asks for another lowering.
+ * no update; the reader adds one at the end of each rank. For compute_comms also ensures
+ * Orders.lists, with the sends and receives in the order of the file, unless --lowering= asks for
+ * another lowering.
  *
  * The reader is strict, because PyTorch's reader is not: PyTorch matches the beginning of a cell
  * and drops the rest, so 0BW0 of its older files becomes a B without a microbatch. --torch-lax
@@ -26,7 +27,7 @@ enum {
   K_WAIT_REDUCE_GRAD,
   K_WAIT_SEND_F,
   K_WAIT_SEND_B,
-  K_WAIT /* for all transfers above it; has no stage */
+  K_WAIT /* waits for all transfers above it; has no stage */
 };
 
 static const struct {
@@ -46,11 +47,11 @@ static const struct {
              {"RECV_F", PIPE_RECV_F, true},
              {"SEND_B", PIPE_SEND_B, true},
              {"RECV_B", PIPE_RECV_B, true},
-             {"W", PIPE_W, true}}; /* WAIT_ begins with it, too */
+             {"W", PIPE_W, true}}; /* after WAIT_, which begins with W */
 
 typedef struct Action {
   uint32_t kind, stage, mb, site;
-  bool joined; /* one action, or one group of transfers, with the one before it */
+  bool joined; /* in one action, or one group, with the action before it */
 } Action;
 
 typedef struct Csv {
@@ -59,10 +60,10 @@ typedef struct Csv {
   const char *text;
   uint32_t file, noddity;
   VEC(Action) action;
-  VEC(uint32_t) row0; /* first action of each row, and one past the last */
+  VEC(uint32_t) row0; /* first action of each row; then one past the last */
   VEC(Span) row_at;
-  bool comms;          /* it is compute_comms */
-  Span comms_at, idle; /* first cell that says so; first idle cell */
+  bool comms;          /* the format is compute_comms */
+  Span comms_at, idle; /* first cell that shows the format; first idle cell */
   Span own;            /* first cell in a notation that PyTorch does not read */
 } Csv;
 
@@ -70,7 +71,8 @@ static Span span(const Csv *c, const char *a, const char *b) {
   return (Span){c->file, (uint32_t)(a - c->text), (uint32_t)(b - c->text)};
 }
 
-/* False, and an error, unless --torch-lax: then a warning. `what` says it, `reads` what is read. */
+/* Reports `what`: an error, or with --torch-lax a warning that it is read as `reads`. False: an
+ * error. */
 static bool odd(Csv *c, Span at, const char *what, const char *reads) {
   enum { SHOWN = 20 };
   if (!c->s->opt->torch_lax)
@@ -189,7 +191,7 @@ static const char *trim(const char **p, const char *end) {
   return end;
 }
 
-/* (0F7;7B3)OVERLAP_F_B: its parts are one action. */
+/* Reads (0F7;7B3)OVERLAP_F_B: its parts are one action. */
 static bool overlap(Csv *c, const char *p, const char *end) {
   static const char name[] = "OVERLAP_F_B";
   const char *close = memchr(p, ')', (size_t)(end - p)), *after = close ? close + 1 : end;
@@ -197,7 +199,7 @@ static bool overlap(Csv *c, const char *p, const char *end) {
   if (!close || p + 1 == close || end - after < 1)
     return not_an_action(c, p, end);
   if ((size_t)(end - after) != strlen(name) || memcmp(after, name, strlen(name)) != 0) {
-    bool other = false; /* any kind will do for PyTorch */
+    bool other = false; /* PyTorch accepts any kind here */
     for (uint32_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
       other |= (size_t)(end - after) == strlen(kinds[k].text) &&
                memcmp(after, kinds[k].text, strlen(kinds[k].text)) == 0;
@@ -237,7 +239,7 @@ static bool too_many_in_group(Sched *s, Span at, uint32_t rank, uint32_t n) {
   return false;
 }
 
-/* 0SEND_F1+0RECV_B0: its transfers are one group. */
+/* Reads 0SEND_F1+0RECV_B0: its transfers are one group. */
 static bool group(Csv *c, const char *p, const char *end) {
   uint32_t first = c->action.n;
   for (const char *a = p, *plus; a <= end; a = plus + 1) {
@@ -273,12 +275,12 @@ static bool cell(Csv *c, const char *p, const char *end) {
   }
   if (b - a == 4 && memcmp(a, "WAIT", 4) == 0)
     return note_own(c, span(c, a, b)), push(c, span(c, a, b), K_WAIT, 0, 0);
-  if (!c->s->opt->torch_lax && memchr(a, '+', (size_t)(b - a))) /* PyTorch drops what follows */
+  if (!c->s->opt->torch_lax && memchr(a, '+', (size_t)(b - a))) /* PyTorch drops what follows '+' */
     return group(c, a, b);
   return *a == '(' ? overlap(c, a, b) : one_action(c, a, b);
 }
 
-/* The cells of a line. */
+/* Reads the cells of a line. */
 static bool row(Csv *c, const char *p, const char *end) {
   bool ok = true;
   *vec_push(c->s->arena, &c->row0) = c->action.n;
@@ -313,9 +315,9 @@ static bool row(Csv *c, const char *p, const char *end) {
   return ok;
 }
 
-/* The end of the row at p; *next is where the row below begins. A line ends with LF or CRLF, with
- * --torch-lax also with CR. *lf: the first LF from p on, or `stop`; it is searched only when p has
- * passed it. */
+/* The end of the row at p; *next: the begin of the next row. A line ends with LF or CRLF, with
+ * --torch-lax also with CR. *lf: the first LF from p on, or `stop`; kept between calls, so that the
+ * text is searched once. */
 static const char *row_end(Csv *c, const char *p, const char *stop, const char **lf,
                            const char **next, bool *ok) {
   if (*lf < p) {
@@ -360,13 +362,14 @@ static bool read_rows(Csv *c, uint32_t len) {
 
 static Span at_site(const Csv *c, const Action *a) { return c->s->orders->site[a->site]; }
 
-/* Where each stage is: the row that computes it. How many microbatches there are. */
+/* Places each stage on the rank of the row that computes it, and counts microbatches. False:
+ * reported. */
 static bool place(Csv *c) {
   Sched *s = c->s;
   Model *model = &c->made->model;
   uint32_t n = c->action.n;
   const Action **first = NEW_ARRAY(s->arena, const Action *,
-                                   n); /* of each stage; there are at most n */
+                                   n); /* [at most n] first action of each stage */
   uint32_t *rank = NEW_ARRAY(s->arena, uint32_t, n);
   bool ok = true;
   model->nrank = c->row_at.n;
@@ -438,7 +441,7 @@ static bool fill_ops(Csv *c) {
   orders->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
   orders->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
   orders->at_w = NEW_ARRAY(s->arena, uint32_t, cells);
-  orders->at_r = NEW_ARRAY(s->arena, uint32_t, cells); /* there is no R in it */
+  orders->at_r = NEW_ARRAY(s->arena, uint32_t, cells); /* the format has no R */
   orders->rank_op0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
   orders->order_at = c->row_at.at;
   orders->op = arena_alloc(s->arena, ((size_t)c->action.n + s->model->nstage) * sizeof *orders->op);
@@ -491,7 +494,7 @@ static bool fill_ops(Csv *c) {
   return ok;
 }
 
-/* How many transfers of its group follow action i. */
+/* The number of transfers that follow action i in its group. */
 static uint16_t joined_after(const Csv *c, uint32_t i, uint32_t end) {
   uint32_t n = 0;
   while (c->action.at[i].kind > PIPE_U && i + n + 1 < end && c->action.at[i + n + 1].joined)
@@ -499,9 +502,9 @@ static uint16_t joined_after(const Csv *c, uint32_t i, uint32_t end) {
   return (uint16_t)n;
 }
 
-/* The list of each rank without UNSHARD, RESHARD, REDUCE_GRAD and its wait: no proof is about them.
- * WAIT_SEND_x becomes its SEND with `wait` set. WAIT becomes the `wait` of the next instruction,
- * unless this is a WAIT_SEND_x, whose SEND stands above the WAIT. */
+/* Makes the list of each rank, without UNSHARD, RESHARD, REDUCE_GRAD and WAIT_REDUCE_GRAD: no proof
+ * needs them. WAIT_SEND_x becomes its SEND with `wait` set. WAIT becomes the `wait` of the next
+ * instruction, unless this is a WAIT_SEND_x: its SEND stands above the WAIT. */
 static void fill_lists(Csv *c) {
   Sched *s = c->s;
   PipeInstr *in = arena_alloc(s->arena, (size_t)c->action.n * sizeof *in + 1);
@@ -528,7 +531,8 @@ static void fill_lists(Csv *c) {
   }
 }
 
-/* In a file with WAIT_REDUCE_GRAD each REDUCE_GRAD has one, before the next one of the rank. */
+/* In a file with WAIT_REDUCE_GRAD, each REDUCE_GRAD must have one before the next REDUCE_GRAD of
+ * the rank. */
 static bool check_reduce_waits(Csv *c) {
   Sched *s = c->s;
   bool any = false, ok = true;
@@ -558,8 +562,8 @@ static bool check_reduce_waits(Csv *c) {
   return ok;
 }
 
-/* PyTorch divides the gradients of a stage by the number of microbatches only in REDUCE_GRAD; own:
- * what is proved are the transfers and sums of the file. */
+/* Checks REDUCE_GRAD, because PyTorch divides the gradients of a stage by the number of
+ * microbatches only there. own: the transfers of the file are proved. */
 static bool check_reduce(Csv *c, bool own) {
   Sched *s = c->s;
   const Action **reduce = NEW_ARRAY(s->arena, const Action *, s->model->nstage);
@@ -611,7 +615,7 @@ bool is_csv(const Options *o) {
 
 bool read_csv(Sched *s, Expanded *e) {
   Csv c = {.s = s, .made = e, .idle = NO_SPAN, .own = NO_SPAN};
-  /* no clauses: costs are the profile's, or the defaults */
+  /* no clauses: costs come from the profile or are the defaults */
   Instance x = {.s = s, .model = &e->model};
   uint32_t len;
   c.text = input_read(s, &len);
@@ -621,7 +625,7 @@ bool read_csv(Sched *s, Expanded *e) {
   e->model.name = file_name(s->opt->input);
   e->model.params = "";
   e->model.slices = 1;
-  if (s->opt->ndefine > 0 && s->opt->ncompare == 0) { /* of several, others may have them */
+  if (s->opt->ndefine > 0 && s->opt->ncompare == 0) { /* else other inputs may have them */
     diag_error(s->diag, DIAG_PARAM, NO_SPAN, "-D %s: a CSV file has no parameters",
                s->opt->define[0].name);
     return false;
@@ -639,7 +643,7 @@ bool read_csv(Sched *s, Expanded *e) {
     return false;
   if (own)
     fill_lists(&c), e->orders.only_lists = true;
-  else /* what the file has is passed over */
+  else /* the transfers of the file are ignored */
     e->orders.lowering = asked_lowering(s, LOWERING_AUTO);
   if (own && !s->opt->check_only) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * The door of import/, files of other programs: CSV, JSON, traces. */
+ * The door of import/: reads CSV, JSON and traces. */
 #ifndef PIPEC_IMPORT_H
 #define PIPEC_IMPORT_H
 
 #include "orders.h"
 
-/* ---- csv.c: reads a file of PyTorch. Ensures what expand does, and lists for compute_comms
- * ---- */
+/* ---- csv.c: reads CSV of PyTorch. Ensures what expand ensures; lists for compute_comms ---- */
 bool is_csv(const Options *o);
 bool read_csv(Sched *s, Expanded *e);
-/* ---- read_json.c: reads what --emit=json writes. Ensures what expand does ---- */
+/* ---- read_json.c: reads the output of --emit=json. Ensures what expand ensures ---- */
 bool is_json(const Options *o);
 bool read_json(Sched *s, Expanded *e);
-/* ---- read_trace.c: reads what a run of the program measured (--with). False: reported ---- */
+/* ---- read_trace.c: reads the trace of a run of the program (--with). False: reported ---- */
 bool read_trace(Sched *s, Measured *to);
 
 #endif

@@ -2,11 +2,11 @@
  * Reads the JSON form (lang/spec.md 9), so that other tools can make schedules: the ranks, the
  * stages with places and costs, and the compute ops and copies of each rank in list order. Derived
  * keys may be present and are ignored. Keys that change the program and are not derived are refused
- * (written_only). Ensures what expand ensures. read_tables.c reads what few programs have.
+ * (written_only). Ensures what expand ensures. read_tables.c reads the rarer parts.
  *
  * The reader is strict: an unknown key, a wrong type or a number out of range is an error at the
- * object of the list around it. jansson parses the text, but keeps no places. A second scan, over
- * text that is known to be JSON by then, finds where the objects of the lists begin and end. Cost:
+ * object of the list around it. jansson parses the text, but keeps no places. So a second scan,
+ * over text that is JSON by then, finds where the objects of the lists begin and end. Cost:
  * linear. */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #include "stages.h"
 #include "read_json.h"
 
-/* ---- where things are: of a text that is JSON ---- */
+/* ---- places of values; the text is valid JSON ---- */
 
 static const char *blanks(const char *p) { return p + strspn(p, " \t\r\n"); }
 
@@ -38,10 +38,10 @@ static const char *skip_value(const char *p) {
     depth -= *p == '}' || *p == ']';
     p++;
   } while (depth > 0);
-  return p + strspn(p, "+-.0123456789abcdefghijklmnopqrstuvwxyzE"); /* the rest of a plain word */
+  return p + strspn(p, "+-.0123456789abcdefghijklmnopqrstuvwxyzE"); /* true, false, null, number */
 }
 
-/* Calls each() for every value of the object or array at p, with its key, "" in an array. */
+/* Calls each() for every value of the object or array at p, with its key; "" in an array. */
 static void each_value(Read *d, const char *p,
                        void (*each)(Read *, const char *key, uint32_t n, const char *value)) {
   bool object = *p == '{';
@@ -107,7 +107,7 @@ bool read_keys(Read *d, Span at, json_t *object, const char *what, const char *k
                                        what, key));
 }
 
-/* A whole number from `least` to `most`; absent: *v stays, if it may be absent. */
+/* as in read_json.h */
 bool read_number(Read *d, Span at, json_t *object, const char *key, bool needed, uint64_t least,
                  uint64_t most, uint64_t *v) {
   json_t *j = json_object_get(object, key);
@@ -131,9 +131,9 @@ static bool read_word(Read *d, Span at, json_t *object, const char *key, const c
   return true;
 }
 
-/* ---- the form ---- */
+/* ---- the parts of the form ---- */
 
-/* Refuses keys that --emit=json writes and that are not read, though they change the program. */
+/* Refuses keys that --emit=json writes and this file ignores although they change the program. */
 static bool written_only(Read *d, Span at, json_t *object, const char *const *key) {
   for (; *key; key++)
     if (json_object_get(object, *key)) {
@@ -242,8 +242,8 @@ static bool read_stage(Read *d, uint32_t i, json_t *j) {
   return read_number(d, at, j, "tie", false, 0, d->most, &st->time[PIPE_TIE]);
 }
 
-/* The rows of a pipe: one for each stage of the model, and with tables further ones behind these,
- * by stage. The microbatches of the pipes follow each other. */
+/* Divides the rows of stages into pipes: one row for each stage of the model; with tables, further
+ * rows behind these, by stage. The microbatches of pipes are consecutive. */
 static bool join_pipes(Read *d) {
   Sched *s = d->s;
   uint32_t n = 0, mb = 0;
@@ -274,22 +274,22 @@ static bool join_pipes(Read *d) {
   return true;
 }
 
-/* The rows of a stage of the model in a circle. Requires costs. */
+/* Links the rows of each stage of the model into a ring of replicas. Requires costs. */
 static bool join_rows(Read *d) {
   Sched *s = d->s;
-  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel); /* row + 1 */
-  uint64_t *seen = NEW_ARRAY(s->arena, uint64_t, s->model->nstage); /* model and rank */
+  uint32_t *last = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel); /* 1 + the last row */
+  uint64_t *seen = NEW_ARRAY(s->arena, uint64_t, s->model->nstage); /* model << 32 | rank */
   for (uint32_t i = 0; i < s->model->nstage; i++) {
     PipeStage *st = &s->model->stage[i];
     uint32_t m = st->model;
-    st->replica = m; /* the first row of it */
+    st->replica = m; /* its first row */
     if (last[m])
       s->model->stage[last[m] - 1].replica = i;
     last[m] = i + 1;
     seen[i] = (uint64_t)m << 32 | st->rank;
     for (int k = 0; k < NKEYS; k++)
       if ((k >= NTIMEKEYS || k == KEY_SEND ||
-           k == KEY_REDUCE) && /* its ops may be slower on one rank */
+           k == KEY_REDUCE) && /* times of its ops may differ by rank */
           (*cost_field(st, (CostKey)k) != *cost_field(&s->model->stage[m], (CostKey)k) ||
            st->time[PIPE_SEND_B] != s->model->stage[m].time[PIPE_SEND_B]))
         return read_bad(d, d->stage_at.at[i],
@@ -325,7 +325,7 @@ static bool read_stages(Read *d, json_t *list) {
   return true;
 }
 
-/* The kind of an op by its text; PIPE_NOPS: none. */
+/* The kind of an op from its text; PIPE_NOPS: none. */
 static uint32_t kind_of(const char *text) {
   const char *p = text + strspn(text, "0123456789");
   size_t n = strcspn(p, "0123456789.<>");
@@ -343,7 +343,7 @@ static bool copy_in_order(Read *d, Span at, uint32_t r) {
          read_bad(d, at, "its 'wait' is less than that of the copy before it");
 }
 
-/* An OFF or LOAD stands before the op that as many have to end before it as `wait` says. */
+/* Reads an OFF or LOAD. It stands before the op whose index on the rank is `wait`. */
 static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t stage,
                       uint32_t mb) {
   Sched *s = d->s;
@@ -370,7 +370,7 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
   return true;
 }
 
-/* The stage of an instruction of rank r, which holds it. */
+/* Reads the stage of an instruction; it must be on rank r. */
 static bool read_own_stage(Read *d, Span at, json_t *j, const char *text, uint32_t r,
                            uint64_t *stage) {
   const Sched *s = d->s;
@@ -382,7 +382,7 @@ static bool read_own_stage(Read *d, Span at, json_t *j, const char *text, uint32
                                (uint32_t)*stage, s->model->stage[*stage].rank));
 }
 
-/* Its microbatch and slice. */
+/* Reads microbatch and slice. */
 static bool read_unit(Read *d, Span at, json_t *j, uint64_t stage, bool needed, uint64_t *mb,
                       uint64_t *slice) {
   const Sched *s = d->s;
@@ -415,7 +415,7 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
   if (kind == PIPE_NOPS || kind >= PIPE_SIDE)
     return read_bad(d, at, arena_printf(s->arena, "'%s' is not an op that is read back", text));
   if (pipe_op_info[kind].comm)
-    return true; /* derived */
+    return true; /* derived, so ignored */
   if (json_object_get(j, "phase") && !read_word(d, at, j, "phase", &phase))
     return false;
   uint8_t p = 0;
@@ -504,7 +504,7 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
   return true;
 }
 
-/* A group has two ranks or more, and no number is left out. */
+/* Checks that each group has two or more ranks and that group numbers have no gap. */
 static bool number_groups(Read *d) {
   Sched *s = d->s;
   uint32_t *n = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nrank + 1);
@@ -571,13 +571,13 @@ bool read_json(Sched *s, Expanded *e) {
     return false;
   d.file = diag_source(s->diag, s->opt->input, d.text, len);
   e->model.name = file_name(s->opt->input);
-  bool define = s->opt->ndefine > 0 && s->opt->ncompare == 0; /* of several, others may have them */
+  bool define = s->opt->ndefine > 0 && s->opt->ncompare == 0; /* else others may have them */
   if (define || s->opt->schedule || s->opt->profile) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has one schedule, without parameters, and its own costs", s->opt->input);
     return false;
   }
-  const char *zero = memchr(d.text, 0, len); /* jansson would pass over it */
+  const char *zero = memchr(d.text, 0, len); /* jansson would ignore it */
   if (zero) {
     uint32_t pos = (uint32_t)(zero - d.text);
     diag_error(s->diag, DIAG_JSON, (Span){d.file, pos, pos + 1}, "a byte 0, which JSON has not");

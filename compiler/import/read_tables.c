@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Reads the parts of the JSON form that few programs have: edges and places by microbatch, shared
- * weights, shared links, times of slices. Checks each as a table; the passes prove what it means.
- * Cost: linear. */
+ * Reads the rarer parts of the JSON form: edges and places by microbatch, shared weights, shared
+ * links, times of slices. Checks the form of each table; the passes prove its meaning. Cost:
+ * linear. */
 #include <string.h>
 
 #include "graph.h"
@@ -52,7 +52,7 @@ bool read_edges(Read *d, json_t *root) {
     if (!read_edge(d, json_array_get(list, i), i ? &edge[i - 1] : NULL, &edge[i]))
       return false;
   if ((uint64_t)s->model->nmodel * s->model->nmb >
-      strlen(d->text)) /* each number of rows is in the text */
+      strlen(d->text)) /* the text has every number of the rows */
     return read_bad(d, top(d), "a list of \"rows\" has a row for each microbatch");
   uint32_t *row = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nmodel * s->model->nmb);
   uint8_t *runs = NEW_ARRAY(s->arena, uint8_t, s->model->nstage);

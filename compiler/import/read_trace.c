@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Reads what a run measured (--with): the trace of pr_write_trace, or of --emit=trace --with. Its
+ * Reads what a run measured (--with): the trace of pr_write_trace, or of --emit=trace --with. The
  * form is that of runtime/tables/trace_json.h: a head that names the program, and a slice for each
- * instruction, which names it by rank, row and step. Of the groups of slices "Measured" is read.
+ * instruction, with its rank, row and step. Only slices of the group "Measured" are read.
  *
- * The reader is strict: the head comes first and is of this very program, steps follow one another,
- * and each has every instruction once. jansson reads one event at a time, so the place of a mistake
- * is known, and memory is that of the text and of its times. Cost: linear. */
+ * The reader is strict: the head comes first and names this program, steps follow one another, and
+ * each has every instruction once. jansson reads one event at a time: so the place of a mistake is
+ * known, and memory is that of the text and its times. Cost: linear. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -19,22 +19,22 @@
 typedef struct Trace {
   Sched *s;
   const char *text;
-  uint32_t file, len, at; /* at: the byte to be read next */
+  uint32_t file, len, at; /* at: next byte to read */
   bool named;             /* the head has named this program */
-  json_int_t group;       /* pid of "Measured"; -1: it has not come yet */
-  uint64_t total, left;   /* instructions of a step; those that the last step lacks */
+  json_int_t group;       /* pid of "Measured"; -1: not seen yet */
+  uint64_t total, left;   /* instructions in a step; missing from the last step */
   uint32_t nstep;
   VEC(uint64_t *) start, end; /* [nstep * nrank] */
 } Trace;
 
-/* Reports what is wrong with the text from byte `from` on. */
+/* Reports what is wrong from byte `from` on. Returns false. */
 static bool bad(Trace *t, uint32_t from, const char *what) {
   diag_error(t->s->diag, DIAG_TRACE, (Span){t->file, from, t->at > from ? t->at : from + 1}, "%s",
              what);
   return false;
 }
 
-/* The first byte that is no blank; 0 at the end. */
+/* The next byte that is not blank; 0 at the end. */
 static char peek(Trace *t) {
   t->at += (uint32_t)strspn(t->text + t->at, " \t\r\n");
   return t->text[t->at];
@@ -51,7 +51,7 @@ static bool expect(Trace *t, char c) {
   return take(t, c) || bad(t, t->at, arena_printf(t->s->arena, "expected '%c'", c));
 }
 
-/* The value that comes next, which the caller gives back; NULL: reported. */
+/* Reads the next value; the caller frees it. NULL: reported. */
 static json_t *value(Trace *t) {
   json_error_t err;
   json_t *v = json_load_value(t->text + t->at, t->len - t->at,
@@ -91,7 +91,7 @@ static bool read_head(Trace *t, uint32_t from, const json_t *head) {
   return false;
 }
 
-/* A whole number below `below`; false: reported. */
+/* Reads a whole number below `below`. False: reported. */
 static bool read_index(Trace *t, uint32_t from, const json_t *args, const char *key, uint64_t below,
                        uint32_t *v) {
   const json_t *j = json_object_get(args, key);
@@ -114,7 +114,7 @@ static bool read_time(Trace *t, uint32_t from, const json_t *slice, const char *
 static void begin_step(Trace *t) {
   const PipeProgram *p = t->s->prog;
   uint64_t *times = arena_alloc(t->s->arena, 2 * t->total * sizeof *times + 1);
-  memset(times, 0xff, 2 * t->total * sizeof *times); /* UINT64_MAX: has not come */
+  memset(times, 0xff, 2 * t->total * sizeof *times); /* UINT64_MAX: not seen */
   for (uint32_t r = 0; r < p->nrank; r++) {
     *vec_push(t->s->arena, &t->start) = times;
     *vec_push(t->s->arena, &t->end) = times + t->total;
@@ -124,7 +124,7 @@ static void begin_step(Trace *t) {
   t->left = t->total;
 }
 
-/* Fails where a step is not whole. */
+/* Checks that the last step is complete. False: reported. */
 static bool end_step(Trace *t, uint32_t from) {
   return t->left == 0 ||
          bad(t, from,
@@ -192,7 +192,7 @@ static bool read_events(Trace *t, uint32_t from) {
   return expect(t, ']');
 }
 
-/* A key of the whole, and its value. */
+/* Reads a key of the outer object and its value. */
 static bool read_part(Trace *t, bool *events) {
   peek(t);
   uint32_t from = t->at;

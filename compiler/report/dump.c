@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Prints what a pass left, one line per op, for --dump-after and for tests that read it. */
+ * Prints what a pass left, one line per op: for --dump-after and tests. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ static void dump_weights(FILE *f, const PipeWeights *w, bool update) {
     fprintf(f, " ahead %u", w->ahead);
 }
 
-/* list: slots of ops that read or write several; w: or NULL. */
+/* list: the slot lists of the rank; w: or NULL. */
 static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeInstr *in,
                        const PipeWeights *w) {
   char text[OP_TEXT];
@@ -84,7 +84,7 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
   const PipeStage *st = &g.stage[in->stage];
   bool comm = pipe_op_info[in->op].comm;
   bool copy = pipe_op_info[in->op].stream == PIPE_COPY;
-  /* An edge, or a row of side, is in the text. */
+  /* pipe_instr_text shows the edge, or the row of side. */
   uint32_t keep = comm || pipe_is_side(in->op) ? NONE : copy ? in->away : in->keep;
   uint32_t of = copy ? in->turn : comm ? in->channel : in->gout;
   const uint32_t v[] = {in->peer, in->act, of, keep, in->in, in->out};

@@ -14,7 +14,7 @@
 #include "timing.h"
 #include "weights.h"
 
-enum { ROWS = 8 }; /* of clauses of one kind; the report names how many more there are */
+enum { ROWS = 8 }; /* clauses of one kind that are listed; the report counts the rest */
 
 double bubble_percent(const Sched *s, uint64_t makespan) {
   double all = (double)makespan * s->model->nrank;
@@ -42,8 +42,7 @@ MeasuredMean measured_mean(const Sched *s, uint32_t first) {
   return (MeasuredMean){sum.makespan / n, sum.busy / n};
 }
 
-/* What was measured against the prediction; times in units are scaled until both are equally
- * busy. */
+/* Prints measured against predicted times. Times in units are scaled to equal busy time. */
 static void report_measured(Sched *s, FILE *f) {
   const uint32_t n = s->measured->nstep;
   if (n == 0)
@@ -70,7 +69,7 @@ static void report_buffer(Sched *s, FILE *f) {
                              buffer_text(s, s->verdict->least_buffer)));
 }
 
-/* "9 stages", or "9 stages, 21 copies" where a stage of the model lies on several ranks. */
+/* "9 stages", or "9 stages, 21 copies" if a stage of the model is on several ranks. */
 static const char *stages_text(Sched *s) {
   const char *model = arena_printf(s->arena, "%u stage%s", s->model->nmodel,
                                    s->model->nmodel == 1 ? "" : "s");
@@ -79,7 +78,7 @@ static const char *stages_text(Sched *s) {
              : arena_printf(s->arena, "%s, %u copies", model, s->model->nstage);
 }
 
-/* A file with transfers of its own is proved as it stands, and that is all. */
+/* The whole report of a file with its own transfers. */
 static void report_lists(Sched *s, FILE *f) {
   fprintf(f, "%s: %u rank%s, %s, %u microbatch%s, %u ops, %u transfers of its own\n",
           printable(s, s->model->name), s->model->nrank, s->model->nrank == 1 ? "" : "s",
@@ -100,7 +99,7 @@ double above_percent(uint64_t value, uint64_t bound) {
   return bound ? 100 * ((double)value / (double)bound - 1) : 0;
 }
 
-/* For `auto`, with the makespan of the other lowering. */
+/* Prints the lowering that `auto` chose, and the makespan of the other. */
 static void report_lowering(Sched *s, FILE *f) {
   const struct LoweringChoice *c = &s->lowered->choice;
   const bool global = s->lowered->lowering == PIPE_GLOBAL;
@@ -116,7 +115,7 @@ static void report_lowering(Sched *s, FILE *f) {
             above_percent(c->other, s->times->makespan), c->communicators);
 }
 
-/* For a schedule that updates within the step. */
+/* Prints updates, if some stage updates more than once in a step. */
 static void report_updates(Sched *s, FILE *f) {
   uint32_t most = 1, stale = 0, apart = 0;
   for (uint32_t st = 0; st < s->model->nstage; st++)
@@ -132,7 +131,7 @@ static void report_updates(Sched *s, FILE *f) {
                                       apart));
 }
 
-/* What counts against the stashes of a rank: of a schedule, as its text has it. */
+/* Prints the limits of stashes as the text has them. */
 static void report_limits(Sched *s, FILE *f) {
   for (uint32_t i = 0; i < s->claims->nlimit && i < ROWS; i++) {
     const Clause *c = s->claims->limit[i];
@@ -172,7 +171,7 @@ const char *bound_text(Sched *s) {
                       above_text(s, s->times->span, bound.span));
 }
 
-/* Unless --for-all says it for good. */
+/* Prints the steady state, unless --for-all has proved the exact growth. */
 static void report_steady(Sched *s, FILE *f) {
   if (s->times->steady.per == 0 || (s->opt->for_all && s->for_all.proved))
     return;
@@ -191,7 +190,7 @@ static void report_steady(Sched *s, FILE *f) {
   fprintf(f, "steady    %.3f%s a microbatch\n", t, unit);
 }
 
-/* What is proved for every value of the parameter. */
+/* Prints what is proved for every value of the parameter. */
 static void report_all(Sched *s, FILE *f) {
   const char *m = s->opt->for_all;
   const ForAll *a = &s->for_all;
@@ -219,7 +218,7 @@ static void report_all(Sched *s, FILE *f) {
                       : arena_printf(s->arena, "%" PRIu64 " microbatches", a->per));
 }
 
-/* Why `tune` has not taken the best order of an idle network. */
+/* Prints why `tune` did not take the best order of an idle network. */
 static void report_tune(Sched *s, FILE *f) {
   const Tuning *t = s->tuning;
   const bool written = !t->moved && t->at == 0;
@@ -252,7 +251,7 @@ void emit_report(Sched *s, FILE *f) {
   fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->claims->ncheck,
           s->claims->ncheck == 1 ? "" : "s");
   uint32_t nlimit = s->claims->nlimit ? s->claims->nlimit
-                                      : s->claims->nrow; /* clauses; of a file, rows */
+                                      : s->claims->nrow; /* clauses; for a file: rows */
   if (nlimit)
     fprintf(f, ", %u limit%s", nlimit, nlimit == 1 ? "" : "s");
   fputc('\n', f);

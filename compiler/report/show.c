@@ -4,10 +4,10 @@
  *
  * If the whole prediction fits, a column is a whole fraction of the greatest common divisor of all
  * times. Then every op has exactly its width, and shows its microbatch where there is room.
- * Otherwise a column shows the op that runs at its middle. Where ops are narrower than columns, a
- * column shows how the time of several ops around it is spent, because single ops would show a
- * false beat: the kind that takes three fifths of the time, or '#' if none does. With colour and
- * UTF-8 it shows the two largest kinds, one above the other.
+ * Otherwise a column shows the op that runs at its middle. If ops are narrower than columns, single
+ * ops would show a false rhythm. So a column then shows the kind that takes three fifths of the
+ * time around it, or '#' if none does; with colour and UTF-8, the two largest kinds, one above the
+ * other.
  *
  * With colour an op is a block in the colour of its kind, in the shade of its chunk. Without colour
  * it is filled with a shade character of its kind or, if the locale is not UTF-8, with its
@@ -26,7 +26,7 @@
 
 enum { SHADES = 4, MOST_RANKS = 64, WIDEST = 1000, LEFT = 8, RIGHT = 20, LEAST = 12 };
 
-/* Numbers among the 256 colours that terminals share. */
+/* Colours of the common 256-colour palette. */
 static const struct Paint {
   uint8_t back[SHADES], ink;
   const char *fill, *name;
@@ -46,7 +46,7 @@ typedef struct Grid {
   bool colour, utf8;
   uint32_t cols;
   uint64_t time; /* of the whole grid: makespan, at least 1 */
-  double around; /* time that a column tells of; 0: columns show ops */
+  double around; /* time that a column summarizes; 0: columns show single ops */
 } Grid;
 
 uint32_t terminal_width(FILE *f, uint32_t none) {
@@ -65,7 +65,7 @@ bool show_wants_colour(const Options *o, FILE *f) {
   return !(none && *none) && isatty(fileno(f)) && term && strcmp(term, "dumb") != 0;
 }
 
-/* Has the user's locale UTF-8, whatever the locale of the process is? */
+/* Does the locale of the user have UTF-8? The process may run in another locale. */
 static bool is_utf8(void) {
   locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
   if (!l)
@@ -85,7 +85,8 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
   return a;
 }
 
-/* Columns: a whole number for each unit of time if that fits, at most as many as labels can use. */
+/* The number of columns: a whole number for each unit of time if this fits, at most as many as
+ * labels can use. */
 static uint32_t columns(Grid *g, uint64_t **start, uint64_t **end, uint32_t room) {
   const PipeProgram *p = g->s->prog;
   uint64_t unit = g->time, shortest = UINT64_MAX;
@@ -133,17 +134,17 @@ static const char *fill(const Grid *g, const PipeInstr *in) {
                                : pipe_op_info[in->op].text;
 }
 
-/* One op, or idle time, over n columns. */
+/* Draws one op, or idle time (NULL), over n columns. */
 static void cell(const Grid *g, const PipeInstr *in, uint32_t n) {
   char label[32] = "";
   uint32_t at = 0, len = 0;
   if (in && in->mb != NONE)
     len = (uint32_t)snprintf(label, sizeof label, g->s->model->slices > 1 ? "%u.%u" : "%u",
                              in->mb / g->s->model->slices, in->mb % g->s->model->slices);
-  if (len + !g->colour > n) /* without colour the fill alone tells the kind */
+  if (len + !g->colour > n) /* without colour only the fill shows the kind */
     len = 0;
   style(g, in);
-  if (in && g->colour && g->utf8 && n > len) { /* the edge of the block */
+  if (in && g->colour && g->utf8 && n > len) { /* left edge of the block */
     fputs("\u258f", g->f);
     at = 1;
   }
@@ -158,7 +159,8 @@ static void plain(const Grid *g) {
     fputs("\033[0m", g->f);
 }
 
-/* Time at the middle of column c, rounded down: times are whole, so the same op runs then. */
+/* The time at the middle of column c, rounded down: times are integers, so the same op runs
+ * then. */
 static uint64_t middle(const Grid *g, uint32_t c) {
   return (uint64_t)((2.0 * c + 1) * (double)g->time / (2.0 * g->cols));
 }
@@ -183,8 +185,8 @@ static void row(const Grid *g, uint32_t r, const uint64_t *start, const uint64_t
   plain(g);
 }
 
-/* One column of shares: `most` of the time around it, and of the rest `next`; PIPE_NOPS: idle.
- * share: of the two that of most. mixed: nothing takes three fifths. */
+/* Draws a column of shares: `most` takes the largest share of the time around it, `next` the
+ * second; PIPE_NOPS: idle. share: of most, relative to both. mixed: no kind takes three fifths. */
 static void shares_cell(const Grid *g, int most, int next, double share, bool mixed) {
   if (mixed && (!g->colour || !g->utf8)) {
     plain(g);
@@ -197,7 +199,7 @@ static void shares_cell(const Grid *g, int most, int next, double share, bool mi
     fputs(fill(g, most < PIPE_NOPS ? &in : NULL), g->f);
     return;
   }
-  bool idle = most == PIPE_NOPS; /* it is above, as nothing */
+  bool idle = most == PIPE_NOPS; /* idle is above, as background */
   int eighths = (int)(8 * (idle ? 1 - share : share) + 0.5), foot = idle ? next : most;
   fprintf(g->f, "\033[0;38;5;%u", paint[foot].back[0]);
   if (!idle && next < PIPE_NOPS)
@@ -227,7 +229,7 @@ static void shares_row(const Grid *g, uint32_t r, const uint64_t *start, const u
     }
     int most = 0, next = -1;
     for (int op = 1; op <= PIPE_NOPS; op++)
-      most = share[op] > share[most] + 0.1 * (b - a) ? op : most; /* what is as much stays */
+      most = share[op] > share[most] + 0.1 * (b - a) ? op : most; /* near ties keep the earlier */
     for (int op = 0; op <= PIPE_NOPS; op++)
       if (op != most && share[op] > 0.06 * (b - a) &&
           (next < 0 || share[op] > share[next] + 0.1 * (b - a)))
@@ -239,7 +241,7 @@ static void shares_row(const Grid *g, uint32_t r, const uint64_t *start, const u
   plain(g);
 }
 
-/* Marks at 1, 2 or 5 times a power of ten of the unit, at least ten columns apart. */
+/* Draws marks at 1, 2 or 5 times a power of ten of the unit, at least ten columns apart. */
 static void axis(const Grid *g, uint32_t left) {
   static const struct {
     uint64_t ns;
@@ -267,14 +269,15 @@ static void axis(const Grid *g, uint32_t left) {
   fprintf(g->f, " %s\n", name);
 }
 
-/* What a column spans: "51.2 units". */
+/* The time of a column: "51.2 units". */
 static const char *cell_text(const Grid *g) {
   double t = (double)g->time / g->cols;
   return g->s->model->timed ? time_text(g->s, (uint64_t)(t + 0.5))
                             : arena_printf(g->s->arena, "%.3g units", t);
 }
 
-/* The kinds present, then idle time; set closer, or on another line, where they do not fit. */
+/* Draws the kinds present, then idle time; closer together, or on another line, if they do not
+ * fit. */
 static void legend(const Grid *g, const bool used[PIPE_NOPS], uint32_t left, uint32_t width) {
   uint32_t at = left, all = left + 7, gap = 3;
   for (int op = 0; op < PIPE_NOPS; op++)

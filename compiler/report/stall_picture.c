@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Draws a counter-example (--counterexample=FILE): the ranks of a wait cycle, what they have run,
- * what they would run next, and who waits for whom. The output is one self-contained SVG 1.1 page,
- * and its bytes depend on the program alone.
+ * Draws a counter-example (--counterexample=FILE): the ranks of a wait cycle, the ops that ran, the
+ * ops that would run next, and the waits between ranks. The output is one self-contained SVG 1.1
+ * page, and its bytes depend on the program alone.
  *
- * Ops that ran are solid. They stand at their times on an idle network or, for lists with
- * transfers, at the times when each instruction takes one unit, with transfers and copies in lanes
- * below the ops. Ops that never run are dashed. A red arrow leads from the op at which a rank
- * stands to the op of the next rank that it needs; a thin arrow leads from that op back along its
- * row to the op at which its rank stands. The arrows close the cycle. For two transfers that meet
- * and are of different tensors, or two such sums, the arrows are between these. */
+ * Ops that ran are solid. They stand at their times on an idle network. For lists with transfers
+ * each instruction takes one unit of time, with transfers and copies in lanes below the ops. Ops
+ * that never run are dashed. A red arrow leads from the op at which a rank stands to the op of the
+ * next rank that it needs. A thin arrow leads from this op back along its row to the op at which
+ * its rank stands. The arrows close the cycle. For two transfers, or two sums, that meet with
+ * different tensors, the arrows connect them. */
 #include <string.h>
 
 #include "report.h"
@@ -19,28 +19,27 @@
 #include "svg_text.h"
 
 enum {
-  LEFT = 92,  /* of the rows */
-  PAST = 620, /* most px for what ran */
-  BOX = 58,   /* px of a box that has no time: of an op */
-  WIDE = 98,  /* of an instruction of a list */
+  LEFT = 92,  /* px left of the rows */
+  PAST = 620, /* px for ops that ran */
+  BOX = 58,   /* px of the box of an op that never ran */
+  WIDE = 98,  /* px of the box of an instruction of a list */
   GAP = 8,
   ROW = 30,
   PITCH = 62,
-  LANE = 15,      /* height of a lane under a row, with the room above it */
-  MOST_LANES = 4, /* what more would run at once shares the last */
+  LANE = 15,      /* height of a lane below a row, with the gap above it */
+  MOST_LANES = 4, /* the last lane takes all further instructions */
   TOP = 100,
-  MOST_RANKS = 24, /* rows; the circle's first */
-  MOST_NEXT = 4,   /* boxes of a row that never run and are not of the circle: the first of them */
-  MOST_NAMED = 24  /* that are */
+  MOST_RANKS = 24, /* rows; those of the wait cycle first */
+  MOST_NEXT = 4,   /* boxes of a row that never run and are not in the cycle */
+  MOST_NAMED = 24  /* boxes of a row in the cycle */
 };
 
 typedef struct Box {
   double x, width;
   uint8_t op;
-  bool ran, stands,
-      needed;    /* stands: a rank waits at it; needed: another op of the circle waits for it */
-  uint8_t lane;  /* 0: the row itself */
-  uint32_t item; /* row of Orders.op, or position in the list; of what never ran */
+  bool ran, stands, needed; /* stands: a rank waits at it; needed: a hop of the cycle needs it */
+  uint8_t lane;             /* 0: the row itself */
+  uint32_t item;            /* never ran: row of Orders.op, or position in the list */
   const char *label;
 } Box;
 
@@ -56,17 +55,17 @@ typedef struct Page {
   uint32_t nrow;
   const StallHop *hop;
   uint32_t nhop;
-  const char *what; /* it is called */
-  double box;       /* BOX or WIDE */
-  double past;      /* px for what ran */
-  double pitch;     /* of the rows */
-  double begin, px; /* time at the left end, px of one unit of it */
-  uint64_t last;    /* time at the stall */
-  bool timed;       /* in ns */
-  bool lists;       /* hops are positions in lists, else rows of Orders.op */
+  const char *what; /* title */
+  double box;       /* width of boxes: BOX or WIDE */
+  double past;      /* px for ops that ran */
+  double pitch;     /* px from row to row */
+  double begin, px; /* time at the left edge; px per unit of time */
+  uint64_t last;    /* time of the stall */
+  bool timed;       /* times are ns */
+  bool lists;       /* hops are positions in lists, not rows of Orders.op */
 } Page;
 
-/* The rows: all ranks, or if they are many those of the circle, in its order. */
+/* Chooses the rows: all ranks or, if they are too many, those of the wait cycle in its order. */
 static void find_rows(Page *g) {
   bool all = g->s->model->nrank <= MOST_RANKS;
   g->row = NEW_ARRAY(g->s->arena, Row, MOST_RANKS);
@@ -87,7 +86,7 @@ static const Row *row_of(const Page *g, uint32_t rank) {
   return NULL;
 }
 
-/* Is item i of a rank one at which a hop of the wait cycle stands, or one that a hop needs? */
+/* Does a hop of the wait cycle stand at item i of a rank? Does a hop need it? */
 static bool stands(const Page *g, uint32_t rank, uint32_t i) {
   for (uint32_t k = 0; k < g->nhop; k++)
     if (g->hop[k].rank == rank && g->hop[k].at == i)
@@ -101,7 +100,7 @@ static bool needed(const Page *g, uint32_t rank, uint32_t i) {
   return false;
 }
 
-/* The furthest item of a rank that the circle names; NONE: it is not in it. */
+/* The last item of a rank that the wait cycle names; NONE: the rank is not in it. */
 static uint32_t furthest(const Page *g, uint32_t rank) {
   uint32_t last = NONE;
   for (uint32_t k = 0; k < g->nhop; k++) {
@@ -113,14 +112,14 @@ static uint32_t furthest(const Page *g, uint32_t rank) {
   return last;
 }
 
-/* Where a box begins in its row, and how high it is. */
+/* The top of a box in its row, and its height. */
 static double box_top(const Box *b) { return b->lane ? ROW + 2 + LANE * (b->lane - 1.0) : 0; }
 static double box_height(const Box *b) { return b->lane ? LANE - 2 : ROW; }
 
-/* Where the box of an item of a rank is; false: not on the page. */
+/* Finds the box of an item of a rank; false: it is not on the page. */
 typedef struct Spot {
   const Row *row;
-  double x, top, foot; /* its middle */
+  double x, top, foot; /* x: its middle */
 } Spot;
 static bool find_box(const Page *g, uint32_t rank, uint32_t item, Spot *at) {
   const Row *w = row_of(g, rank);
@@ -156,7 +155,7 @@ static void arrow(const Page *g, double x0, double y0, double x1, double y1, boo
         x1 + (y1 > y0 ? 14.0 : -14.0), y1 - (y1 > y0 ? bend : -bend), x1, y1, "url(#head)");
 }
 
-/* In one row. */
+/* Draws an arrow within a row. */
 static void along(const Page *g, const Spot *a, const Spot *b) {
   double in = b->x > a->x ? 12 : -12;
   arrow(g, a->x + in, a->foot, b->x - in, b->foot + 1, true);
@@ -190,7 +189,7 @@ static void draw_row(const Page *g, const Row *w, double y) {
   }
 }
 
-/* Times over the rows, up to the stall. */
+/* Draws the times above the rows, up to the stall. */
 static void draw_axis(const Page *g) {
   const SvgUnit *unit = svg_time_unit((double)g->last, g->timed);
   double step = 1;
@@ -257,7 +256,7 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
     Spot a, b, c;
     if (!find_box(g, from->rank, from->at, &a) || !find_box(g, next->rank, from->on, &b))
       continue;
-    if (a.row == b.row) /* it waits for something of its own */
+    if (a.row == b.row) /* it waits for its own rank */
       along(g, &a, &b);
     else
       arrow(g, a.x, b.row > a.row ? a.foot : a.top, b.x, b.row > a.row ? b.top : b.foot, false);
@@ -271,7 +270,7 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
   svg_emit(g->out, "</svg>\n");
 }
 
-/* Where hop k stands in the text, and that line. */
+/* Prints the place of hop k in the text, with its line. */
 static void put_place(Page *g, const StallHop *k) {
   const Sched *s = g->s;
   uint32_t site = !g->lists          ? s->orders->op[k->at].site
@@ -288,7 +287,7 @@ static void put_place(Page *g, const StallHop *k) {
            arena_strndup(s->arena, source->text + beg, end - beg < LONGEST ? end - beg : LONGEST));
 }
 
-/* The picture as a page by itself, with the place of each hop. */
+/* Writes the picture as a page, with the place of each hop. */
 static void draw_html(Page *g, const char *scale, const char *model) {
   svg_emit(
       g->out,
@@ -310,7 +309,7 @@ static void draw_html(Page *g, const char *scale, const char *model) {
   svg_emit(g->out, "</ol>\n</body>\n</html>\n");
 }
 
-/* With --emit=html, the page of a refuted program is its counter-example. */
+/* With --emit=html, a refuted program gives its counter-example as the page. */
 static bool wants_html(const Options *o) {
   return o->emit == EMIT_HTML && o->ncompare < 2 && !o->check_only && !o->show &&
          !o->critical_path && !o->text;
@@ -334,7 +333,7 @@ static bool write_page(Page *g, const char *scale, const char *model) {
   return ok;
 }
 
-/* What ran is shown from some ops, of `mean` units, before the first rank of the circle stands. */
+/* Shows time from 8 ops (of `mean` units) before the first rank of the cycle stands. */
 static void set_window(Page *g, uint64_t first, uint64_t last, double mean) {
   double shown = (double)(last - first) + 8 * mean;
   shown = (double)last < shown || shown <= 0 ? (double)last : shown;
@@ -344,8 +343,8 @@ static void set_window(Page *g, uint64_t first, uint64_t last, double mean) {
   g->last = last;
 }
 
-/* Adds boxes for what row w runs next, from item `from` to the furthest that the wait cycle names,
- * as far as end does not say that it ran; op and label name them. */
+/* Adds boxes for what row w runs next: from item `from` to the last that the wait cycle names,
+ * except items with end != 0, which ran. op and label give kind and text of an item. */
 static void add_next(Page *g, Row *w, uint32_t from, const uint32_t *end,
                      uint8_t (*op)(Sched *, uint32_t, uint32_t),
                      const char *(*label)(Sched *, uint32_t, uint32_t)) {
@@ -439,9 +438,10 @@ static const char *list_label(Sched *s, uint32_t rank, uint32_t i) {
   return list_text(s, (MachineAt){rank, i});
 }
 
-/* Draws row w up to the stall: ops, other streams in lanes under them. Returns how many. */
+/* Draws row w up to the stall: ops, and other streams in lanes below. Returns the number of
+ * lanes. */
 static uint32_t add_past(Page *g, Row *w, const MachineList *list, const uint32_t *end) {
-  enum { UNITS = PAST / 3 }; /* as narrow as that */
+  enum { UNITS = PAST / 3 }; /* boxes of 3 px */
   uint8_t beside[UNITS + 1] = {0};
   uint32_t lanes = 0, begin = (uint32_t)g->begin;
   for (uint32_t i = 0; i < list->n; i++) {
@@ -453,7 +453,7 @@ static uint32_t add_past(Page *g, Row *w, const MachineList *list, const uint32_
     Box *b = add(g, w, LEFT + (end[i] - 1 - begin) * g->px, g->px, op, true,
                  list_label(g->s, w->rank, i));
     b->lane = row ? 0 : *n;
-    if (stands(g, w->rank, i)) /* a send from a buffer that meets another receive */
+    if (stands(g, w->rank, i)) /* a buffered SEND that ran and meets another RECV */
       b->item = i;
     lanes = *n > lanes ? *n : lanes;
   }
