@@ -20,7 +20,7 @@ extern "C" cudaError_t cuda_formula_launch(const CudaFormula *f, cudaStream_t s)
   uint64_t blocks = (f->len + BLOCK - 1) / BLOCK;
   if (f->len == 0)
     return cudaSuccess;
-  const unsigned grid = (unsigned)(blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks);
+  const unsigned grid = (unsigned)(blocks > MOST_BLOCKS ? (uint64_t)MOST_BLOCKS : blocks);
   formula_elements<<<grid, BLOCK, 0, s>>>(*f);
   return cudaPeekAtLastError();
 }
