@@ -467,6 +467,5 @@ static inline uint32_t op_rank(const Sched *s, uint32_t op) {
   return s->model->stage[s->orders->op[op].stage].rank;
 }
 static inline uint64_t round64(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
-#define OP_TEXT PIPE_OP_TEXT
 
 #endif

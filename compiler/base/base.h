@@ -49,7 +49,6 @@ unsigned name_distance(const char *a, const char *b);
 const char *name_meant(const char *name, const char *(*nth)(int i));
 /* The first sentence of the first paragraph of `text`, on one line, cut at about 100 bytes. */
 const char *first_sentence(Sched *s, const char *text);
-#define OP_TEXT PIPE_OP_TEXT
 const char *op_text(Sched *s, uint32_t op);          /* "2F0" */
 typedef enum QuantityOf { OF_BYTES, OF_TIME, OF_FLOPS } QuantityOf;
 /* Reads a text such as "40GiB", "1.5ms", "312T" or "8", rounded down to whole bytes, ns or FLOP/s.

@@ -6,7 +6,7 @@
 #include "base.h"
 
 const char *op_text(Sched *s, uint32_t op) {
-  char buf[OP_TEXT];
+  char buf[PIPE_OP_TEXT];
   const Op *o = &s->orders->op[op];
   int n = o->kind == PIPE_SIDE
               ? pipe_side_text(buf, s->sides->decl[o->site - s->sides->site0]->name, o->stage,
@@ -51,7 +51,7 @@ const char *time_text(Sched *s, uint64_t t) {
 }
 
 const char *copy_text(Sched *s, const Copy *c) {
-  char buf[OP_TEXT];
+  char buf[PIPE_OP_TEXT];
   int n = pipe_unit_text(buf, (PipeOp)c->kind, c->stage, c->mb, s->model->slices);
   return arena_strndup(s->arena, buf, (size_t)n);
 }

@@ -428,7 +428,7 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
       !read_number(d, at, j, "group", false, 0, 63, group))
     return false;
   uint32_t unit = mb == NONE ? NONE : (uint32_t)mb * s->model->slices + (uint32_t)slice;
-  char says[OP_TEXT];
+  char says[PIPE_OP_TEXT];
   pipe_unit_text(says, (PipeOp)kind, (uint32_t)stage, unit, s->model->slices);
   if (strcmp(says, text) != 0)
     return read_bad(

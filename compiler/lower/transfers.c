@@ -21,7 +21,7 @@ uint64_t link_tensor(const Sched *s, const Op *o, uint32_t link) {
 }
 
 const char *list_op_text(Sched *s, const PipeInstr *in) {
-  char text[OP_TEXT];
+  char text[PIPE_OP_TEXT];
   if (is_wait_send(s, in))
     return arena_printf(s->arena, "%uWAIT_%s%u", in->stage, pipe_op_info[in->op].text, in->mb);
   pipe_instr_text(text, sched_graph(s), in);

@@ -34,7 +34,7 @@ static bool complete(Sched *s, uint32_t stage, const char *kind, const uint32_t 
     return true;
   uint32_t r = s->model->stage[stage].rank;
   PipeOp op = *kind == 'F' ? PIPE_F : *kind == 'B' ? PIPE_B : *kind == 'I' ? PIPE_I : PIPE_W;
-  char text[OP_TEXT];
+  char text[PIPE_OP_TEXT];
   pipe_unit_text(text, op, stage, first, s->model->slices);
   diag_error(s->diag, DIAG_MISSING_OP, s->orders->order_at[r], "rank %u never runs %s%s", r, text,
              missing > 1

@@ -280,7 +280,7 @@ static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
         taken[*at - 1] = true;
       }
     if (!*at) {
-      char w[OP_TEXT];
+      char w[PIPE_OP_TEXT];
       pipe_unit_text(w, PIPE_W, l[k].stage, l[k].mb, s->model->slices);
       diag_error(s->diag, DIAG_CLOCK, l[k].use->at,
                  "rank %u: no tick is left for %s: other ops take all %lld of the period", x->rank,
@@ -334,7 +334,7 @@ static bool together(const Listed *a, const Listed *b) {
 }
 
 static const char *listed_text(Sched *s, const Listed *l) {
-  char text[OP_TEXT];
+  char text[PIPE_OP_TEXT];
   int n = pipe_unit_text(text, (PipeOp)l->kind, l->stage, l->mb, s->model->slices);
   return arena_strndup(s->arena, text, (size_t)n);
 }

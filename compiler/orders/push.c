@@ -15,7 +15,7 @@ uint32_t op_site(Ex *x, const OpRef *o) {
 static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   Sched *s = x->s;
   bool mixed = s->orders->op[old].kind != kind;
-  char text[OP_TEXT];
+  char text[PIPE_OP_TEXT];
   pipe_unit_text(text, (PipeOp)kind, s->orders->op[old].stage, s->orders->op[old].mb,
                  s->model->slices);
   if (mixed)
@@ -107,7 +107,7 @@ bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   }
   uint32_t *at = kind == PIPE_OFF ? &s->orders->at_off[cell] : &s->orders->at_load[cell];
   if (*at) {
-    char text[OP_TEXT];
+    char text[PIPE_OP_TEXT];
     pipe_unit_text(text, (PipeOp)kind, stage, mb, s->model->slices);
     diag_error(s->diag, DIAG_DUPLICATE_OP, x->use->at, "rank %u runs %s twice", x->rank, text);
     diag_note(s->diag, s->orders->site[s->orders->copy[*at - 1].site], "%s is here first", text);

@@ -26,7 +26,7 @@ static bool wanted(Sched *s, const Clause *c, const Op *o, bool *yes) {
 bool insert_recompute(Ex *x) {
   Sched *s = x->s;
   const Clause *c;
-  if (!only_clause(&x->in, CL_RECOMPUTE, "recompute", &c))
+  if (!find_only(&x->in, CL_RECOMPUTE, "recompute", &c))
     return false;
   if (!c)
     return true;

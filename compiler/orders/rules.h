@@ -83,8 +83,6 @@ typedef struct Rules {
   bool *moved;         /* [nclass] this candidate has just become first */
   uint32_t *fill;      /* [nclass] fillers, while a rank chooses */
   uint64_t by;         /* the moment to which the rank looks ahead; 0: now */
-  uint64_t nword;      /* number of words of the kept states */
-  int64_t front;       /* number of forwards of stage 0 of the first pipe that have begun */
 } Rules;
 
 /* ---- rules_play.c ---- */

@@ -331,8 +331,6 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   Sched *s = q->s;
   const Op *o = &s->orders->op[op];
   q->seq[q->next[r]++] = op;
-  q->front += o->kind == PIPE_F && s->model->stage[o->stage].model == 0 &&
-              o->mb < s->model->pipe[0].nmb;
   q->op[op].need = OP_DONE;
   count_op(q, op, false);
   uint32_t own[3], off;

@@ -129,7 +129,7 @@ static bool matches(const Anchor *a, bool after, uint32_t kind) {
 }
 
 const char *side_text(Sched *s, const SideUse *u) {
-  char buf[OP_TEXT];
+  char buf[PIPE_OP_TEXT];
   int n = pipe_side_text(buf, s->sides->decl[u->decl]->name, u->stage, u->mb, s->model->slices);
   return arena_strndup(s->arena, buf, (size_t)n);
 }

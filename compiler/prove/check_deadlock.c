@@ -98,7 +98,7 @@ static Hop find_cycle(Sched *s, const PipeSimOut *o) {
 
 /* Reports the wait cycle that `start` is on. */
 static void report(Sched *s, const PipeSimOut *o, Hop start) {
-  char text[OP_TEXT], other[OP_TEXT];
+  char text[PIPE_OP_TEXT], other[PIPE_OP_TEXT];
   Hop h = start;
   const PipeInstr *head = head_of(s, o, h);
   diag_error(s->diag, DIAG_DEADLOCK, s->orders->site[head->site],

@@ -78,7 +78,7 @@ static const PipeInstr *met_by(const PipeProgram *p, uint32_t r, const PipeInstr
 static bool report_mismatch(Sched *s, uint32_t r, const PipeInstr *c) {
   const PipeInstr *met = met_by(s->prog, r, c), *const end[] = {pipe_is_send(c->op) ? c : met,
                                                                 pipe_is_send(c->op) ? met : c};
-  char text[2][OP_TEXT] = {"nothing", "nothing"};
+  char text[2][PIPE_OP_TEXT] = {"nothing", "nothing"};
   for (int e = 0; e < 2; e++)
     if (end[e])
       pipe_instr_text(text[e], pipe_graph(s->prog), end[e]);

@@ -42,7 +42,7 @@ typedef struct At {
 } At;
 
 static const char *row_text(const Proof *p, uint32_t row) {
-  char text[OP_TEXT];
+  char text[PIPE_OP_TEXT];
   if (row >= p->k->ninstr)
     return row == NONE ? "the begin of the step" : "the end of the step";
   return arena_strndup(p->s->arena, text,

@@ -29,7 +29,7 @@ void dump_ops(Sched *s, FILE *f) {
       for (; copy < s->orders->ncopy && s->orders->copy[copy].at <= i &&
              s->model->stage[s->orders->copy[copy].stage].rank == r;
            copy++) {
-        char text[OP_TEXT];
+        char text[PIPE_OP_TEXT];
         const Copy *c = &s->orders->copy[copy];
         pipe_unit_text(text, (PipeOp)c->kind, c->stage, c->mb, s->model->slices);
         fprintf(f, " %s", c->kind == PIPE_SIDE_COPY ? side_text(s, &s->sides->use[c->use]) : text);
@@ -71,7 +71,7 @@ static void dump_weights(FILE *f, const PipeWeights *w, bool update) {
 /* list: the slot lists of the rank; w: or NULL. */
 static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeInstr *in,
                        const PipeWeights *w) {
-  char text[OP_TEXT];
+  char text[PIPE_OP_TEXT];
   pipe_instr_text(text, g, in);
   fprintf(f, "  %s", text);
   if (in->group)
@@ -155,7 +155,7 @@ void dump_program(Sched *s, FILE *f) {
       dump_instr(f, pipe_graph(p), k->list, &k->instr[i], k->weights ? &k->weights[i] : NULL);
     for (uint32_t i = 0; i < k->nsync; i++) {
       const PipeSync *y = &k->sync[i];
-      char from[OP_TEXT] = "begin", to[OP_TEXT] = "end";
+      char from[PIPE_OP_TEXT] = "begin", to[PIPE_OP_TEXT] = "end";
       if (y->after != NONE)
         pipe_instr_text(from, pipe_graph(p), &k->instr[y->after]);
       if (y->before < k->ninstr)

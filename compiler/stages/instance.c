@@ -247,8 +247,8 @@ bool find_only(Instance *x, ClauseKind kind, const char *word, const Clause **fo
     if (c->kind != kind)
       continue;
     if (*found && depth == x->clauses.at[i].depth) {
-      diag_error(x->s->diag, DIAG_REDEFINED, c->at, "'%s' is given twice", word);
-      diag_note(x->s->diag, (*found)->at, "also here");
+      diag_error(x->s->diag, DIAG_CLAUSE, c->at, "'%s' is given twice", word);
+      diag_note(x->s->diag, (*found)->at, "the first one");
       return false;
     }
     *found = c, depth = x->clauses.at[i].depth;

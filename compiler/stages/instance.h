@@ -40,9 +40,6 @@ bool find_orders(Instance *x, const Clause **order);
 
 /* ---- place.c ---- */
 bool find_ranks(Instance *x);
-/* Finds the clause that applies, of a kind that may occur once: the schedule's before its bases';
- * NULL: none. False: reported. */
-bool only_clause(Instance *x, ClauseKind kind, const char *word, const Clause **clause);
 bool find_groups(Instance *x); /* the `exclusive` clause */
 bool find_pipes(Instance *x);
 /* Is there memory for the rows and edges so far, with F and B of each unit? c: where to report. */

@@ -443,24 +443,6 @@ bool place_stages(Instance *x) {
   return find_graph(x) && find_ties(x);
 }
 
-bool only_clause(Instance *x, ClauseKind kind, const char *word, const Clause **clause) {
-  uint32_t depth = 0;
-  *clause = NULL;
-  for (uint32_t i = 0; i < x->clauses.n; i++) {
-    const Bound *b = &x->clauses.at[i];
-    if (b->clause->kind != kind)
-      continue;
-    if (*clause && depth == b->depth) {
-      diag_error(x->s->diag, DIAG_CLAUSE, b->clause->at, "'%s' is given twice", word);
-      diag_note(x->s->diag, (*clause)->at, "the first one");
-      return false;
-    }
-    *clause = b->clause;
-    depth = b->depth;
-  }
-  return true;
-}
-
 typedef struct Linked { /* a rank and the value of its link */
   int64_t link;
   uint32_t rank;
@@ -476,7 +458,7 @@ static int by_link(const void *a, const void *b) {
 bool find_groups(Instance *x) {
   Sched *s = x->s;
   const Clause *c;
-  if (!only_clause(x, CL_EXCLUSIVE, "exclusive", &c))
+  if (!find_only(x, CL_EXCLUSIVE, "exclusive", &c))
     return false;
   if (!c)
     return true;
@@ -503,7 +485,7 @@ bool find_groups(Instance *x) {
 bool find_ranks(Instance *x) {
   Sched *s = x->s;
   const Clause *ranks;
-  if (!only_clause(x, CL_RANKS, "ranks", &ranks))
+  if (!find_only(x, CL_RANKS, "ranks", &ranks))
     return false;
   if (!ranks) {
     diag_error(s->diag, DIAG_CLAUSE, s->parsed->def->name_at, "schedule '%s' has no 'ranks' clause",

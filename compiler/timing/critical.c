@@ -594,7 +594,7 @@ void emit_critical(Sched *s, FILE *f) {
   for (uint32_t k = 0; k < c->npath; k++) {
     const PathStep *n = &c->path[k];
     const PipeInstr *in = &p->rank[n->rank].instr[n->instr];
-    char op[OP_TEXT];
+    char op[PIPE_OP_TEXT];
     pipe_instr_text(op, pipe_graph(p), in);
     fprintf(f, "%*s  %*s  %4u  %-10s  ", wide, time_text(s, n->start), wide,
             time_text(s, n->end - n->start), n->rank, op);
