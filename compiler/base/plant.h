@@ -12,7 +12,7 @@ enum Plant {
   PLANT_DEPS_SLICES,     /*   slices out of order */
   PLANT_DEPS_RECOMPUTE,  /*   R out of order */
   PLANT_ORDER_DATA,      /* order: a tensor that is not made yet */
-  PLANT_ORDER_CIRCLE,    /* the op that a rank of the wait cycle waits for */
+  PLANT_ORDER_CYCLE,    /* the op that a rank of the wait cycle waits for */
   PLANT_MATCH_NUMBER,    /* check_match: the number on the pair */
   PLANT_MATCH_CHANNEL,   /*   the channel */
   PLANT_DEADLOCK_STUCK,  /* check_deadlock: the machine is stuck */

@@ -16,6 +16,6 @@ bool check_tables(Sched *s);
 void verify_program(const Sched *s);
 /* Run by the driver, with opt->verify, after the pass that they verify. Abort on a mistake. */
 void verify_ops(const Sched *s);    /* verify_ops.c */
-void verify_circle(const Sched *s); /* verify_circle.c: after order refuted the orders */
+void verify_cycle(const Sched *s); /* verify_cycle.c: after order refuted the orders */
 
 #endif

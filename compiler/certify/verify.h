@@ -10,8 +10,8 @@ static inline size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {
   return (size_t)stage * nmb + mb;
 }
 
-/* Does each rank of the hops wait forever, under any channel model (verify_circle.c)? */
-bool circle_holds(const Sched *s, const StallHop *hop, uint32_t nhop);
+/* Does each rank of the hops wait forever, under any channel model (verify_cycle.c)? */
+bool cycle_holds(const Sched *s, const StallHop *hop, uint32_t nhop);
 
 /* Verifies that the lists of a program complete, whatever the timing, and that every SEND meets its
  * RECV (verify_completes.c). Requires a valid program. */

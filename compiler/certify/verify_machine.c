@@ -17,7 +17,7 @@
  * whether or not they have gone on. Proof: each of these SENDs has room too, so none of them holds
  * up another instruction.
  *
- * note [circle]: a hop claims two things. First, `at`, and so its group, cannot be posted, or
+ * note [wait cycle]: a hop claims two things. First, `at`, and so its group, cannot be posted, or
  * cannot end, before `on` is posted, or has ended. Second, this has not happened. The group of the
  * next hop's `at` has a member at the head of the queue of `on`. So `on` comes no sooner than the
  * next hop allows, and the hops of a wait cycle wait for themselves. */
@@ -387,7 +387,7 @@ static bool is_needed(const Check *c, uint32_t i, uint32_t on) {
          (r->in->far == at + 1 && r->in->far_rank == c->row[on].rank);
 }
 
-/* note [circle]: does i wait for `on` for this reason? on: NONE for some reasons. */
+/* note [wait cycle]: does i wait for `on` for this reason? on: NONE for some reasons. */
 static bool is_wait(const Check *c, uint32_t i, uint32_t on, MachineWhy why) {
   const Row *r = &c->row[i], *other = on == NONE ? NULL : &c->row[on];
   const uint32_t kind = r->in->kind;
@@ -460,9 +460,9 @@ static bool is_mispaired(const Check *c, uint32_t i) {
 }
 
 static const char *check_hops(const Check *c, uint32_t nrank, const MachineResult *got) {
-  const bool circle = got->status == MACHINE_STUCK && got->nhop > 0 &&
+  const bool cycle = got->status == MACHINE_STUCK && got->nhop > 0 &&
                       got->hop[0].why != WAIT_NOBODY;
-  if (got->nhop == 0 || (!circle && got->nhop > 1))
+  if (got->nhop == 0 || (!cycle && got->nhop > 1))
     return "no reason is given";
   for (uint32_t i = 0; i < c->n && got->status == MACHINE_STUCK; i++)
     if (is_mispaired(c, i))
@@ -476,7 +476,7 @@ static const char *check_hops(const Check *c, uint32_t nrank, const MachineResul
       return "a hop is no wait";
     if (!stands(c, i, on, h->why))
       return "a hop is not where the lists stand";
-    if (!circle)
+    if (!cycle)
       continue;
     if (on == NONE)
       return "nobody is waited for in a circle";

@@ -178,7 +178,7 @@ static bool end_pass(Run *x, const char *name, bool ok, void (*dump)(Sched *, FI
   if (s->opt->time_passes)
     time_line(s, name, now_ms() - x->began);
   if (s->opt->verify)
-    verify_circle(s);
+    verify_cycle(s);
   if (!ok || work_spent(s->work) || s->diag->errors > (s->verdict->over > 0))
     return false;
   if (s->opt->verify && x->complete)

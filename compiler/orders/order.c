@@ -345,11 +345,11 @@ static void report_cycle(Sched *s, Ideal *ideal, const uint64_t *end, const uint
   BUG_IF(best == NONE);
   uint32_t r = best, dep, q, norder = 0;
   const char *change = "";
-  StallHop *hop = ideal->circle = NEW_ARRAY(s->arena, StallHop, best_len);
-  ideal->ncircle = best_len;
+  StallHop *hop = ideal->cycle = NEW_ARRAY(s->arena, StallHop, best_len);
+  ideal->ncycle = best_len;
   for (uint32_t i = 0; i < best_len; i++, r = q) {
     dep = blocker(s, head, r, &h), q = op_rank(s, dep);
-    hop[i] = (StallHop){r, h, PLANTED(ORDER_CIRCLE) ? head[q] : dep, NULL};
+    hop[i] = (StallHop){r, h, PLANTED(ORDER_CYCLE) ? head[q] : dep, NULL};
   }
   dep = hop[0].on, q = op_rank(s, dep), h = hop[0].at;
   if (best_len == 1) {

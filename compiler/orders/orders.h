@@ -31,7 +31,7 @@ typedef struct Ideal {
   bool done;             /* proved: the orders agree with the data */
   const Stall *stall;    /* the counter-example; NULL: no order is refuted */
   /* the wait cycle, in rows of Orders.op; NULL: there is none */
-  StallHop *circle; uint32_t ncircle;
+  StallHop *cycle; uint32_t ncycle;
   Timing time;
   uint64_t *end;         /* [nop] time at which the result of each op can leave */
   /* [nop] as in OrderRun; only with groups or side ops in COMM streams, else NULL */

@@ -54,7 +54,7 @@ static const char *const brute_says[] = {"brute force completes", "brute force i
                                          "brute force mispairs"};
 
 static const char accepted[] = "the verifier accepts what is wrong";
-static uint64_t forged, held, circles, held_circles, completed,
+static uint64_t forged, held, cycles, held_cycles, completed,
     turn; /* certificates of other models, and those of them that hold here */
 
 /* Certificates of other models, shown for this one, whose verdict is v: accepted only if they are
@@ -139,13 +139,13 @@ static MachineAt place_of(uint32_t i) {
                    : (MachineAt){flat.rank[i], flat.pos[i]};
 }
 
-/* A circle that is shown where the lists stand still in state s, with verdict v: accepted only if
- * each hop is a wait and the next one is behind it, and nothing meets another tensor if it says
- * that they are stuck. */
+/* Shows the verifier a wait cycle where the lists stand still in state s, with verdict v. It may
+ * accept the cycle only if each hop is a wait and the next hop stands behind it, and, if the
+ * verdict is "stuck", no message meets another tensor. */
 static bool holds_up(Arena *a, const MachineList *list, uint32_t nrank, MachineResult *other,
                      Verdict v, State s) {
   const bool accept = !machine_verify(a, list, nrank, *model, other);
-  circles++, held_circles += accept;
+  cycles++, held_cycles += accept;
   for (uint32_t h = 0; h < other->nhop; h++)
     if (other->hop[h].why == WAIT_NOBODY)
       other->hop[h].on = place_of(MOST);
@@ -156,7 +156,7 @@ static bool holds_up(Arena *a, const MachineList *list, uint32_t nrank, MachineR
 /* Are a and b of one queue, or the same? */
 static bool in_line(uint32_t a, uint32_t b) { return a == b || same_queue(a, b); }
 
-/* Every hop that there could be, alone, and with each wait that closes a circle with it. */
+/* Every hop that there could be, alone, and with each wait that closes a cycle with it. */
 static bool each_hop(Arena *a, const MachineList *list, uint32_t nrank, const MachineResult *got,
                      Verdict v, State s, const MachineHop *wait, uint32_t nwait) {
   MachineHop hop[2];
@@ -184,7 +184,7 @@ static bool each_hop(Arena *a, const MachineList *list, uint32_t nrank, const Ma
 
 /* Circles of hops, true ones or not, where the lists stand still in state s: of small programs
  * each_hop, and some at random. */
-static const char *other_circles(Arena *a, const MachineList *list, uint32_t nrank,
+static const char *other_cycles(Arena *a, const MachineList *list, uint32_t nrank,
                                  const MachineResult *got, Verdict v, State s) {
   enum { TRIES = 12, HOPS = 3, SMALL = 10 };
   MachineHop hop[HOPS], wait[4 * MOST];
@@ -255,7 +255,7 @@ static const char *compare(const Program *p, Count *c, bool least) {
     if (wrong ? !refused : refused != NULL)
       wrong = wrong ? accepted : refused;
     else if (hops == HOPS_LONG)
-      wrong = wrong ? wrong : "a shorter circle is there";
+      wrong = wrong ? wrong : "a shorter cycle is there";
     else if (!wrong && (!c || turn++ % 4 == 0)) /* when counting, of some */
       wrong = forge(&arena, list, p->nrank, v);
     if (!wrong && (!c || turn % 4 == 1))
@@ -263,7 +263,7 @@ static const char *compare(const Program *p, Count *c, bool least) {
     if (!wrong && (!c || turn % 4 == 1))
       wrong = complete_collectives(&arena, list, p->nrank, end);
     if (!wrong && v != V_DONE && (!c || turn % 4 == 1))
-      wrong = other_circles(&arena, list, p->nrank, &got, v, end);
+      wrong = other_cycles(&arena, list, p->nrank, &got, v, end);
     if (c && !wrong)
       c->verdict[v]++;
   }
@@ -374,7 +374,7 @@ int main(int argc, char **argv) {
   }
   printf("%" PRIu64 " programs agree, least buffer of %" PRIu64 "; %" PRIu64 " states, %" PRIu64
          " sampled; %" PRIu64 " certificates of other models, %" PRIu64 " hold; %" PRIu64
-         " other circles, %" PRIu64 " are there; %" PRIu64 " with collectives completed\n",
-         programs, least, states_seen, sampled, forged, held, circles, held_circles, completed);
+         " other cycles, %" PRIu64 " are there; %" PRIu64 " with collectives completed\n",
+         programs, least, states_seen, sampled, forged, held, cycles, held_cycles, completed);
   return 0;
 }

@@ -144,8 +144,8 @@ def main():
 
         if plant == "OVER_LIMIT" and not verifier_stops("bad-limit.pipe", "verify_stashes.c"):
             changed = None
-        if plant == "ORDER_CIRCLE":  # who is named in words is not what it is about
-            changed = "bad-deadlock-circle.pipe" if verifier_stops("bad-deadlock-circle.pipe", "verify_circle.c") else None
+        if plant == "ORDER_CYCLE":  # who is named in words is not what it is about
+            changed = "bad-deadlock-circle.pipe" if verifier_stops("bad-deadlock-circle.pipe", "verify_cycle.c") else None
         if not changed and plant.startswith("LISTS"):  # seldom enough to be asked only then
             random = [sys.executable, os.path.join(root, "test", "channels", "by_hand.py"), planted[0], where, "1", "400"]
             if subprocess.run(random, capture_output=True, env=environment(number)).returncode:

@@ -259,8 +259,8 @@ def brute(t):
     return [("deadlock", (at_head, needs))]
 
 
-def circles(needs):
-    """The circles of ranks that wait for each other; each rank waits for one."""
+def cycles(needs):
+    """The wait cycles of ranks that wait for each other; each rank waits for one."""
     found = set()
     for r in needs:
         path = []
@@ -275,11 +275,11 @@ NOTE = re.compile(r"note: rank (\d+) is at (\w+), which needs (\w+), "
                   r"(?:which rank (\d+) runs only after (\w+)|where rank (\d+) is)$", re.M)
 
 
-def false_circle(err, at_head, needs):
-    """None if the message tells a shortest circle, each hop of it as it is."""
+def false_cycle(err, at_head, needs):
+    """None if the message tells a shortest wait cycle, each hop of it as it is."""
     hops = [(int(r), x, y, int(q or p), z or y) for r, x, y, q, z, p in NOTE.findall(err)]
-    if len(hops) != min(len(c) for c in circles(needs)):
-        return "not a shortest circle: %s" % needs
+    if len(hops) != min(len(c) for c in cycles(needs)):
+        return "not a shortest wait cycle: %s" % needs
     for i, (r, x, y, q, z) in enumerate(hops):
         if (x, (y, q), z) != (at_head[r], needs[r], at_head[q]) or q != hops[(i + 1) % len(hops)][0]:
             return "hop %d is false: %s" % (i, needs)
@@ -298,7 +298,7 @@ def disagree(c, t, rng, source=None):
     if len(got) > len(want) or (len(want) < 20 and {n for n, _ in got} != {n for n, _ in want}):
         return differ  # pipec reports the same slip of several stages once
     if want and want[0][0] == "deadlock":
-        return false_circle(err, *want[0][1]) and differ + false_circle(err, *want[0][1])
+        return false_cycle(err, *want[0][1]) and differ + false_cycle(err, *want[0][1])
     for name, message in got:
         ops = [op for n, op in want if n == name and op]
         if ops and not any(re.search(r"\b%s\b" % op, message) for op in ops):

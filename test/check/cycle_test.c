@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The verifier of circles (compiler/certify/verify_circle.c) accepts the circle of every random
- * schedule whose orders wait for each other, and no forged one: whatever it accepts stands at
- * actions that a plain play of the text never comes to. The play here knows a model by its edges,
- * and reads nothing but the op table.
+ * The verifier of wait cycles (compiler/certify/verify_cycle.c) accepts the wait cycle of every
+ * random schedule whose ranks wait for each other, and refuses every forged cycle: the hops of an
+ * accepted cycle stand at actions that a plain play of the text never reaches. The play here knows
+ * the model by its edges and reads only the op table.
  *
- *   circle_test PROGRAMS SEED */
+ *   cycle_test PROGRAMS SEED */
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,7 +193,7 @@ static void play(const Sched *s, const Shape *shape, bool *done) {
   }
 }
 
-/* ---- forged circles ---- */
+/* ---- forged cycles ---- */
 
 static uint32_t rank_of(const Sched *s, uint32_t op) {
   return s->model->stage[s->orders->op[op].stage].rank;
@@ -204,7 +204,7 @@ static bool judged(const Sched *s, const bool *done, const StallHop *hop, uint32
   bool never = true;
   for (uint32_t i = 0; i < n; i++)
     never &= hop[i].at < s->orders->nop && !done[hop[i].at];
-  return never || !circle_holds(s, hop, n);
+  return never || !cycle_holds(s, hop, n);
 }
 
 static bool forged(const Sched *s, const bool *done) {
@@ -245,22 +245,22 @@ static bool forged(const Sched *s, const bool *done) {
 /* And those that differ from a true one in one place, or are a part of it. */
 static bool near(const Sched *s, const bool *done) {
   StallHop hop[RANKS];
-  uint32_t n = s->ideal->ncircle;
-  memcpy(hop, s->ideal->circle, n * sizeof *hop);
+  uint32_t n = s->ideal->ncycle;
+  memcpy(hop, s->ideal->cycle, n * sizeof *hop);
   for (uint32_t i = 0; i < n; i++) {
     for (uint32_t v = 0; v < s->orders->nop + 2; v++) {
       hop[i].at = v;
       if (!judged(s, done, hop, n))
         return false;
-      hop[i].at = s->ideal->circle[i].at, hop[i].on = v;
+      hop[i].at = s->ideal->cycle[i].at, hop[i].on = v;
       if (!judged(s, done, hop, n))
         return false;
-      hop[i].on = s->ideal->circle[i].on;
+      hop[i].on = s->ideal->cycle[i].on;
     }
     hop[i].rank = below(RANKS + 1);
-    if (hop[i].rank != s->ideal->circle[i].rank && circle_holds(s, hop, n))
+    if (hop[i].rank != s->ideal->cycle[i].rank && cycle_holds(s, hop, n))
       return false;
-    hop[i].rank = s->ideal->circle[i].rank;
+    hop[i].rank = s->ideal->cycle[i].rank;
   }
   return judged(s, done, hop, n - 1);
 }
@@ -270,13 +270,13 @@ int main(int argc, char **argv) {
   state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   static char text[TEXT];
   enum { NSHAPES = sizeof shapes / sizeof *shapes };
-  uint32_t completes[NSHAPES] = {0}, circles[NSHAPES] = {0};
+  uint32_t completes[NSHAPES] = {0}, cycles[NSHAPES] = {0};
   for (uint32_t i = 0; i < count; i++) {
     const Shape *shape = &shapes[i % NSHAPES];
     write_text(text, shape);
     Arena arena = {0};
     Diag diag;
-    Options opt = {.input = "circle.pipe",
+    Options opt = {.input = "cycle.pipe",
                    .text = text,
                    .text_len = strlen(text),
                    .emit = EMIT_NONE,
@@ -288,16 +288,16 @@ int main(int argc, char **argv) {
       exit(2);
     diag_init(&diag, &arena, quiet);
     bool ok = compile_only(&s);
-    if (ok || s.ideal->circle) {
+    if (ok || s.ideal->cycle) {
       play(&s, shape, done);
       for (uint32_t k = 0; k < s.orders->nop; k++)
         all &= done[k];
-      completes[i % NSHAPES] += ok, circles[i % NSHAPES] += !ok;
+      completes[i % NSHAPES] += ok, cycles[i % NSHAPES] += !ok;
       const char *wrong = all != ok ? "the play says another thing"
-                          : !ok && !circle_holds(&s, s.ideal->circle, s.ideal->ncircle)
+                          : !ok && !cycle_holds(&s, s.ideal->cycle, s.ideal->ncycle)
                               ? "refuses what pipec says"
                           : !forged(&s, done) || (!ok && !near(&s, done))
-                              ? "accepts a forged circle"
+                              ? "accepts a forged wait cycle"
                               : NULL;
       if (wrong) {
         printf("program %u: %s\n%s", i, wrong, text);
@@ -309,10 +309,10 @@ int main(int argc, char **argv) {
   }
   for (uint32_t k = 0; k < NSHAPES; k++)
     printf("%s: %s complete, %s wait for each other\n", shapes[k].name,
-           completes[k] ? "some" : "none", circles[k] ? "some" : "none");
+           completes[k] ? "some" : "none", cycles[k] ? "some" : "none");
   fprintf(stderr, "seed %s, per shape:", argc > 2 ? argv[2] : "1");
   for (uint32_t k = 0; k < NSHAPES; k++)
-    fprintf(stderr, " %u %u", completes[k], circles[k]);
+    fprintf(stderr, " %u %u", completes[k], cycles[k]);
   fprintf(stderr, "\n");
   return 0;
 }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""A verifier of circles that has a mistake is found out: circle_test sees it accept what is wrong, or refuse what is right.
+"""A verifier of wait cycles that has a mistake is found out: cycle_test sees it accept what is wrong, or refuse what is right.
 
-usage: planted_circle.py ROOT LIBDIR CC DIRECTORY PROGRAMS SEED
+usage: planted_cycle.py ROOT LIBDIR CC DIRECTORY PROGRAMS SEED
 
-Each mistake takes a condition out of compiler/certify/verify_circle.c. What is printed: the mistake, and what circle_test says.
+Each mistake takes a condition out of compiler/certify/verify_cycle.c. What is printed: the mistake, and what cycle_test says.
 """
 import os
 import subprocess
@@ -31,11 +31,11 @@ def main():
     root, libdir, cc, where, programs, seed = sys.argv[1:]
     libs = subprocess.run(["pkg-config", "--libs", "jansson"], check=True, capture_output=True, text=True).stdout.split()
     flags = ["-O1", "-w", "-D_POSIX_C_SOURCE=200809L"] + tree.include_flags(root)
-    source = tree.source(root, "verify_circle.c")
+    source = tree.source(root, "verify_cycle.c")
     text = open(source).read()
     mistaken, program = os.path.join(where, "mistaken.c"), os.path.join(where, "planted")
     test = os.path.join(where, "test.o")
-    subprocess.run(cc.split() + flags + ["-c", os.path.join(root, "test", "check", "circle_test.c"), "-o", test], check=True)
+    subprocess.run(cc.split() + flags + ["-c", os.path.join(root, "test", "check", "cycle_test.c"), "-o", test], check=True)
     for name, (right, wrong) in MISTAKES.items():
         if right and text.count(right) != 1:
             sys.exit(f"{name}: not once in {source}: {right}")

@@ -74,7 +74,7 @@ static bool on_rank(const Sched *s, uint32_t r, uint32_t i) {
   return r < s->model->nrank && i >= s->orders->rank_op0[r] && i < s->orders->rank_op0[r + 1];
 }
 
-bool circle_holds(const Sched *s, const StallHop *hop, uint32_t nhop) {
+bool cycle_holds(const Sched *s, const StallHop *hop, uint32_t nhop) {
   for (uint32_t i = 0; i < nhop; i++) {
     const StallHop *h = &hop[i], *next = &hop[(i + 1) % nhop];
     if (!on_rank(s, h->rank, h->at) || !on_rank(s, next->rank, h->on) ||
@@ -85,6 +85,6 @@ bool circle_holds(const Sched *s, const StallHop *hop, uint32_t nhop) {
   return nhop > 0;
 }
 
-void verify_circle(const Sched *s) {
-  BUG_IF(s->ideal->circle && !circle_holds(s, s->ideal->circle, s->ideal->ncircle));
+void verify_cycle(const Sched *s) {
+  BUG_IF(s->ideal->cycle && !cycle_holds(s, s->ideal->cycle, s->ideal->ncycle));
 }
