@@ -395,12 +395,14 @@ static void mpi_close(PrRun *run) {
   if (!m)
     return;
   end_start(m);
-  const bool all = proc_close(&m->e);
+  const bool all = proc_close(&m->e); /* else messages are under way, perhaps to nobody */
+  const int st = atomic_load(&run->status);
+  const bool whole = all && st != PR_E_LOST && st != PR_E_DEADLINE; /* no rank is lost */
   pr_group_close(m->group);
-  never_finalize = never_finalize || !all; /* messages are under way, perhaps to nobody */
+  never_finalize = never_finalize || !whole;
   if (!all)
     return;
-  if (m->comm != MPI_COMM_NULL)
+  if (m->comm != MPI_COMM_NULL && whole)
     MPI_Comm_free(&m->comm);
   pthread_cond_destroy(&m->changed);
   pthread_mutex_destroy(&m->lock);
