@@ -261,7 +261,8 @@ struct PrEngine {
    * soon (pr_fail_checkpoint). Called on a thread of its own; never waits. */
   bool (*late)(PrRun *run);
   /* Called repeatedly on that thread during a checkpoint: fails the run if another process has
-   * failed, or once all have been asked. NULL: the engine notices by itself. */
+   * failed, or once all have been asked; extends the patience of a wait (PrGroup.extend). NULL:
+   * the engine needs neither. */
   void (*look)(PrRun *run);
   /* The rest belongs to engines whose ranks the interpreter executes (interpret.h); else NULL.
    * Begins instruction i of the head of c, which may begin now: moves a tensor, adds up gradients

@@ -48,6 +48,9 @@ typedef struct PrGroup {
    * `share`; the other ranks wait for nobody. All call it alike. Returns 0, or 1 + the rank that
    * did not come. */
   uint32_t (*gather)(void *arg, const void *mine, uint64_t bytes, void *all);
+  /* Called on another thread while this rank waits for something that has a deadline of its own:
+   * the patience of `share` and `gather` begins again. NULL: the group has none. */
+  void (*extend)(void *arg);
 } PrGroup;
 
 /* Opens a group over the store at at->store (`at` NULL: as pr_launch says). Rank 0 serves the store

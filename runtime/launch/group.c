@@ -35,6 +35,7 @@ typedef struct Group {
   StoreServer *server;     /* of this process, or NULL */
   bool of_rank_0;          /* a process of the run serves the store */
   double patience_s;       /* seconds to wait for other ranks */
+  double end;              /* when the wait at hand gives up; under lock */
   pthread_mutex_t sending; /* protects writes to fd */
   pthread_mutex_t lock;    /* protects the rest */
   pthread_cond_t changed;
@@ -82,11 +83,11 @@ static int put(Group *g, uint32_t to, const void *data, uint64_t bytes) {
 /* Takes the next value of rank r, of exactly `bytes` bytes. Returns 0; 1: time is over, the store
  * has ended, or this rank or another has failed. */
 static int take(Group *g, uint32_t r, void *data, uint64_t bytes) {
-  const double end = now() + g->patience_s;
   bool in_time = true;
   pthread_mutex_lock(&g->lock);
+  g->end = now() + g->patience_s;
   while (!g->from[r] && !g->over && !g->failed && !g->gives_up && in_time)
-    in_time = doze(g, end);
+    in_time = doze(g, g->end) || now() < g->end; /* `extend` may have moved it meanwhile */
   Value *v = g->from[r];
   if (v)
     g->from[r] = v->next;
@@ -98,6 +99,13 @@ static int take(Group *g, uint32_t r, void *data, uint64_t bytes) {
     free(v->payload);
   free(v);
   return !ok;
+}
+
+static void extend(void *arg) {
+  Group *g = arg;
+  pthread_mutex_lock(&g->lock);
+  g->end = now() + g->patience_s;
+  pthread_mutex_unlock(&g->lock);
 }
 
 static int share(void *arg, uint32_t from, void *data, uint64_t bytes) {
@@ -400,7 +408,7 @@ PrStatus group_join(PrGroup **out, const PipeProgram *p, const PrLaunch *at, PrG
     snprintf(why, 1024, "no memory");
     return PR_E_MEMORY;
   }
-  g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place, gather};
+  g->g = (PrGroup){at->rank, at->size, share, tell, heard, g, watch, late, place, gather, extend};
   g->fd = -1;
   g->of_rank_0 = of_rank_0;
   g->patience_s = patience_s;

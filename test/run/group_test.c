@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * A group over TCP, each rank a thread here: what one shares all have, in any order of ranks; a
  * rank that fails is heard by all others, and so is one that goes without a word; one that has
- * another program is refused.
+ * another program is refused. A wait that is extended outlasts the patience of its rank. Rank 0,
+ * which serves the store, leaves first: the others go on, with the store for some seconds and
+ * without it after that.
  *
  *   group_test    one line per case; exit status 0 iff all is as it should be */
 #include <pthread.h>
@@ -11,19 +13,24 @@
 #include <string.h>
 #include <time.h>
 
-#include "pipe_group.h"
+#include "group.h"
 
 enum { RANKS = 4, ROUNDS = 200, MOST = 5000 };
 
-typedef enum Case { ALL_WELL, ONE_FAILS, ONE_IS_LATE, OTHER_PROGRAM } Case;
+typedef enum Case { ALL_WELL, ONE_FAILS, ONE_IS_LATE, EXTENDED, FIRST_LEAVES, OTHER_PROGRAM } Case;
 
 typedef struct Rank {
   uint32_t id;
   Case what;
   PrLaunch at;
+  PrGroupServer *server; /* of rank 0, where a rank serves the store */
   int wrong;
   char text[1024];
 } Rank;
+
+static void pause_s(double s) {
+  nanosleep(&(struct timespec){(time_t)s, (long)((s - (double)(time_t)s) * 1e9)}, NULL);
+}
 
 static uint8_t byte_of(uint32_t round, uint32_t i) {
   return (uint8_t)(round * 31 + i * 7 + i / 251);
@@ -70,7 +77,7 @@ static void ask(Rank *r, PrGroup *g) {
     g->late(g->arg);
   while (!heard) {
     heard = g->heard(g->arg, &st, text, sizeof text);
-    nanosleep(&(struct timespec){0, 5000000}, NULL);
+    pause_s(0.005);
   }
   r->wrong += heard != 2;
   for (uint32_t i = 0; i < RANKS && heard == 2; i++) {
@@ -81,20 +88,60 @@ static void ask(Rank *r, PrGroup *g) {
   g->watch(g->arg, NULL, NULL);
 }
 
+static void *extend(void *arg) {
+  const PrGroup *g = arg;
+  for (int i = 0; i < 20; i++, pause_s(0.1))
+    g->extend(g->arg);
+  return NULL;
+}
+
+/* Rank 0 waits twice for longer than its patience of a second; only the first wait is extended. */
+static void outlast(Rank *r, PrGroup *g) {
+  pthread_t thread;
+  char mine = (char)r->id, all[RANKS];
+  if (r->id == 0)
+    pthread_create(&thread, NULL, extend, g);
+  else
+    pause_s(1.8);
+  r->wrong += g->gather(g->arg, &mine, 1, all) != 0;
+  if (r->id == 0)
+    pthread_join(thread, NULL);
+  else
+    pause_s(1.8);
+  r->wrong += (g->gather(g->arg, &mine, 1, all) != 0) != (r->id == 0);
+}
+
+/* Rank 0 has left. */
+static void go_on_alone(Rank *r, PrGroup *g) {
+  PrStatus st;
+  char text[1024], byte = (char)(r->id == 1);
+  pause_s(0.5);
+  r->wrong += g->share(g->arg, 1, &byte, 1) != 0 || byte != 1;
+  pause_s(r->id == 3 ? 0 : 5.5); /* rank 0 serves for 5 s */
+  r->wrong += g->heard(g->arg, &st, text, sizeof text) != 0;
+}
+
 static void *rank(void *arg) {
   Rank *r = arg;
   PipeProgram p = {
       .hash = r->what == OTHER_PROGRAM && r->id == 2 ? 2 : 1, .name = "net", .params = "P=4"};
   PrGroup *g;
-  PrStatus st = pr_group_open(&g, &p, &r->at, 600, r->text);
+  PrStatus st = r->what == EXTENDED || r->what == FIRST_LEAVES
+                    ? group_join(&g, &p, &r->at, r->server, r->what == FIRST_LEAVES, 600, 1,
+                                 r->text)
+                    : pr_group_open(&g, &p, &r->at, 600, r->text);
   if (st) {
     r->wrong += r->what != OTHER_PROGRAM;
     return NULL;
   }
   r->wrong += r->what == OTHER_PROGRAM;
   rounds(r, g);
+  if (r->what == EXTENDED)
+    outlast(r, g);
+  if (r->what == FIRST_LEAVES && r->id > 0)
+    go_on_alone(r, g);
   if (r->what == ONE_FAILS && r->id == 1) {
-    nanosleep(&(struct timespec){0, 200000000}, NULL); /* the others wait by then */
+    pause_s(0.2); /* the others wait by then */
     g->tell(g->arg, PR_E_MODEL, "rank 1 has run out of luck");
   }
   if (r->what == ONE_FAILS &&
@@ -107,7 +154,7 @@ static void *rank(void *arg) {
   bool heard = false;
   while (r->what == ONE_FAILS && !heard) {
     heard = g->heard(g->arg, &st, r->text, sizeof r->text);
-    nanosleep(&(struct timespec){0, 5000000}, NULL);
+    pause_s(0.005);
   }
   r->wrong += heard != (r->what == ONE_FAILS) || (heard && st != PR_E_MODEL);
   pr_group_close(g);
@@ -115,7 +162,8 @@ static void *rank(void *arg) {
 }
 
 int main(void) {
-  static const char *const name[] = {"all well", "one fails", "one is late", "another program"};
+  static const char *const name[] = {"all well",           "one fails",     "one is late",
+                                     "a wait is extended", "rank 0 leaves", "another program"};
   int bad = 0;
   pthread_barrier_init(&all_shared, NULL, RANKS);
   for (Case what = ALL_WELL; what <= OTHER_PROGRAM; what++) {
@@ -130,6 +178,7 @@ int main(void) {
     }
     for (uint32_t i = 0; i < RANKS; i++) {
       r[i] = (Rank){.id = i, .what = what, .at = at};
+      r[i].server = i == 0 && what == FIRST_LEAVES ? server : NULL;
       r[i].at.rank = i;
       if (pthread_create(&t[i], NULL, rank, &r[i]))
         return 2;
@@ -139,7 +188,8 @@ int main(void) {
       pthread_join(t[i], NULL);
       wrong += r[i].wrong;
     }
-    pr_group_serve_end(server);
+    if (what != FIRST_LEAVES) /* else rank 0 has ended it */
+      pr_group_serve_end(server);
     printf("%s: %d wrong; %s\n", name[what], wrong, r[0].text);
     bad += wrong;
   }

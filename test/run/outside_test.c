@@ -2,7 +2,7 @@
  * The engine of processes whose messages the program carries. Here a rank is a thread with a run
  * of its own, and messages meet in a list: a send is over when its receive is.
  *
- *   outside_test STDLIB_DIR
+ *   outside_test STDLIB_DIR FOLDER      the folder is there, and empty
  *
  * Every sample has the losses and weights of the threads engine, or is refused. Then one rank goes
  * wrong, and all say so. */
@@ -33,7 +33,10 @@ typedef enum Case {
   MODEL_HANGS,
   STUCK,
   INIT_FAILS,
-  DISK_FULL, /* a checkpoint is not written, by which no run ends; then the model fails */
+  MEETING_HANGS, /* free-running ranks meet after their last step: rank 1 does not send */
+  TRACE_HANGS,   /* nor when the trace is shared */
+  SILENCE,       /* rank 1 hangs in a checkpoint, and nobody says where it is */
+  DISK_FULL,     /* a checkpoint is not written, by which no run ends; then the model fails */
   NCASES
 } Case;
 
@@ -41,7 +44,9 @@ typedef struct Rank {
   const PipeProgram *p;
   Case what;
   uint32_t id, carried; /* messages */
+  const char *folder;
   PrLaunch at;
+  bool hangs; /* its carry, from now on */
   PrStatus st;
   uint64_t hash; /* of losses and weights */
   char text[1024];
@@ -182,12 +187,17 @@ static void withdraw(const Mail *mine) {
     }
 }
 
+/* Of the messages by which all ranks meet and share: processes.h. */
+enum { OF_ALL = 15 };
+
 static int carry(void *arg, const PrMessage *m, uint32_t n) {
   Rank *r = arg;
   Mail *mail = calloc(n, sizeof *mail);
   bool over = false;
   pthread_mutex_lock(&lock);
   r->carried += n;
+  while (r->hangs && m->tag == OF_ALL && !stopped)
+    pthread_cond_wait(&changed, &lock);
   if (r->what == CARRY_FAILS && r->id == 2 && r->carried > 20) {
     pthread_mutex_unlock(&lock);
     free(mail);
@@ -239,24 +249,39 @@ static PrModel model_of(Rank *r) {
                    .side = side};
 }
 
+static void on_step(void *arg, uint64_t step, double loss) {
+  Rank *r = arg;
+  (void)loss;
+  r->hangs = r->what == TRACE_HANGS && r->id == 1 && step + 1 == STEPS;
+}
+
 /* Trains; leaves the status, and the hash or the text. group: NULL: of threads. */
 static void train(Rank *r, PrGroup *group) {
   PrModel m = model_of(r);
   PrTransport t = {.group = group, .arg = r, .carry = carry, .why = why};
-  PrOptions o = {.deadline_s = r->what == MODEL_HANGS ? 0.5
+  const bool late = r->what == SILENCE || r->what == MODEL_HANGS || r->what == MEETING_HANGS ||
+                    r->what == TRACE_HANGS;
+  PrOptions o = {.deadline_s = late                   ? 0.5
                                : r->what == DISK_FULL ? 60
                                                       : 0,
                  .checksums = r->what == ALL_WELL,
-                 .trace_steps = r->what == ALL_WELL};
+                 .free_running = r->what == MEETING_HANGS,
+                 .on_step = on_step,
+                 .arg = r,
+                 .trace_steps = r->what == ALL_WELL || r->what == TRACE_HANGS};
   char weight[8 * WORDS];
   PrRun *run;
   if (group)
     o.engine = &pr_transport, o.engine_options = &t;
   r->st = pr_open(&run, r->p, &m, &o);
+  if (!r->st && r->what == SILENCE)
+    r->st = pr_checkpoint(run, r->folder, 0);
   if (!r->st && r->what == DISK_FULL && pr_checkpoint(run, "/dev/null/none", 0) != PR_E_IO)
     r->st = PR_E_CHECKPOINT;
-  for (uint32_t i = 0; !r->st && i < STEPS; i++) {
-    r->st = pr_steps(run, 1);
+  r->hangs = r->what == MEETING_HANGS && r->id == 1;
+  const uint32_t each = r->what == MEETING_HANGS ? STEPS : 1;
+  for (uint32_t i = 0; !r->st && i < STEPS; i += each) {
+    r->st = pr_steps(run, each);
     for (uint32_t mb = 0; !r->st && mb < r->p->nmb / pipe_slices(r->p); mb++)
       r->hash = mix(r->hash, (uint64_t)pr_loss_mb(run, mb));
   }
@@ -276,6 +301,20 @@ static void train(Rank *r, PrGroup *group) {
   pr_close(run);
 }
 
+/* A group whose store does not answer once a rank is late. */
+
+static _Atomic bool is_late;
+static void late(void *arg) { (void)arg, is_late = true; }
+static int heard(void *arg, PrStatus *st, char *text, uint64_t n) {
+  (void)arg, (void)st, (void)text, (void)n;
+  return is_late ? 2 : 0;
+}
+static _Atomic bool is_extended;
+static void extend(void *arg) { (void)arg, is_extended = true; }
+static int no_place(void *arg, uint32_t r, char to[PR_GROUP_PLACE]) {
+  return (void)arg, (void)r, (void)to, 0;
+}
+
 /* Of LeakSanitizer, where it is: what this thread takes from here on may stay. */
 void __lsan_disable(void) __attribute__((weak));
 
@@ -287,13 +326,15 @@ static void *rank_thread(void *arg) {
   r->st = pr_group_open(&group, r->p, &r->at, 60, r->text);
   if (r->st)
     return NULL;
-  train(r, group);
+  PrGroup silent = *group;
+  silent.late = late, silent.heard = heard, silent.place = no_place, silent.extend = extend;
+  train(r, r->what == SILENCE ? &silent : group);
   pr_group_close(group);
   return NULL;
 }
 
 /* False: the store cannot be served. */
-static bool run_all(const PipeProgram *p, Case what, Rank *rank) {
+static bool run_all(const PipeProgram *p, Case what, const char *folder, Rank *rank) {
   pthread_t thread[MOST_RANKS];
   PrLaunch at;
   char text[1024];
@@ -304,7 +345,7 @@ static bool run_all(const PipeProgram *p, Case what, Rank *rank) {
   }
   stop(false);
   for (uint32_t i = 0; i < p->nrank; i++) {
-    rank[i] = (Rank){.p = p, .what = what, .id = i, .at = at};
+    rank[i] = (Rank){.p = p, .what = what, .id = i, .folder = folder, .at = at};
     rank[i].at.rank = i;
     pthread_create(&thread[i], NULL, rank_thread, &rank[i]);
   }
@@ -323,7 +364,7 @@ static bool compare(const PipeProgram *p, const char *name, uint32_t *refused) {
     printf("%s: threads: %s\n", name, want.text);
     return false;
   }
-  if (!run_all(p, ALL_WELL, rank))
+  if (!run_all(p, ALL_WELL, NULL, rank))
     return false;
   for (uint32_t i = 0; i < p->nrank; i++)
     same = same && rank[i].st == rank[0].st && rank[i].hash == rank[0].hash;
@@ -339,12 +380,17 @@ static bool compare(const PipeProgram *p, const char *name, uint32_t *refused) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const name[] = {
-      [MODEL_FAILS] = "the model fails",     [CARRY_FAILS] = "a message is not carried",
-      [MODEL_HANGS] = "the model hangs",     [STUCK] = "messages are stuck",
-      [INIT_FAILS] = "a rank does not open", [DISK_FULL] = "the model fails after a checkpoint"};
+  static const char *const name[] = {[MODEL_FAILS] = "the model fails",
+                                     [CARRY_FAILS] = "a message is not carried",
+                                     [MODEL_HANGS] = "the model hangs",
+                                     [STUCK] = "messages are stuck",
+                                     [INIT_FAILS] = "a rank does not open",
+                                     [MEETING_HANGS] = "the last meeting hangs",
+                                     [TRACE_HANGS] = "sharing the trace hangs",
+                                     [SILENCE] = "a checkpoint hangs",
+                                     [DISK_FULL] = "the model fails after a checkpoint"};
   uint32_t wrong = 0, refused = 0;
-  if (argc != 2)
+  if (argc != 3)
     return 2;
   for (uint32_t i = 0; i < nsamples; i++) {
     Compiled *c = malloc(sizeof *c);
@@ -361,8 +407,14 @@ int main(int argc, char **argv) {
   for (Case what = MODEL_FAILS; what < NCASES; what++) {
     Rank rank[MOST_RANKS];
     printf("%s\n", name[what]);
-    if (!run_all(c->s.prog, what, rank))
+    if (what == SILENCE)
+      setenv("PIPE_FAULT", "SAVE:1:0:hang", 1);
+    else
+      unsetenv("PIPE_FAULT");
+    if (!run_all(c->s.prog, what, argv[2], rank))
       return 1;
+    if (what == SILENCE && !is_extended)
+      printf("  no wait is extended\n");
     for (uint32_t i = 0; i < c->s.prog->nrank; i++)
       printf("  rank %u, status %d: %s\n", i, rank[i].st, rank[i].text);
   }

@@ -371,9 +371,13 @@ static void close_look(Look *l) {
  * caller's; NULL: none does. */
 static PrPlace *find_checkpoint(const Look *l) {
   const uint32_t n = l->run->p->nrank;
-  bool accused = false;
-  for (uint32_t r = 0; r < n; r++)
+  bool accused = false, answers = false;
+  for (uint32_t r = 0; r < n; r++) {
+    answers |= l->of[r].there > 0;
     accused |= l->of[r].there > 0 && l->of[r].at.accuses;
+  }
+  if (!answers) /* nobody has been asked: this rank knows of itself */
+    accused = atomic_load(&cuda_of(l->run)->late_at) || atomic_load(&l->run->ck_at);
   PrPlace *at = accused ? calloc(n, sizeof *at) : NULL;
   for (uint32_t r = 0; at && r < n; r++) {
     const Place *p = &l->of[r];
@@ -451,4 +455,9 @@ bool cuda_late(PrRun *run) {
   return true;
 }
 
-void cuda_look(PrRun *run) { cuda_heard(run); }
+void cuda_look(PrRun *run) {
+  const PrGroup *g = cuda_of(run)->o.group;
+  cuda_heard(run);
+  if (g && g->extend)
+    g->extend(g->arg);
+}

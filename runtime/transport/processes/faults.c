@@ -71,24 +71,37 @@ PrStatus proc_agree(PrRun *run, PrStatus st) {
 typedef struct Place {
   PrPlace is;
   uint32_t accuses; /* a checkpoint */
+  uint32_t shares;  /* 1: this rank shares the trace */
 } Place;
 _Static_assert(sizeof(Place) <= PR_GROUP_PLACE, "a place fits");
 
 uint32_t proc_tell_place(void *of, char to[PR_GROUP_PLACE]) {
   const Proc *e = of;
-  Place here = {.accuses = e->late_at};
+  Place here = {.accuses = e->late_at, .shares = e->shares};
   pr_place(e->run, e->run->here, &here.is);
   if (here.accuses) /* even if that has ended since */
     here.is.checkpoint = here.accuses;
+  if (here.shares) /* the step before, all of whose ops are done */
+    here.is.step--;
   memcpy(to, &here, sizeof here);
   return sizeof here;
+}
+
+static void fail_late(Proc *e, bool shares, uint64_t step, const char *then, const char *text) {
+  char what[40] = "sharing the trace";
+  if (!shares)
+    snprintf(what, sizeof what, "step %llu", (unsigned long long)step);
+  pr_fail(e->run, PR_E_DEADLINE, "deadline: %s takes longer than %g s%s%.900s", what,
+          (double)e->run->limit_ns / 1e9, then, text);
 }
 
 /* All have been asked where they are: says what was first. */
 static void blame(Proc *e) {
   PrRun *run = e->run;
-  char text[PR_TEXT] = "nobody knows where it is", place[PR_GROUP_PLACE];
-  bool lost = false, accused = false, answers = false;
+  char text[PR_TEXT] = "all ops are done, but the ranks have not met";
+  char place[PR_GROUP_PLACE];
+  bool lost = false, accused = false, shares = false, answers = false;
+  uint64_t step = atomic_load(&e->k->step); /* the first that a rank is in */
   PrPlace *at = calloc(run->p->nrank, sizeof *at);
   for (uint32_t r = 0; at && r < run->p->nrank; r++) {
     int there = e->g->place(e->g->arg, r, place);
@@ -100,9 +113,15 @@ static void blame(Proc *e) {
     lost = lost || there < 0;
     answers = answers || there > 0;
     accused = accused || is.accuses;
+    shares = shares || is.shares;
+    step = there > 0 && is.is.step < step ? is.is.step : step;
   }
-  if (at && !answers) /* nobody has been asked */
-    pr_place(run, run->here, &at[run->here]);
+  if (!answers) {                       /* nobody has been asked: this rank knows of itself */
+    accused = e->late_at || run->ck_at; /* it is in a checkpoint */
+    shares = e->shares;
+    if (at && !accused)
+      pr_place(run, run->here, &at[run->here]);
+  }
   if (accused)
     pr_fail_checkpoint(run, at);
   else if (at)
@@ -111,8 +130,7 @@ static void blame(Proc *e) {
   if (lost)
     pr_fail(run, PR_E_LOST, "lost: %.1000s", text);
   else
-    pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s; %.900s",
-            (unsigned long long)atomic_load(&e->k->step), (double)run->limit_ns / 1e9, text);
+    fail_late(e, shares, step, "; ", text);
 }
 
 void *proc_watch(void *arg) {
@@ -132,11 +150,16 @@ void *proc_watch(void *arg) {
       late_step = step + 1, late_ns = now;
       e->g->late(e->g->arg);
     } else if (now - late_ns > PATIENCE) {
-      pr_fail(run, PR_E_DEADLINE, "deadline: step %llu takes longer than %g s",
-              (unsigned long long)step, (double)run->limit_ns / 1e9);
+      fail_late(e, e->shares, step, "", "");
     }
   }
   return NULL;
+}
+
+void proc_look(PrRun *run) {
+  const Proc *e = run->of_engine;
+  if (e->g->extend)
+    e->g->extend(e->g->arg);
 }
 
 bool proc_late(PrRun *run) {

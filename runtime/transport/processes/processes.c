@@ -92,6 +92,12 @@ static bool next_of_meeting(ProcJob *j) {
   return true;
 }
 
+/* From now on this rank only waits for others: with twice the deadline of a step, so that a rank
+ * that holds them up in its own step reports first. */
+static void begin_wait(const PrRun *run, RankRun *k) {
+  atomic_store(&k->step_start, pr_now() + run->limit_ns);
+}
+
 static void meet(Proc *e) {
   e->caller->next = next_of_meeting;
   proc_start(e->caller);
@@ -108,6 +114,7 @@ void proc_end_step(PrRun *run, RankRun *k, uint64_t step) {
   if (run->free_running && step + 1 == atomic_load(&run->target)) { /* others may be far behind */
     if (k->id == run->loss_rank)
       pr_step_done(run, step);
+    begin_wait(run, k);
     meet(e);
   } else if (!run->free_running || k->id == run->loss_rank) {
     pr_step_done(run, step);
@@ -156,11 +163,17 @@ PrStatus proc_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
 /* Steps, on the caller's thread */
 
 /* The times of all ranks to all of them. */
-static PrStatus share_trace(PrRun *run) {
+static PrStatus share_trace(Proc *e) {
+  PrRun *run = e->run;
+  RankRun *k = e->k;
   PrStatus st = PR_OK;
+  e->shares = true;
+  begin_wait(run, k);
   for (uint32_t r = 0; run->o.trace_steps && r < run->p->nrank && !st; r++)
     st = proc_share(run, r, run->rank[r].span,
                     run->trace_slots * run->p->rank[r].ninstr * sizeof(PrSpan));
+  atomic_store(&k->step_start, UINT64_MAX);
+  e->shares = false;
   return st;
 }
 
@@ -183,7 +196,7 @@ PrStatus proc_steps(PrRun *run, uint64_t n) {
   if (pr_failed(run))
     return (PrStatus)atomic_load(&run->status);
   run->loss_steps = step;
-  return share_trace(run);
+  return share_trace(e);
 }
 
 /* Opening and closing */

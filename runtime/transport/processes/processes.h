@@ -109,6 +109,7 @@ struct Proc {
   bool has_watcher;
   _Atomic bool agreed; /* on opening; before, a failure is told by `agree` */
   _Atomic bool told;   /* all know of a failure */
+  _Atomic bool shares; /* this rank shares its trace */
   _Atomic bool closing;
   _Atomic uint32_t late_at; /* PrRun.ck_at when this rank said that a checkpoint is late; else 0 */
 };
@@ -146,6 +147,7 @@ PrStatus proc_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step);
 /* faults.c */
 PrStatus proc_agree(PrRun *run, PrStatus st);
 bool proc_late(PrRun *run);
+void proc_look(PrRun *run); /* a checkpoint has a deadline: the group may wait on */
 void proc_wake(PrRun *run);
 void *proc_watch(void *arg);                                 /* of Proc */
 uint32_t proc_tell_place(void *of, char to[PR_GROUP_PLACE]); /* for the group */
@@ -163,6 +165,7 @@ bool proc_close(Proc *e);
 /* What every engine of processes has; a table adds its name and `join`, `open`, `close`. */
 #define PROC_ENGINE                                                                                \
   .steps = proc_steps, .wake = proc_wake, .begin = proc_begin, .copy = proc_copy,                  \
-  .end_step = proc_end_step, .agree = proc_agree, .share = proc_share, .late = proc_late
+  .end_step = proc_end_step, .agree = proc_agree, .share = proc_share, .late = proc_late,     \
+  .look = proc_look
 
 #endif
