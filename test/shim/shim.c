@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * See shim.h: hosts and their turns, streams, clocks and memory. */
+#include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shim_run.h"
+
+uint64_t pr_now(void); /* of the runtime */
 
 struct Shim shim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 bool (*shim_pairs)(const char *, const char *);
@@ -160,6 +163,9 @@ void vc_hear(Vc *a, const Vc *b, const Host *h) {
 
 Host *shim_me(void) { return me; }
 
+static _Thread_local Host *parent; /* of a thread that a host has started */
+void shim_start(Host *by) { parent = by; }
+
 const char *shim_range(void) {
   const char *name = me->nname ? me->name[me->nname - 1] : "an unnamed operation";
   char *copy = shim_new(64);
@@ -211,6 +217,7 @@ uint32_t shim_stuck(void) { return shim.stuck; }
 uint32_t shim_hung(void) { return shim.hung; }
 const char *shim_hung_text(void) { return shim.hung_text; }
 uint32_t shim_aborts(void) { return shim.aborts; }
+uint32_t shim_threads(void) { return shim.threads; }
 uint32_t shim_transfers(void) { return shim.transfers; }
 uint32_t shim_comms(void) {
   uint32_t n = 0;
@@ -234,7 +241,7 @@ void shim_unordered(void) {
     shim.host[i].order = ORDER_NONE;
 }
 void shim_steady(bool on) { shim.steady = on; }
-bool shim_was_killed(void) { return me->dead; }
+bool shim_was_killed(void) { return (me ? me : parent)->dead; }
 bool shim_is_dead(uint32_t host) {
   pthread_mutex_lock(&shim.lock);
   bool dead = shim.host[host].dead;
@@ -450,13 +457,23 @@ static void give_turn(void) {
     return;
   shim.turn = pick;
   pthread_mutex_unlock(&shim.lock);
-  pthread_cond_signal(&shim.host[pick].cond);
+  pthread_cond_broadcast(&shim.host[pick].cond);
   pthread_mutex_lock(&shim.lock);
 }
 
 static void take_turn(void) {
   while (shim.turn != me->id)
     pthread_cond_wait(&me->cond, &shim.lock);
+}
+
+/* Nothing goes on, and a call holds a host: has the thread that watches it had its time, too? */
+static bool is_left_alone(void) {
+  enum { PATIENCE_S = 2 };
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (shim.held_at != shim.progress)
+    shim.held_at = shim.progress, shim.held_since = now.tv_sec;
+  return now.tv_sec - shim.held_since > PATIENCE_S;
 }
 
 static bool all_in_vain(void) {
@@ -467,7 +484,7 @@ static bool all_in_vain(void) {
     if (!h->gone && h->until && h->until(h->arg)) /* it has come since it looked */
       return false;
   }
-  return true;
+  return shim.nheld == 0 || is_left_alone();
 }
 
 void shim_in_vain(void) {
@@ -505,10 +522,10 @@ bool shim_until(bool (*f)(void *), void *arg) {
 }
 
 bool call_begin(void) {
-  if (!me && !shim.alone)
+  if (!me && !parent && !shim.alone)
     abort(); /* shim_enter was not called */
   if (!me)
-    me = &shim.host[0];
+    me = parent ? parent : &shim.host[0];
   pthread_mutex_lock(&shim.lock);
   take_turn();
   if (me->calls_left != UINT64_MAX && me->calls_left-- == 0)
@@ -529,6 +546,18 @@ void call_end(void) {
   pthread_mutex_unlock(&shim.lock);
 }
 
+void shim_hold(void) {
+  pr_now(); /* time goes on */
+  me->rested = true;
+  shim.nheld++;
+  shim_in_vain();
+  shim.nheld--;
+  pthread_mutex_unlock(&shim.lock);
+  sched_yield();
+  pthread_mutex_lock(&shim.lock);
+  take_turn();
+}
+
 void shim_rest(void) {
   enum { MEANWHILE = 8 };
   pthread_mutex_lock(&shim.lock);
@@ -539,6 +568,8 @@ void shim_rest(void) {
   give_turn(); /* it may wait for what another host writes into memory */
   take_turn();
   pthread_mutex_unlock(&shim.lock);
+  if (parent) /* it may wait for the thread that has started it */
+    sched_yield();
 }
 
 bool shim_wait(bool (*f)(void *), void *arg) {
@@ -592,9 +623,10 @@ void shim_begin(uint64_t seed, uint32_t nhost, bool log) {
       shim.late = shim.alone = shim.one_queue = shim.hasty = false;
   shim.random = seed, shim.progress = shim.ticks = shim.most_queued = 0;
   shim.idle = shim.idle_since = 0;
+  shim.nheld = 0, shim.held_at = UINT64_MAX;
   shim.version = 0;
   shim.nhost = nhost, shim.nclock = 0, shim.errors = shim.stuck = 0, shim.text[0] = 0;
-  shim.hung = shim.aborts = shim.transfers = 0, shim.hung_text[0] = 0;
+  shim.hung = shim.aborts = shim.transfers = shim.threads = 0, shim.hung_text[0] = 0;
   shim.streams = NULL;
   shim.turn = UINT32_MAX;
   for (uint32_t i = 0; i < MAX_HOSTS; i++)

@@ -77,6 +77,7 @@ uint32_t shim_hung(void);  /* communicators whose abort never ends */
 const char *shim_hung_text(void); /* of the first; "" */
 uint32_t shim_aborts(void); /* communicators that were aborted */
 uint32_t shim_comms(void);  /* that were made */
+uint32_t shim_threads(void); /* threads that hosts, and NCCL for them, started in steps */
 uint32_t shim_transfers(void); /* sends and receives of NCCL */
 /* operations that were ever in one stream at once, since shim_steady */
 uint64_t shim_most_queued(void);
@@ -118,8 +119,7 @@ void shim_alone(void);
 /* From here on the streams of a host have one hardware queue, and nothing starts before all that
  * was issued there before it is over: as CUDA_DEVICE_MAX_CONNECTIONS=1 may do, and more. */
 void shim_one_queue(void);
-/* From here on a transfer alone, outside of a group, that is in progress says that it is through,
- * as NCCL before 2.24 did. */
+/* From here on ncclCommSplit says that it is through while it is in progress, as NCCL does. */
 void shim_hasty(void);
 
 /* The next kernel that the host launches does not end, and with all nothing goes on behind it on

@@ -28,6 +28,7 @@ typedef struct Board {
   uint32_t (*place[MOST_RANKS])(void *of, char to[PR_GROUP_PLACE]);
   void *of[MOST_RANKS];
   bool late; /* all have been asked */
+  bool open; /* all have opened; from now on a death is noticed only where it is waited for */
   bool far;  /* what a rank tells of itself is heard late */
   int there[MOST_RANKS];
   char at[MOST_RANKS][PR_GROUP_PLACE];
@@ -134,6 +135,9 @@ static int place(void *arg, uint32_t r, char to[PR_GROUP_PLACE]) {
 
 static int heard(void *arg, PrStatus *st, char *text, uint64_t n) {
   Seat *s = arg;
+  for (uint32_t r = 0; r < s->size && !s->board->open; r++)
+    if (shim_is_dead(r))
+      late(s);
   pthread_mutex_lock(&s->board->lock);
   bool asked = s->board->late;
   pthread_mutex_unlock(&s->board->lock);
@@ -165,7 +169,7 @@ Compiled *compiled(const char *stdlib, const Sample *s) {
   return c;
 }
 
-typedef struct Host {
+typedef struct TestHost {
   Job *job;
   uint32_t id;
   Seat seat;
@@ -262,8 +266,8 @@ static void *host_thread(void *arg) {
   PrRun *run;
   const bool absent = h->id == 1 && j->absent;
   h->seat = (Seat){.board = j->board, .rank = h->id, .size = j->nhost};
-  h->group = (PrGroup){h->id,    j->nhost,    share, tell,  heard,
-                       &h->seat, watch_place, late,  place, gather};
+  h->group = (PrGroup){h->id,       j->nhost, share, tell,   heard, &h->seat,
+                       watch_place, late,     place, gather, NULL};
   cuda.group = j->processes ? &h->group : NULL;
   cuda.nvtx = 1;
   cuda.transport = !j->processes ? PR_CUDA_AUTO : last && j->alone ? PR_CUDA_NCCL : by[j->by];
@@ -279,7 +283,7 @@ static void *host_thread(void *arg) {
     return NULL;
   }
   if (absent && j->absent == ABSENT_DEAD)
-    shim_kill(1, 0);
+    shim_kill(1, j->die_at);
   PrStatus st = pr_open(&run, p, &model, &o);
   uint32_t taken = shim_starve(0);
   j->taken = h->id == 1 ? taken : j->taken;
@@ -298,6 +302,7 @@ static void *host_thread(void *arg) {
         shim_kill(j->kill, j->kill_at);
       shim_log_clear();
       shim_steady(true);
+      j->board->open = true;
       j->damaged = 1;
     }
     shim_wait(is_damaged, j);
@@ -413,6 +418,8 @@ void job_run(Job *j) {
   j->aborts = shim_aborts();
   j->comms = shim_comms();
   j->transfers = shim_transfers();
+  EXPECT(j->save || j->from || shim_threads() == 0, "%s: %u threads started in steps\n", j->p->name,
+         shim_threads()); /* a checkpoint has one */
   EXPECT(j->hung == 0, "%s: %s\n", j->p->name, shim_hung_text());
   j->most_ahead = shim_most_queued();
   j->broken = word_broken;
@@ -422,8 +429,8 @@ void job_run(Job *j) {
       left -= shim_lent();
       break;
     }
-  EXPECT(left == 0 || j->kill_at, "%s: %llu allocations are not given back\n", j->p->name,
-         (unsigned long long)left);
+  EXPECT(left == 0 || j->kill_at || j->die_at, "%s: %llu allocations are not given back\n",
+         j->p->name, (unsigned long long)left);
   if (!j->log)
     shim_end();
   for (size_t i = 0; i < sizeof j->board->word / sizeof *j->board->word; i++)

@@ -59,6 +59,7 @@ typedef struct Job {
   bool fails;             /* the model, once */
   /* host 1 does not come to pr_open, or has no device; not to pr_copy_weight; dies in pr_open */
   enum { ABSENT_NOT, ABSENT_OPEN, ABSENT_DEVICE, ABSENT_COPY, ABSENT_DEAD } absent;
+  uint32_t die_at;        /* ABSENT_DEAD: after so many calls */
   bool one_queue;         /* shim_one_queue */
   bool hasty;             /* shim_hasty */
   bool wanders;           /* the run is on device 1, and its host on device 0 between its calls */

@@ -78,24 +78,50 @@ static void kill_some(const PipeProgram *p, bool graph, bool peer, uint32_t n, u
   }
 }
 
+/* Rank 1 dies in pr_open, at calls all over it: while communicators are made and ranks first meet,
+ * too, where a call of NCCL holds its host until another thread aborts it. */
+static void kill_start(const PipeProgram *p, const char *name, bool peer, uint64_t seed) {
+  enum { APART = 3, MOST = 200 };
+  uint32_t cut = 0, n = 0;
+  for (bool opens = false; !opens && n < MOST; n++) {
+    Job j = {.p = p,
+             .processes = true,
+             .by = peer ? BY_PEER : BY_NCCL,
+             .absent = ABSENT_DEAD,
+             .die_at = 1 + n * APART,
+             .deadline_s = JOB_DEADLINE_S,
+             .seed = seed + n};
+    job_run(&j);
+    opens = strchr(j.error[0], ';') || job_whole(&j); /* a step waits for it, or has not */
+    cut += !opens;
+    for (uint32_t r = 0; r < p->nrank && !opens; r++)
+      EXPECT(r == 1 || strstr(j.error[r], "lost: the process of rank 1 has ended"),
+             "%s: rank 1 dies at call %u of pr_open: rank %u: %d %s %s\n", p->name, j.die_at, r,
+             j.status[r], j.error[r], j.text);
+    EXPECT(opens || peer || j.errors == 0, "%s: rank 1 dies at call %u of pr_open: %s\n", p->name,
+           j.die_at, j.text);
+  }
+  printf("%s%s: %u deaths in pr_open\n", name, peer ? ", by peer" : "", cut);
+}
+
 void plan_kills(const char *stdlib, uint64_t seed) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
   const struct {
     const Sample *s;
     uint32_t kills;
-    bool graph, peer;
-  } of[] = {{&onef1b, 40, false, false},
-            {sample_named("bpipe"), 40, false, false},
-            {sample_named("turns"), 40, false, false},
-            {sample_named("1f1b channels"), 40, false, false},
-            {sample_named("chimera"), 12, false, false},
-            {sample_named("chimera"), 12, true, false},
-            {sample_named("turns"), 12, true, false},
-            {&onef1b, 40, false, true},
-            {sample_named("bpipe"), 12, false, true},
-            {sample_named("1f1b channels"), 12, false, true},
-            {sample_named("chimera"), 12, true, true},
-            {sample_named("turns"), 12, true, true}};
+    bool graph, peer, starts;
+  } of[] = {{&onef1b, 40, false, false, true},
+            {sample_named("bpipe"), 40, false, false, false},
+            {sample_named("turns"), 40, false, false, false},
+            {sample_named("1f1b channels"), 40, false, false, true},
+            {sample_named("chimera"), 12, false, false, true},
+            {sample_named("chimera"), 12, true, false, false},
+            {sample_named("turns"), 12, true, false, false},
+            {&onef1b, 40, false, true, false},
+            {sample_named("bpipe"), 12, false, true, false},
+            {sample_named("1f1b channels"), 12, false, true, false},
+            {sample_named("chimera"), 12, true, true, true},
+            {sample_named("turns"), 12, true, true, false}};
   for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
     Compiled *c = compiled(stdlib, of[i].s);
     uint32_t named = 0, cut = 0;
@@ -104,6 +130,8 @@ void plan_kills(const char *stdlib, uint64_t seed) {
     EXPECT(cut > of[i].kills / 2 && (of[i].graph || 3 * named > cut * (c->s.prog->nrank - 1)),
            "%s%s%s: %u runs were cut off, %u reports name an instruction\n", of[i].s->name,
            of[i].graph ? ", a graph" : "", of[i].peer ? ", by peer" : "", cut, named);
+    if (of[i].starts)
+      kill_start(c->s.prog, of[i].s->name, of[i].peer, seed);
     printf("%s%s%s: %u kills\n", of[i].s->name, of[i].graph ? ", a graph" : "",
            of[i].peer ? ", by peer" : "", of[i].kills);
     arena_free(&c->arena);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * See shim.h: the calls of NCCL, and of NVTX. Communicators are non-blocking: a call may give
- * ncclInProgress, and what it asks for is issued only when the communicator is asked again
- * (ncclCommGetAsyncError) and all that it takes is there. */
+ * See shim.h: the calls of NCCL, and of NVTX. On a communicator that does not block, a call may
+ * give ncclInProgress, and what it asks for is issued only when the communicator is asked again
+ * (ncclCommGetAsyncError) and all that it takes is there; each group takes a thread. On one that
+ * blocks, a call returns when what it asks for is issued, or once another thread of the host aborts
+ * the communicator. Communicators are aborted in a group, which gives them back at its end: by then
+ * their host is in no call on them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +64,7 @@ typedef struct World { /* what the ranks of a communicator share */
   Queue sums[MAX_RANKS];
   struct Split {
     int blocks[MAX_RANKS], color[MAX_RANKS], key[MAX_RANKS];
-    bool came[MAX_RANKS];
+    bool came[MAX_RANKS], blocking[MAX_RANKS];
   } split[MAX_SPLITS];
   uint32_t nsplit;
 } World;
@@ -71,10 +74,11 @@ struct ncclComm {
   int rank;
   uint32_t number; /* of those of its host */
   Host *host;
-  uint64_t issued, done; /* groups */
-  uint32_t captured;     /* groups of graphs */
-  bool aborted, blocking;
-  int blocks; /* most of a kernel; 0: it was not said */
+  uint64_t issued, done;        /* groups */
+  uint32_t captured;            /* groups of graphs */
+  bool aborted, gone, blocking; /* gone: given back */
+  uint32_t inside;              /* calls on it that have not returned */
+  int blocks;                   /* most of a kernel; 0: it was not said */
   /* In progress: */
   Group *pending;
   bool joining, late;
@@ -170,18 +174,18 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out,
   if (c->nsplit == MAX_SPLITS)
     abort();
   struct Split *s = &w->split[c->nsplit];
-  if (config->blocking || config->splitShare)
-    shim_error("a communicator that blocks its host, or shares its parent's stream");
+  if (config->splitShare)
+    shim_error("a communicator that shares its parent's stream");
   if (c->pending || c->split_to || c->joining)
     shim_error("a call of NCCL while the communicator is in progress");
   s->blocks[c->rank] = config->maxCTAs, s->color[c->rank] = color, s->key[c->rank] = key,
-  s->came[c->rank] = true;
+  s->blocking[c->rank] = config->blocking, s->came[c->rank] = true;
   *out = NULL;
   c->split_to = out;
   c->nsplit++;
   shim.progress++;
   call_end();
-  return ncclInProgress;
+  return shim.hasty ? ncclSuccess : ncclInProgress;
 }
 
 /* All ranks have come to split number k: this one's part of it. */
@@ -211,6 +215,7 @@ static void finish_split(ncclComm_t c) {
   }
   *c->split_to = comm_new(v, rank);
   (*c->split_to)->blocks = s->blocks[c->rank];
+  (*c->split_to)->blocking = s->blocking[c->rank];
 }
 
 /* ---- groups ---- */
@@ -303,6 +308,13 @@ static ncclResult_t end_group(Group *g) {
     return ncclSuccess;
   }
   come(g);
+  shim.threads += shim.steady && !c->blocking;
+  c->inside++;
+  while (c->blocking && !met(g) && !c->aborted && !shim.stalled && !c->host->dead)
+    shim_hold();
+  c->inside--;
+  if (c->aborted || (c->blocking && !met(g)))
+    return ncclSystemError;
   if (met(g) && (c->blocking || shim_draw(2))) {
     issue(g);
     return ncclSuccess;
@@ -315,6 +327,9 @@ static ncclResult_t end_group(Group *g) {
  * memory, with which the driver may keep all other threads of the host out: if nothing can go on by
  * itself, it never ends. */
 static void reclaim(ncclComm_t c) {
+  if (c->inside)
+    shim_error("a communicator is given back while its host is in a call on it");
+  c->gone = true;
   while ((c->issued != c->done || c->captured) && !shim.stalled && !c->host->dead) {
     if (shim_one_op())
       continue;
@@ -353,6 +368,8 @@ static ncclResult_t add(Member m, ncclComm_t c, cudaStream_t s) {
   ShimLog *l = shim_note(m.what == SEND ? SHIM_SEND : m.what == RECV ? SHIM_RECV : SHIM_SUM, s);
   l->peer = m.peer, l->p = m.to ? m.to : m.from, l->bytes = m.n * size_of(m.type);
   ncclResult_t r = ncclSuccess;
+  if (c->gone)
+    shim_error("a call on a communicator that has been given back");
   shim.transfers += m.what != SUM;
   if (m.what != SUM && c->world->n > 1 && c->blocks == 0)
     shim_error("a transfer that may take all of the device while it waits");
@@ -370,8 +387,6 @@ static ncclResult_t add(Member m, ncclComm_t c, cudaStream_t s) {
   if (depth == 0) {
     open_group = NULL;
     r = end_group(g);
-    if (shim.hasty && m.what != SUM && r == ncclInProgress)
-      r = ncclSuccess;
   }
   call_end();
   return r;
@@ -568,6 +583,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *r) {
     return ncclSystemError;
   World *w = c->world;
   bool there = true;
+  if (c->gone)
+    shim_error("a communicator that has been given back is asked");
   if (c->joining) {
     for (int i = 0; i < w->n; i++)
       there &= w->joined[i] || shim.alone;

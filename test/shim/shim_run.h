@@ -5,6 +5,7 @@
 #define SHIM_RUN_H
 
 #include <pthread.h>
+#include <time.h>
 
 #include "shim.h"
 
@@ -136,7 +137,10 @@ extern struct Shim {
   bool hasty;
   uint64_t random, progress, ticks, most_queued;
   uint64_t idle, idle_since; /* looks in vain since progress was idle_since */
-  uint32_t nhost, turn, nclock, errors, stuck, hung, aborts, transfers;
+  uint32_t nheld;            /* hosts that a call holds */
+  uint64_t held_at;          /* progress when nothing went on, ... */
+  time_t held_since;         /* ... and since when, by the machine's clock */
+  uint32_t nhost, turn, nclock, errors, stuck, hung, aborts, transfers, threads;
   int version;
   uint8_t owner[MAX_CLOCKS]; /* host of a clock */
   char text[512], hung_text[256];
@@ -147,6 +151,9 @@ extern struct Shim {
 /* A call begins: the turn is this thread's, or false: it fails. Ends it, perhaps with another's
  * turn. */
 bool call_begin(void);
+/* In a call that holds its host: others go on meanwhile, also another thread of this host. */
+void shim_hold(void);
+void shim_start(Host *by); /* this thread, which a host has started, calls as that host */
 void shim_rest(void); /* a host sleeps: devices go on meanwhile */
 void call_end(void);
 /* In a call: carries out one operation that can go on; false: there is none. */

@@ -141,21 +141,22 @@ static PrStatus find_rounds(PrRun *run, Sets *x) {
 
 /* ---- making them ---- */
 
-static ncclConfig_t config_of(const PrCuda *c, bool transfers) {
+static ncclConfig_t config_of(const PrCuda *c, bool blocks, bool transfers) {
   enum { BLOCKS = 4 };
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  config.blocking = blocks;
   config.splitShare = 0;
   if (transfers)
     config.maxCTAs = c->o.transfer_blocks ? (int)c->o.transfer_blocks : BLOCKS;
   return config;
 }
 
-static PrStatus split(PrRun *run, int color, int key, ncclComm_t *to) {
+/* Call number c->nsplit, on all ranks. */
+static PrStatus split(PrRun *run, int color, int key, bool transfers) {
   PrCuda *c = cuda_of(run);
-  ncclConfig_t config = config_of(c, color >= (int)c->ncoll);
-  *to = NULL;
-  NCCL_TRY(run, c->comm, ncclCommSplit(c->comm, color, key, to, &config));
+  ncclConfig_t config = config_of(c, true, transfers);
+  ncclComm_t *to = &c->split[c->nsplit++];
+  NCCL_TRY(run, c->root, ncclCommSplit(c->root, color, key, to, &config));
   if (*to)
     NCCL_TRY(run, *to, ncclInProgress); /* itself */
   return PR_OK;
@@ -169,10 +170,10 @@ static PrStatus make_round(PrRun *run, const Sets *x, uint32_t t) {
     for (uint32_t j = 0; x->set[i].round == t + 1 && x->set[i].as == i && j < x->set[i].n; j++)
       if (x->rank[x->set[i].at + j] == run->here)
         color = (int)i, key = (int)j;
-  PrStatus st = split(run, color, key, &c->split[c->nsplit++]);
+  PrStatus st = split(run, color, key, color >= (int)c->ncoll);
   for (uint32_t i = 0; i < x->n && color >= 0; i++)
     if (x->set[i].as == (uint32_t)color && x->set[i].round == t + 1)
-      c->coll_comm[i] = c->split[t];
+      c->coll_comm[i] = c->split[c->nsplit - 1];
   return st;
 }
 
@@ -189,6 +190,10 @@ static PrStatus split_all(PrRun *run) {
     c->split = calloc(x.nround + (size_t)1, sizeof *c->split);
     if (!c->coll_comm || !c->split)
       st = pr_fail(run, PR_E_MEMORY, "no memory for %u communicators", x.nround);
+  }
+  if (!st && !c->edges) {
+    st = split(run, 0, (int)run->here, true);
+    c->comm = c->split[0];
   }
   c->channel_comm = c->coll_comm ? c->coll_comm + c->ncoll : NULL;
   for (uint32_t t = 0; t < x.nround && !st; t++)
@@ -227,10 +232,10 @@ static PrStatus touch(PrRun *run, const Edge *e) {
   ncclComm_t x = NULL;
   ncclResult_t bad = ncclSuccess;
   int peer = 0;
-  if (!e->send && !e->recv)
-    return PR_OK;
-  if (ncclGroupStart() != ncclSuccess)
-    return pr_fail(run, PR_E_DEVICE, "ncclGroupStart fails");
+  PrStatus st = e->send || e->recv ? cuda_enter_nccl(run) : PR_OK;
+  if (st || (!e->send && !e->recv))
+    return st;
+  ncclGroupStart();
   for (int i = 0; i < 2; i++) {
     const PipeInstr *in = both[i];
     if (!in)
@@ -242,9 +247,9 @@ static PrStatus touch(PrRun *run, const Edge *e) {
                        : ncclSend(slot, bytes, ncclChar, peer, x, s);
     bad = r == ncclSuccess || r == ncclInProgress ? bad : r;
   }
-  NCCL_TRY(run, x, ncclGroupEnd());
-  return bad == ncclSuccess
-             ? PR_OK
+  st = cuda_nccl(run, x, "ncclGroupEnd", ncclGroupEnd());
+  return st || bad == ncclSuccess
+             ? st
              : pr_fail(run, PR_E_DEVICE, "rank %u: the first contact with rank %u: %s", run->here,
                        (e->send ? e->send : e->recv)->peer, ncclGetErrorString(bad));
 }
@@ -365,7 +370,7 @@ static bool has_sums(const PrRun *run) {
 PrStatus cuda_open_nccl(PrRun *run) {
   PrCuda *c = cuda_of(run);
   ncclUniqueId id = {{0}};
-  ncclConfig_t config = config_of(c, true);
+  ncclConfig_t config = config_of(c, false, true);
   const PrGroup *g = c->o.group;
   if (g->size == 1 || (c->edges && !has_sums(run)))
     return PR_OK; /* no transfers that it makes, no sums */
@@ -376,8 +381,10 @@ PrStatus cuda_open_nccl(PrRun *run) {
     return pr_fail(run, PR_E_DEVICE, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
   if ((st = cuda_share(run, 0, &id, sizeof id)))
     return st;
-  ncclResult_t r = ncclCommInitRankConfig(&c->comm, (int)g->size, id, (int)g->rank, &config);
-  if ((st = cuda_nccl(run, c->comm, "ncclCommInitRankConfig", r)) || (st = split_all(run)))
+  if ((st = cuda_open_watchdog(run)) || (st = cuda_enter_nccl(run)))
+    return st;
+  ncclResult_t r = ncclCommInitRankConfig(&c->root, (int)g->size, id, (int)g->rank, &config);
+  if ((st = cuda_nccl(run, c->root, "ncclCommInitRankConfig", r)) || (st = split_all(run)))
     return st;
   if (!cuda_any_lends(run)) /* on all ranks, or on none */
     st = register_slots(run);
@@ -390,7 +397,7 @@ ncclComm_t cuda_split(const PrCuda *c, uint32_t i) {
 
 void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run)) {
   PrCuda *c = cuda_of(run);
-  if (!c->comm) {
+  if (!c->root) {
     between(run);
     return;
   }
@@ -398,7 +405,7 @@ void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run)) {
   for (uint32_t i = 0; i < c->nsplit; i++)
     if (cuda_split(c, i))
       ncclCommAbort(cuda_split(c, i));
-  ncclCommAbort(c->comm);
+  ncclCommAbort(c->root);
   if (between(run))
     ncclGroupEnd();
 }
@@ -407,7 +414,7 @@ void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run)) {
 static void close_comm(PrRun *run, ncclComm_t *x) {
   if (!*x || cuda_of(run)->aborted)
     return;
-  if (cuda_nccl(run, *x, "ncclCommFinalize", ncclCommFinalize(*x))) {
+  if (cuda_enter_nccl(run) || cuda_nccl(run, *x, "ncclCommFinalize", ncclCommFinalize(*x))) {
     cuda_abort(run);
     return;
   }
@@ -423,7 +430,7 @@ void cuda_close_nccl(PrRun *run) {
       ncclCommDeregister(run->p->nchannel ? c->channel_comm[i] : c->comm, c->registered[i]);
   for (uint32_t i = 0; i < c->nsplit; i++)
     close_comm(run, &c->split[i]);
-  close_comm(run, &c->comm);
+  close_comm(run, &c->root);
   free(c->registered);
   free(c->coll_comm);
   free(c->split);

@@ -127,17 +127,25 @@ typedef struct PrCuda {
   CudaFormulas *formulas; /* NULL: there are none */
   double *loss_to;      /* the same, [2][nsink * nmb] */
   uint64_t issued_steps, done_steps;
-  bool capturing, grouping; /* in a group of calls of NCCL */
+  _Atomic bool capturing;
   cudaGraphExec_t graph[2];
-  /* of all; [ncoll] of REDUCE and TIE, not of rank's own; and behind them */
-  ncclComm_t comm, *coll_comm;
+  /* all ranks: `root` is the non-blocking communicator that the others are split from, `comm` that
+   * of steps, one of `split` */
+  ncclComm_t root, comm;
+  ncclComm_t *coll_comm;    /* [ncoll] of REDUCE and TIE; NULL: of this rank alone */
   /* [nchannel] those of transfers that this rank has a part in; others: NULL */
   ncclComm_t *channel_comm;
-  ncclComm_t *split;        /* [nsplit] each of these once; or NULL */
+  ncclComm_t *split;        /* [nsplit] each of these once, or NULL; they block */
   uint32_t nsplit, ncoll;
   void **registered;        /* [nchannel], or [1]: with `comm` */
-  bool aborted;
+  _Atomic bool aborted;
   _Atomic bool told;
+  /* note [watchdog] */
+  _Atomic uint64_t in_call; /* ns: since when the host is in a call of NCCL; 0: it is in none */
+  _Atomic bool looks;       /* the watchdog looks for the host */
+  pthread_t watchdog;
+  bool has_watchdog;
+  sem_t closing;            /* posted: the watchdog ends */
   /* PrRun.ck_at when this rank said that a checkpoint takes too long; 0: it has not */
   _Atomic uint32_t late_at;
   /* the device hangs: what would wait for it is left to the end of the process */
@@ -180,11 +188,15 @@ PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e);
       return cuda_failed(run, #call, e_); \
   } while (0)
 
-/* Waits until a call on communicator c that gave r is through. */
+/* Before the first of the calls of NCCL that belong together. Not PR_OK: the run has failed, and no
+ * call of NCCL is allowed. */
+PrStatus cuda_enter_nccl(PrRun *run);
+/* After the last of them: waits until a call on communicator c that gave r is through. */
 PrStatus cuda_nccl(PrRun *run, ncclComm_t c, const char *call, ncclResult_t r);
 #define NCCL_TRY(run, c, call) \
   do { \
-    PrStatus st_ = cuda_nccl(run, c, #call, call); \
+    PrStatus st_ = cuda_enter_nccl(run); \
+    st_ = st_ ? st_ : cuda_nccl(run, c, #call, call); \
     if (st_) \
       return st_; \
   } while (0)
@@ -234,6 +246,8 @@ PrStatus cuda_ask(PrRun *run, char why[PR_TEXT]);
 void cuda_few_queues(const char *what, char why[PR_TEXT]);
 PrStatus cuda_meet(PrRun *run); /* rank 0 waits until all ranks have called it */
 void cuda_abort(PrRun *run);
+PrStatus cuda_open_watchdog(PrRun *run);
+void cuda_close_watchdog(PrRun *run);
 void cuda_end_graphs(PrRun *run);
 /* Of a run that has failed: until nothing is on the streams of this process. False, and
  * PrCuda.stuck: that takes too long. */

@@ -151,8 +151,11 @@ static ncclResult_t call_nccl(PrRun *run, CudaRank *d, const PipeInstr *in, bool
 
 static PrStatus one_call(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
   int peer;
-  return cuda_nccl(run, cuda_comm_of(cuda_of(run), in, &peer),
-                   pipe_is_send(in->op) ? "ncclSend" : "ncclRecv", call_nccl(run, d, in, header));
+  ncclComm_t comm = cuda_comm_of(cuda_of(run), in, &peer);
+  PrStatus st = cuda_enter_nccl(run);
+  return st ? st
+            : cuda_nccl(run, comm, pipe_is_send(in->op) ? "ncclSend" : "ncclRecv",
+                        call_nccl(run, d, in, header));
 }
 
 /* A transfer alone. */
@@ -182,11 +185,10 @@ static PrStatus add_to_group(PrRun *run, CudaRank *d, const PipeInstr *in) {
 static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
-  PrStatus st = PR_OK;
-  if (ncclGroupStart() != ncclSuccess)
-    return pr_fail(run, PR_E_DEVICE, "rank %u: ncclGroupStart: %s", d->k->id,
-                   ncclGetLastError(c->comm));
-  c->grouping = true;
+  PrStatus st = cuda_enter_nccl(run);
+  if (st)
+    return st;
+  ncclGroupStart(); /* it only counts */
   for (uint32_t i = 0; i < n && !st; i++) {
     if (lost >> i & 1)
       continue;
@@ -194,10 +196,8 @@ static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t
     st = add_to_group(run, d, &in[i]);
     cuda_unname(run);
   }
-  ncclResult_t r = ncclGroupEnd();
-  c->grouping = false;
-  if (!st)
-    st = cuda_nccl(run, c->comm, "ncclGroupEnd", r);
+  PrStatus end = cuda_nccl(run, c->comm, "ncclGroupEnd", ncclGroupEnd());
+  st = st ? st : end;
   for (uint32_t i = 0; i < n && !st && d->check; i++)
     if (!pipe_is_send(in[i].op) && !(st = cuda_check_header(run, d, d->next + i)))
       st = cuda_check_tensor(run, d, d->next + i);
@@ -242,7 +242,7 @@ static Coll *coll_of(PrRun *run, const CudaRank *d) {
 static PrStatus sum_apart(PrRun *run, CudaRank *d) {
   PrCuda *c = cuda_of(run);
   Coll *l = coll_of(run, d);
-  ncclComm_t comm = c->comm ? c->coll_comm[l - run->coll] : NULL;
+  ncclComm_t comm = c->root ? c->coll_comm[l - run->coll] : NULL;
   cudaStream_t s = cuda_stream(d, d->next);
   uint64_t each, bytes;
   ncclDataType_t type = cuda_type(c, &each);

@@ -481,7 +481,9 @@ void cuda_close(PrRun *run) {
   if (c->rank)
     cuda_use_device(run);
   cuda_watch(run, false);
-  c->since = 0; /* what is left is no step's */
+  if (pr_failed(run))
+    cuda_close_watchdog(run); /* it may be aborting */
+  c->since = 0;               /* what is left is no step's */
   c->opened = pr_now();
   if (c->rank && c->aborted)
     cuda_run_out(run);
@@ -491,6 +493,7 @@ void cuda_close(PrRun *run) {
   cuda_edges_close(run);
   const bool unused = cuda_peers_close(run);
   cuda_close_nccl(run);
+  cuda_close_watchdog(run);
   for (int i = 0; i < 2; i++)
     if (c->over[i])
       cudaEventDestroy(c->over[i]);

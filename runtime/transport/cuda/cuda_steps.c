@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * Steps: issued ahead, waited for, captured; and what is done about those that do not end.
  *
- * The host never blocks in CUDA or NCCL: it looks, and between two looks it asks whether a
- * communicator has an error, whether another rank has failed, and whether the step has taken too
- * long. Then it aborts its communicators and lets all transfers by copies through, so that its own
- * streams run out, and tells the others through the group, so that every rank aborts.
+ * The host never blocks in CUDA: it looks, and between two looks it asks whether a communicator has
+ * an error, whether another rank has failed, and whether the step has taken too long. Then it
+ * aborts its communicators and lets all transfers by copies through, so that its own streams run
+ * out, and tells the others through the group, so that every rank aborts.
+ *
+ * note [watchdog]: the communicators of steps block: no thread of NCCL starts for each group. A
+ * call on one of them waits for nobody once the prologue has made all contacts; before, and where
+ * NCCL waits all the same, the host is held. So a call is bracketed by PrCuda.in_call, and a thread
+ * looks in place of a host that is in a call for HELD_NS. Definition: the host has the
+ * communicators from cuda_enter_nccl to the end of cuda_nccl. Invariant: the watchdog looks only
+ * while the host is in a call, or waits in cuda_nccl for the look to end; and it ends an abort,
+ * which gives back communicators, only when the host is in no call. For the host enters by storing
+ * in_call and then loading the status of the run, and the abort stores that status and then loads
+ * in_call: one of the two sees the other. The abort only sets flags until then, in a group, and
+ * NCCL leaves whatever it waits for when it sees them.
  *
  * note [abort]: NCCL sets the flag that ends the kernels of a communicator, waits until all that
  * was issued to it is over, and until no graph has a captured launch of it, and gives back memory,
@@ -14,6 +25,8 @@
  * group, in which NCCL only sets the flags; turns are given until all streams have run out; then
  * graphs go; and at the end of the group NCCL has nothing to wait for. If streams do not run out, a
  * device hangs: the group is not ended, memory not given back, and the process can end. */
+#define _GNU_SOURCE /* sem_clockwait */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +73,10 @@ bool cuda_run_out(PrRun *run) {
   const struct timespec pause = {0, 20000}; /* a flag lets one transfer of its edge through */
   PrCuda *c = cuda_of(run);
   const uint64_t end = pr_now() + patience_of(c);
+  while ((c->in_call || c->capturing) && !c->stuck) { /* no stream may be asked */
+    nanosleep(&pause, NULL);
+    c->stuck = pr_now() > end;
+  }
   for (cuda_edges_release(run); !c->stuck && is_busy(c);) { /* first what asks CUDA nothing */
     cuda_peers_release(run);
     cuda_edges_release(run);
@@ -73,10 +90,10 @@ bool cuda_run_out(PrRun *run) {
 /* note [abort] */
 void cuda_abort(PrRun *run) {
   PrCuda *c = cuda_of(run);
-  if (!c || c->aborted || c->capturing ||
-      c->grouping) /* before a capture ends no look is allowed, in a group no abort: then */
+  const bool apart = c && c->has_watchdog && pthread_equal(pthread_self(), c->watchdog);
+  /* The host aborts once its capture or its group has ended; the watchdog waits for that. */
+  if (!c || (!apart && (c->capturing || c->in_call)) || atomic_exchange(&c->aborted, true))
     return;
-  c->aborted = true;
   cuda_edges_fail(run);       /* before anything that a stream waits for comes without its reason */
   cudaSetDevice(c->o.device); /* the thread may be one that watches */
   if (c->o.group && !atomic_exchange(&c->told, true))
@@ -155,7 +172,7 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
   if ((st = cuda_check_verdict(run)))
     return st;
   for (uint32_t i = 0; i <= c->nsplit; i++) {
-    ncclComm_t x = i < c->nsplit ? cuda_split(c, i) : c->comm;
+    ncclComm_t x = i < c->nsplit ? cuda_split(c, i) : c->root;
     ncclResult_t r = ncclSuccess;
     if (!x)
       continue;
@@ -176,9 +193,21 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
   return PR_OK;
 }
 
+PrStatus cuda_enter_nccl(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  atomic_store(&c->in_call, pr_now());
+  if (pr_failed(run))
+    atomic_store(&c->in_call, 0);
+  return (PrStatus)atomic_load(&run->status);
+}
+
 PrStatus cuda_nccl(PrRun *run, ncclComm_t c, const char *call, ncclResult_t r) {
-  PrStatus st = PR_OK;
-  if (r == ncclSuccess && c) /* a call alone may say so before it is through */
+  const PrCuda *e = cuda_of(run);
+  atomic_store(&cuda_of(run)->in_call, 0);
+  while (atomic_load(&e->looks) && !pr_failed(run))
+    pr_nap(20000);
+  PrStatus st = (PrStatus)atomic_load(&run->status);
+  if (r == ncclSuccess && c) /* ncclCommSplit says so before it is through */
     r = ncclInProgress;
   for (uint64_t looks = 0; r == ncclInProgress && !st; looks++) {
     if (ncclCommGetAsyncError(c, &r) != ncclSuccess)
@@ -188,11 +217,45 @@ PrStatus cuda_nccl(PrRun *run, ncclComm_t c, const char *call, ncclResult_t r) {
   }
   int len = (int)strcspn(call, "(");
   if (!st && r != ncclSuccess)
-    st = (PrStatus)atomic_load(&run->status)
-             ? (PrStatus)atomic_load(&run->status)
-             : pr_fail(run, PR_E_DEVICE, "rank %u: %.*s: %s: %s", cuda_of(run)->rank[0].k->id, len,
-                       call, ncclGetErrorString(r), ncclGetLastError(c));
+    st = pr_fail(run, PR_E_DEVICE, "rank %u: %.*s: %s: %s", cuda_of(run)->rank[0].k->id, len, call,
+                 ncclGetErrorString(r), ncclGetLastError(c));
   return st;
+}
+
+/* note [watchdog] */
+static void *watch(void *arg) {
+  enum { HELD_NS = 100000000, LOOK_NS = 20000000 };
+  PrRun *run = arg;
+  PrCuda *c = cuda_of(run);
+  struct timespec next;
+  do {
+    atomic_store(&c->looks, true);
+    const uint64_t since = atomic_load(&c->in_call);
+    if (since && pr_now() - since > HELD_NS && !cuda_use_device(run))
+      cuda_wait_a_little(run, 0);
+    atomic_store(&c->looks, false);
+    clock_gettime(CLOCK_MONOTONIC, &next);
+    next.tv_nsec += LOOK_NS;
+    next.tv_sec += next.tv_nsec / 1000000000;
+    next.tv_nsec %= 1000000000;
+  } while (sem_clockwait(&c->closing, CLOCK_MONOTONIC, &next) && errno != EINVAL);
+  return NULL;
+}
+
+PrStatus cuda_open_watchdog(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  sem_init(&c->closing, 0, 0);
+  c->has_watchdog = !pthread_create(&c->watchdog, NULL, watch, run);
+  return c->has_watchdog ? PR_OK : pr_fail(run, PR_E_MEMORY, "no thread for rank %u", run->here);
+}
+
+void cuda_close_watchdog(PrRun *run) {
+  PrCuda *c = cuda_of(run);
+  if (!c->has_watchdog)
+    return;
+  sem_post(&c->closing);
+  pthread_join(c->watchdog, NULL);
+  c->has_watchdog = false;
 }
 
 PrStatus cuda_wait_event(PrRun *run, cudaEvent_t e) {
