@@ -262,6 +262,7 @@ void shim_go_on(void) {
   } /* a run that was only stopped has work in its streams, and no memory */
   pthread_mutex_unlock(&shim.lock);
 }
+void shim_hold_call(uint32_t host) { shim.host[host].is_held = true; }
 void shim_lose(uint32_t host) { shim.host[host].loses = true; }
 void shim_skip(uint32_t host, uint32_t n) { shim.host[host].skip = n + 1; }
 void shim_overtake(uint32_t host, uint32_t n) { shim.host[host].overtakes = n + 1; }

@@ -130,6 +130,8 @@ void shim_hang(uint32_t host, bool all);
  * */
 void shim_go_on(void);
 
+/* The next call of the host on a communicator that blocks returns once that is aborted. */
+void shim_hold_call(uint32_t host);
 /* The next group that the host issues is not carried out, as if the call were not there. */
 void shim_lose(uint32_t host);
 

@@ -310,7 +310,8 @@ static ncclResult_t end_group(Group *g) {
   come(g);
   shim.threads += shim.steady && !c->blocking;
   c->inside++;
-  while (c->blocking && !met(g) && !c->aborted && !shim.stalled && !c->host->dead)
+  while (c->blocking && (c->host->is_held || !met(g)) && !c->aborted && !shim.stalled &&
+         !c->host->dead)
     shim_hold();
   c->inside--;
   if (c->aborted || (c->blocking && !met(g)))

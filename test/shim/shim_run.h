@@ -17,7 +17,7 @@ typedef struct Vc { uint32_t t[MAX_CLOCKS]; } Vc;
 typedef struct Host {
   uint32_t id, clock;
   pthread_cond_t cond; /* it is its turn */
-  bool in, gone, dead, loses;
+  bool in, gone, dead, loses, is_held;
   enum { HANGS_NOT, HANGS_NEXT, HANGS } hang; /* its next kernel does not end; one does not */
   bool hangs_all;      /* and nothing else on its device goes on then */
   uint64_t seen;       /* progress at its last look in vain */

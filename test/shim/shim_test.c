@@ -444,6 +444,35 @@ static void hang_kernel(void *arg) { shim_hang(1, *(const bool *)arg); }
 
 /* A kernel that does not end: a run ends all the same, and leaves what would wait for it, and what
  * is used once the kernel ends after all. */
+static void hold_call(void *arg) {
+  (void)arg;
+  shim_hold_call(1);
+}
+
+/* A call of NCCL holds its host in a step, plain or captured: the watchdog ends the run. */
+static void held_call(const char *stdlib) {
+  static const char *const name[] = {"1f1b", "turns", "1f1b channels"};
+  for (uint32_t i = 0; i < 6; i++) {
+    Compiled *c = compiled(stdlib, sample_named(name[i / 2]));
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .cuda = {.graph = i % 2},
+             .damage = hold_call,
+             .seed = seed0 + i,
+             .deadline_s = JOB_DEADLINE_S,
+             .kill = 1,
+             .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
+    job_run(&j);
+    for (uint32_t r = 0; r < j.nhost; r++)
+      EXPECT(j.status[r] == PR_E_DEADLINE && !strstr(j.text, "communicator") &&
+                 strstr(j.error[r], "rank 1 does not begin") && strcmp(j.error[r], j.error[0]) == 0,
+             "%s, a call that holds its host, %d: rank %u: %s; %s\n", j.p->name, i % 2, r,
+             j.error[r], j.text);
+    arena_free(&c->arena);
+    free(c);
+  }
+}
+
 static void hung_device(const char *stdlib) {
   for (uint32_t i = 0; i < 4; i++) {
     bool all = i == 2;
@@ -598,6 +627,7 @@ static void faults(const char *stdlib) {
   free(e);
   odd_sums(stdlib);
   old_nccl(stdlib);
+  held_call(stdlib);
   hung_device(stdlib);
   faults_of_channels(stdlib);
   deadlines(stdlib);

@@ -81,6 +81,8 @@ static uint32_t tell_place(void *of, char to[PR_GROUP_PLACE]) {
     p = (CudaPlace){.step = step, .issued = k->t->ninstr};
   if (running)
     p.held_up = CUDA_IN_CALLBACK, p.issued = running - 1;
+  else if (cuda_is_held(c) && c->issued_steps == step)
+    p.held_up = CUDA_BEGINS_NOT, p.issued = c->rank[0].next;
   p.accuses = late_at != 0;
   p.checkpoint = late_at ? late_at : atomic_load(&run->ck_at);
   const uint32_t n = c->rank[0].nstream < CUDA_PLACES ? c->rank[0].nstream : CUDA_PLACES;

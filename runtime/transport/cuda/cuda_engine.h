@@ -175,6 +175,11 @@ typedef struct PrCuda {
 } PrCuda;
 
 static inline PrCuda *cuda_of(const PrRun *run) { return run->of_engine; }
+/* A call of NCCL holds the host: it is in one for longer than launches take. */
+static inline bool cuda_is_held(const PrCuda *c) {
+  const uint64_t since = atomic_load(&c->in_call);
+  return since && pr_now() - since > UINT64_C(100000000);
+}
 static inline cudaStream_t cuda_stream(const CudaRank *d, uint32_t row) {
   return d->stream[d->on[row]];
 }

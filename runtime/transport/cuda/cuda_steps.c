@@ -9,7 +9,7 @@
  * note [watchdog]: the communicators of steps block: no thread of NCCL starts for each group. A
  * call on one of them waits for nobody once the prologue has made all contacts; before, and where
  * NCCL waits all the same, the host is held. So a call is bracketed by PrCuda.in_call, and a thread
- * looks in place of a host that is in a call for HELD_NS. Definition: the host has the
+ * looks in place of a host that a call holds (cuda_is_held). Definition: the host has the
  * communicators from cuda_enter_nccl to the end of cuda_nccl. Invariant: the watchdog looks only
  * while the host is in a call, or waits in cuda_nccl for the look to end; and it ends an abort,
  * which gives back communicators, only when the host is in no call. For the host enters by storing
@@ -224,14 +224,13 @@ PrStatus cuda_nccl(PrRun *run, ncclComm_t c, const char *call, ncclResult_t r) {
 
 /* note [watchdog] */
 static void *watch(void *arg) {
-  enum { HELD_NS = 100000000, LOOK_NS = 20000000 };
+  enum { LOOK_NS = 20000000 };
   PrRun *run = arg;
   PrCuda *c = cuda_of(run);
   struct timespec next;
   do {
     atomic_store(&c->looks, true);
-    const uint64_t since = atomic_load(&c->in_call);
-    if (since && pr_now() - since > HELD_NS && !cuda_use_device(run))
+    if (cuda_is_held(c) && !cuda_use_device(run))
       cuda_wait_a_little(run, 0);
     atomic_store(&c->looks, false);
     clock_gettime(CLOCK_MONOTONIC, &next);
