@@ -534,6 +534,10 @@ static inline PrSpan *pr_span(const PrRun *run, const RankRun *k, uint64_t step,
   return &k->span[step % run->trace_slots * k->t->ninstr + index];
 }
 
+/* trace.c: broadcasts the spans of all ranks after the steps of a call of pr_steps. Every process
+ * calls it. */
+PrStatus pr_share_trace(PrRun *run);
+
 /* contract.c: checks of the model if the environment requests them; else k->contract stays NULL and
  * the other functions do nothing. */
 PrStatus pr_take_contract(PrRun *run, RankRun *k);

@@ -28,6 +28,14 @@ static uint32_t kept(const PrRun *run, uint64_t *first) {
   return done > from ? (uint32_t)(done - from) : 0;
 }
 
+PrStatus pr_share_trace(PrRun *run) {
+  PrStatus st = PR_OK;
+  for (uint32_t r = 0; run->o.trace_steps && r < run->p->nrank && !st; r++)
+    st = run->engine->share(run, r, run->rank[r].span,
+                            run->trace_slots * run->p->rank[r].ninstr * sizeof(PrSpan));
+  return st;
+}
+
 static void make_view(PrRun *run, uint64_t first, uint32_t n) {
   uint64_t zero = UINT64_MAX;
   for (uint32_t r = 0; r < run->p->nrank; r++) {

@@ -329,7 +329,6 @@ static inline uint64_t cuda_mark_slot(const PrCuda *c, uint64_t step) {
 }
 PrStatus cuda_trace_open(PrRun *run);
 PrStatus cuda_trace_step(PrRun *run, uint64_t step); /* reads the times of a step that is over */
-PrStatus cuda_trace_gather(PrRun *run);              /* those of all ranks to all */
 void cuda_trace_close(PrRun *run);
 
 #endif

@@ -366,8 +366,8 @@ PrStatus cuda_steps(PrRun *run, uint64_t n) {
   for (uint32_t i = 0; i < 2 && !st && run->free_running && c->o.group; i++)
     st = cuda_share(run, run->loss_rank, run->loss[i],
                     (uint64_t)run->nsink * run->p->nmb * sizeof(double));
-  if (!st && run->o.trace_steps)
-    st = cuda_trace_gather(run);
+  if (!st)
+    st = pr_share_trace(run);
   if (st)
     cuda_abort(run);
   return st;

@@ -103,14 +103,6 @@ PrStatus cuda_trace_step(PrRun *run, uint64_t step) {
   return PR_OK;
 }
 
-PrStatus cuda_trace_gather(PrRun *run) {
-  PrStatus st = PR_OK;
-  for (uint32_t r = 0; r < run->p->nrank && !st && cuda_of(run)->o.group; r++)
-    st = cuda_share(run, r, run->rank[r].span,
-                    run->trace_slots * run->p->rank[r].ninstr * sizeof(PrSpan));
-  return st;
-}
-
 void cuda_trace_close(PrRun *run) {
   PrCuda *c = cuda_of(run);
   for (uint64_t i = 0; c->base && i < run->trace_slots; i++)

@@ -162,21 +162,6 @@ PrStatus proc_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
 
 /* Steps, on the caller's thread */
 
-/* The times of all ranks to all of them. */
-static PrStatus share_trace(Proc *e) {
-  PrRun *run = e->run;
-  RankRun *k = e->k;
-  PrStatus st = PR_OK;
-  e->shares = true;
-  begin_wait(run, k);
-  for (uint32_t r = 0; run->o.trace_steps && r < run->p->nrank && !st; r++)
-    st = proc_share(run, r, run->rank[r].span,
-                    run->trace_slots * run->p->rank[r].ninstr * sizeof(PrSpan));
-  atomic_store(&k->step_start, UINT64_MAX);
-  e->shares = false;
-  return st;
-}
-
 PrStatus proc_steps(PrRun *run, uint64_t n) {
   Proc *e = run->of_engine;
   RankRun *k = e->k;
@@ -196,7 +181,12 @@ PrStatus proc_steps(PrRun *run, uint64_t n) {
   if (pr_failed(run))
     return (PrStatus)atomic_load(&run->status);
   run->loss_steps = step;
-  return share_trace(e);
+  e->shares = true;
+  begin_wait(run, k);
+  PrStatus st = pr_share_trace(run);
+  atomic_store(&k->step_start, UINT64_MAX);
+  e->shares = false;
+  return st;
 }
 
 /* Opening and closing */
