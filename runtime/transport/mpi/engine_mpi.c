@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * pr_mpi: the engine of processes (transport/processes) with MPI as its wire.
  *
- * A thread, the communicator, starts MPI_Isend and MPI_Irecv of the slots themselves and looks at
- * all that is under way in turn, so that transfers happen during callbacks. From pr_open to
- * pr_close it alone calls MPI, without blocking. It looks a few times, then sleeps between looks,
- * up to 100 us, and once it has waited for long up to 250 us: no core is kept busy by waiting.
+ * A thread, the communicator, starts MPI_Isend and MPI_Irecv of the slots and tests all requests in
+ * turn, so transfers progress during callbacks. From pr_open to pr_close only this thread calls
+ * MPI, without blocking. It tests a few times, then sleeps between tests: up to 100 us, and after a
+ * long wait up to 250 us, so that waiting keeps no core busy.
  *
- * The processes come together by MPI and then by a group. The store of the group is that of
- * pipe-run, else rank 0 serves one and tells the others where.
+ * The processes meet by MPI and then in a group. The store of the group is the one of pipe-run,
+ * else rank 0 serves one and broadcasts its address.
  *
- * After a failure MPI is not finalized, and memory in which a message could arrive is kept. */
+ * After a failure the engine does not finalize MPI, and keeps memory in which a message could
+ * arrive. */
 #define _GNU_SOURCE /* sem_clockwait */
 #include <errno.h>
 #include <limits.h>
@@ -25,29 +26,29 @@
 #include "processes.h"
 #include "store.h"
 
-/* A job under way. */
+/* A job that is under way. */
 typedef struct Under {
   ProcJob *j;
   MPI_Request *r; /* [j->n] */
-  uint32_t left;  /* of these that are not over */
+  uint32_t left;  /* requests that are not complete */
   uint64_t round;
 } Under;
 
 typedef struct Mpi {
   Proc e;        /* first */
-  MPI_Comm comm; /* of our own: messages of others do not meet ours */
+  MPI_Comm comm; /* a duplicate: messages of the program do not match ours */
   bool synchronous;
-  uint32_t looks; /* at what is under way, before sleeping */
-  /* The communicator. */
+  uint32_t looks; /* tests of all requests before the thread sleeps */
+  /* Of the communicator. */
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  ProcJob **begun; /* [nbegun] what it has not seen yet; of lock */
+  ProcJob **begun; /* [nbegun] jobs that it has not seen yet; under lock */
   uint32_t nbegun;
-  Under *under;         /* its own */
-  MPI_Request *request; /* of all jobs */
+  Under *under;         /* only the communicator uses it */
+  MPI_Request *request; /* memory of Under.r, for all jobs */
   pthread_t communicator;
   bool has_communicator;
-  /* Ends this process if others do not come to pr_open within start_s seconds: `starting`. */
+  /* The starter ends this process if the others do not come to pr_open within start_s seconds. */
   pthread_t starter;
   sem_t started;
   bool starting;
@@ -67,7 +68,7 @@ static bool is_fine(Mpi *m, int code, const char *what) {
   return false;
 }
 
-/* MPI counts in int: the type and count of a longer message. */
+/* Returns the count of a message, and its type: MPI counts in int. */
 static int make_type(uint64_t bytes, MPI_Datatype *type) {
   enum { BLOCK = 1 << 20 };
   if (bytes <= INT_MAX)
@@ -89,12 +90,12 @@ static bool start_message(Mpi *m, const PrMessage *a, MPI_Request *r) {
              : m->synchronous && a->bytes > 0 ? MPI_Issend(a->data, n, type, peer, tag, m->comm, r)
                                               : MPI_Isend(a->data, n, type, peer, tag, m->comm, r);
   if (type != MPI_BYTE)
-    MPI_Type_free(&type); /* once the message is over */
+    MPI_Type_free(&type); /* takes effect when the message is complete */
   return is_fine(m, code, a->sends ? "MPI_Isend" : "MPI_Irecv");
 }
 
-/* Starts the messages of the next rounds, until there are some that have not come. False: the job
- * is over, or the run has failed. */
+/* Starts the messages of the next round that has any. False: the job is over, or the run has
+ * failed. */
 static bool go_on(Mpi *m, Under *u) {
   ProcJob *j = u->j;
   do {
@@ -108,8 +109,8 @@ static bool go_on(Mpi *m, Under *u) {
   return true;
 }
 
-/* Looks at what is under way of a job. *moved: some has come. False as above. MPI_Test looks again
- * once MPI has moved on, as MPI_Testsome does not. */
+/* Tests the requests of a job. *moved: set if one has completed. False as above. MPI_Test tests
+ * again after MPI has made progress; MPI_Testsome does not. */
 static bool look(Mpi *m, Under *u, bool *moved) {
   ProcJob *j = u->j;
   for (uint32_t i = 0; i < j->n; i++) {
@@ -129,20 +130,20 @@ static bool look(Mpi *m, Under *u, bool *moved) {
   return u->left > 0 || go_on(m, u);
 }
 
-/* Sleeps after the i-th look in vain. Not for long, since a large message takes many looks: MPI
- * moves it on in them alone. */
+/* Sleeps after the i-th test in vain. Not for long: a large message takes many tests, because MPI
+ * makes progress only in them. */
 static void back_off(const Mpi *m, uint32_t i) {
   enum { FIRST_NS = 2000, NEXT_NS = 100000, LAST_NS = 250000, SHORT = 48 };
   if (i < m->looks)
     return;
   i -= m->looks;
   uint64_t ns = i < SHORT ? (uint64_t)FIRST_NS << i / 8 : NEXT_NS;
-  if (i >= SHORT && m->e.nguest == 0) /* others may ask for their stashes at any time */
+  if (i >= SHORT && m->e.nguest == 0) /* guests may ask for their stashes at any time */
     ns += UINT64_C(1000) * (i - SHORT);
   pr_nap(ns < LAST_NS ? ns : LAST_NS);
 }
 
-/* Until a job is begun. */
+/* Waits until a job begins. */
 static void rest(Mpi *m) {
   while (m->nbegun == 0 && !m->e.run->quit && !pr_failed(m->e.run))
     pthread_cond_wait(&m->changed, &m->lock);
@@ -235,7 +236,7 @@ static void finalize(void) {
     MPI_Finalize();
 }
 
-/* Other processes may never come; no call of MPI says so, or can be left, not even to end well. */
+/* Exits if other processes do not come: no call of MPI reports that, or can be left. */
 static void *watch_start(void *arg) {
   Mpi *m = arg;
   PrLaunch at;
@@ -265,7 +266,7 @@ static PrStatus begin_start(Mpi *m) {
   return m->starting ? PR_OK : pr_fail(m->e.run, PR_E_MEMORY, "no thread for the start");
 }
 
-/* All have come, or this run has failed. */
+/* All processes have come, or this run has failed. */
 static void end_start(Mpi *m) {
   if (!m->starting)
     return;
@@ -314,15 +315,15 @@ static PrStatus join_mpi(Mpi *m) {
   return PR_OK;
 }
 
-/* What rank 0 tells the others of the store. */
+/* Rank 0 broadcasts where the store is. */
 typedef struct Meet {
   int status; /* PrStatus */
   bool of_rank_0;
   char addr[STORE_ADDR], key[STORE_KEY], why[STORE_TEXT];
 } Meet;
 
-/* Where the store is: of pipe-run, for the first run of the whole world; else this process serves
- * one. */
+/* Finds the store: the one of pipe-run, for the first run on MPI_COMM_WORLD; else this process
+ * serves one. */
 static PrGroupServer *choose(const Mpi *m, Meet *at) {
   static bool taken;
   const PrMpiOptions *o = m->e.run->o.engine_options;
@@ -364,7 +365,7 @@ static PrStatus join_group(Mpi *m) {
   PrLaunch at = {.family = "MPI", .rank = run->here, .size = run->nprocess};
   snprintf(at.store, sizeof at.store, "%s", meet.addr);
   snprintf(at.key, sizeof at.key, "%s", meet.key);
-  /* What others are waited for has a deadline of its own: the start, a step, a checkpoint. */
+  /* All waits for other ranks have deadlines of their own: the start, a step, a checkpoint. */
   PrStatus st = group_join(&m->group, &shown, &at, server, meet.of_rank_0, m->start_s, 1e9, why);
   m->e.g = m->group;
   return st ? pr_fail(run, st, "%.1000s", why) : PR_OK;
@@ -395,7 +396,7 @@ static void mpi_close(PrRun *run) {
   if (!m)
     return;
   end_start(m);
-  const bool all = proc_close(&m->e); /* else messages are under way, perhaps to nobody */
+  const bool all = proc_close(&m->e); /* no message is under way */
   const int st = atomic_load(&run->status);
   const bool whole = all && st != PR_E_LOST && st != PR_E_DEADLINE; /* no rank is lost */
   pr_group_close(m->group);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * pr_transport: the engine of processes whose messages the program carries (pipe_transport.h). Each
- * job has a carrier, a thread that has the program carry its messages, round by round. So the
- * caller's thread returns when the run fails, whatever a carrier is stuck in. */
+ * job has a carrier, a thread that calls PrTransport.carry for the messages of each round. So the
+ * caller's thread returns when the run fails, even if a carrier is stuck. */
 #include "processes.h"
 
 #include <errno.h>
@@ -15,18 +15,18 @@ typedef struct Carrier {
   pthread_t thread;
   sem_t sem;
   bool has_sem, has_thread;
-  bool busy; /* in PrTransport.carry. Of Carriers.lock */
+  bool busy; /* in PrTransport.carry; under Carriers.lock */
 } Carrier;
 
 typedef struct Carriers {
   Proc e;           /* first */
-  PrTransport t;    /* a copy: a carrier that is left may still read it */
+  PrTransport t;    /* a copy: a carrier that is left behind may still read it */
   Carrier *carrier; /* [e.njob] */
   pthread_mutex_t lock;
-  bool left; /* a carrier is busy for ever: all it could touch stays, but the run. Of `lock` */
+  bool left; /* a carrier stays busy: all that it could touch stays, except the run; under lock */
 } Carriers;
 
-/* Carries the messages of its job. False: the run has failed, or is no more. */
+/* Carries the messages of one round. False: the run has failed, or has been closed. */
 static bool carry(Carrier *w) {
   Carriers *s = w->t;
   const ProcJob *j = w->job;
@@ -91,7 +91,7 @@ static PrStatus open_carriers(Proc *e) {
              : PR_OK;
 }
 
-/* Ends the carriers. One that is busy is left as it is. */
+/* Ends the carriers. A carrier that stays busy for a second is left behind. */
 static bool end_carriers(Proc *e) {
   Carriers *s = (Carriers *)e;
   bool left = false;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Copies of the engine of processes whose stash is on another rank. The rank whose stash it is has
- * them in its COPY stream; the rank that has it in a GUEST slot knows from the table in which order
- * they come, and has a job for each such rank. */
+ * Copies of the engine of processes to and from stashes that lie on another rank. The rank that
+ * owns the stash has the copies in its COPY stream. The rank that keeps the stash in a GUEST slot
+ * knows their order from the table, and has a job for each rank that it serves. */
 #include "processes.h"
 
 #include <stdlib.h>
 
 /* The COPY stream, on the thread of the copier */
 
-/* A message to or from rank `peer`, until it is over. False: the run has failed. */
+/* Carries one message to or from rank `peer`. False: the run has failed. */
 static bool carry_one(Proc *e, ProcRest what, uint32_t peer, bool sends, void *data,
                       uint64_t bytes) {
   if (pr_failed(e->run))
@@ -17,9 +17,9 @@ static bool carry_one(Proc *e, ProcRest what, uint32_t peer, bool sends, void *d
   return proc_carry(e->copier);
 }
 
-/* The copies of ranks that have one link take turns, in the order of the table: who has had its
- * turn sends an empty message to who is next. No turn is handed on where all ranks meet anyway, at
- * the end of a step. */
+/* Ranks that share a link take turns to copy, in the order of the table: a rank whose turn is over
+ * sends an empty message to the next rank. At the end of a step, where all ranks meet anyway, no
+ * turn is handed on. */
 static bool take_turn(Proc *e, const PipeInstr *c, uint64_t step) {
   const Turns *t = e->k->turns;
   uint32_t before = c->turn > 0 ? c->turn - 1 : t->n - 1, rank = t->rank[before];
@@ -56,7 +56,7 @@ PrStatus proc_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
 
 /* Guest slots */
 
-/* The copies of one rank, of all steps of a call of pr_steps. */
+/* The copies of one rank, for all steps of a call of pr_steps. */
 static bool next_of_guest(ProcJob *j) {
   const Proc *e = j->e;
   j->n = 0;
@@ -69,7 +69,7 @@ static bool next_of_guest(ProcJob *j) {
   return true;
 }
 
-/* The copies of rank r to and from slots of this one, if there are any. */
+/* Adds the job for the copies of rank r to and from slots of this rank, if there are any. */
 static PrStatus take_guest(Proc *e, uint32_t r) {
   PrRun *run = e->run;
   PipeRank list;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * Faults of the engine of processes. What carries messages cannot tell that another process is
- * gone, so all ranks also have a group (pipe_group.h). What it says, all ranks hear: then each
- * knows where every rank is, works out what was first (blame.c), and fails with the same text. */
+ * Faults of the engine of processes. A wire cannot tell that another process has gone, so all ranks
+ * also have a group (pipe_group.h). All ranks hear the verdict of the group. Then each knows where
+ * every rank is, finds the first cause (blame.c), and fails with the same text. */
 #include "processes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* that the group says what was first: it waits for answers of others, and for whoever serves it */
+/* for the verdict of the group, which waits for the answers of other ranks and for its server */
 #define PATIENCE (8 * PROC_SECOND)
 
-/* Agreeing */
+/* Agreement */
 
-/* The group has told of a failure. False: it has not. */
+/* Asks the group. True: it reports a failure; *asked: without a text, but with all places. */
 static bool hear(Proc *e, bool *asked) {
   char text[PR_TEXT];
   PrStatus st = PR_E_LOST;
@@ -34,10 +34,10 @@ PrStatus proc_fail_in_vain(Proc *e, const char *text) {
     if (!e->has_watcher)
       hear(e, &asked);
   pr_fail(e->run, PR_E_LOST, "lost: %.1000s", text);
-  return (PrStatus)atomic_load(&e->run->status); /* what was first */
+  return (PrStatus)atomic_load(&e->run->status); /* of the first failure */
 }
 
-/* What a process has to say of itself. */
+/* The state of a process, for all others. */
 typedef struct Card {
   int32_t status; /* PrStatus */
   char text[PR_TEXT];
@@ -57,20 +57,20 @@ PrStatus proc_agree(PrRun *run, PrStatus st) {
   }
   free(all);
   bool lost = missing || e->g->share(e->g->arg, 0, &mine, sizeof mine);
-  if (lost && !pr_failed(run)) /* what was first is told, before what this rank has to say */
+  if (lost && !pr_failed(run)) /* the first failure goes before the one of this rank */
     return proc_fail_in_vain(e, "the others do not come to agree");
   if (st || pr_failed(run))
     return st ? st : (PrStatus)atomic_load(&run->status);
-  if (mine.status && mine.status != PR_E_IO) /* after which the run goes on */
+  if (mine.status && mine.status != PR_E_IO) /* after PR_E_IO the run continues */
     e->told = true;
   return mine.status ? pr_fail(run, (PrStatus)mine.status, "%s", mine.text) : PR_OK;
 }
 
-/* What ranks tell one another */
+/* Places */
 
 typedef struct Place {
   PrPlace is;
-  uint32_t accuses; /* a checkpoint */
+  uint32_t accuses; /* PrRun.ck_at of the checkpoint that this rank reports as late; 0: none */
   uint32_t shares;  /* 1: this rank shares the trace */
 } Place;
 _Static_assert(sizeof(Place) <= PR_GROUP_PLACE, "a place fits");
@@ -79,9 +79,9 @@ uint32_t proc_tell_place(void *of, char to[PR_GROUP_PLACE]) {
   const Proc *e = of;
   Place here = {.accuses = e->late_at, .shares = e->shares};
   pr_place(e->run, e->run->here, &here.is);
-  if (here.accuses) /* even if that has ended since */
+  if (here.accuses) /* even if the checkpoint has ended since */
     here.is.checkpoint = here.accuses;
-  if (here.shares) /* the step before, all of whose ops are done */
+  if (here.shares) /* the step before, in which all ops are done */
     here.is.step--;
   memcpy(to, &here, sizeof here);
   return sizeof here;
@@ -95,13 +95,13 @@ static void fail_late(Proc *e, bool shares, uint64_t step, const char *then, con
           (double)e->run->limit_ns / 1e9, then, text);
 }
 
-/* All have been asked where they are: says what was first. */
+/* All ranks have reported their places: fails with the first cause. */
 static void blame(Proc *e) {
   PrRun *run = e->run;
   char text[PR_TEXT] = "all ops are done, but the ranks have not met";
   char place[PR_GROUP_PLACE];
   bool lost = false, accused = false, shares = false, answers = false;
-  uint64_t step = atomic_load(&e->k->step); /* the first that a rank is in */
+  uint64_t step = atomic_load(&e->k->step); /* the lowest step that a rank is in */
   PrPlace *at = calloc(run->p->nrank, sizeof *at);
   for (uint32_t r = 0; at && r < run->p->nrank; r++) {
     int there = e->g->place(e->g->arg, r, place);
@@ -116,8 +116,8 @@ static void blame(Proc *e) {
     shares = shares || is.shares;
     step = there > 0 && is.is.step < step ? is.is.step : step;
   }
-  if (!answers) {                       /* nobody has been asked: this rank knows of itself */
-    accused = e->late_at || run->ck_at; /* it is in a checkpoint */
+  if (!answers) {                       /* nobody has answered: this rank knows only itself */
+    accused = e->late_at || run->ck_at; /* this rank is in a checkpoint */
     shares = e->shares;
     if (at && !accused)
       pr_place(run, run->here, &at[run->here]);
@@ -136,7 +136,7 @@ static void blame(Proc *e) {
 void *proc_watch(void *arg) {
   Proc *e = arg;
   PrRun *run = e->run;
-  uint64_t late_step = 0, late_ns = 0; /* 1 + step that has been told to take too long; when */
+  uint64_t late_step = 0, late_ns = 0; /* 1 + the step that was reported late; when */
   while (!atomic_load(&e->closing) && !pr_failed(run)) {
     bool asked = false;
     pr_nap(PROC_SECOND / 50);

@@ -2,10 +2,10 @@
  * The engine of processes: opening and closing a run, jobs, steps and their ends. See
  * processes.h.
  *
- * At the end of a step all ranks put their losses together, by bits, for each has zeros where
- * another one has the loss. Free-running ranks meet only at the end of pr_steps.
+ * At the end of a step all ranks combine their losses by bitwise or: where one rank has a loss, the
+ * others have zeros. Free-running ranks meet only at the end of pr_steps.
  *
- * After a failure nothing is waited for, and memory in which a message could arrive is kept. */
+ * After a failure the engine waits for nothing. It keeps memory in which a message could arrive. */
 #include "processes.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ bool proc_carry(ProcJob *j) {
 
 /* The end of a step */
 
-/* In round i each rank has what 2^i ranks know, and sends it 2^i ranks further. */
+/* In round i each rank knows the losses of 2^i ranks and sends them to the rank 2^i further on. */
 static bool next_of_meeting(ProcJob *j) {
   PrRun *run = j->e->run;
   const uint32_t n = run->nprocess, here = run->here;
@@ -108,7 +108,7 @@ void proc_end_step(PrRun *run, RankRun *k, uint64_t step) {
   Proc *e = run->of_engine;
   if (!run->free_running)
     meet(e);
-  atomic_store(&k->step_start, UINT64_MAX); /* not of on_step */
+  atomic_store(&k->step_start, UINT64_MAX); /* on_step has no deadline */
   if (pr_failed(run))
     return;
   if (run->free_running && step + 1 == atomic_load(&run->target)) { /* others may be far behind */
@@ -123,8 +123,8 @@ void proc_end_step(PrRun *run, RankRun *k, uint64_t step) {
     atomic_store(&run->rank[r].step, step + 1);
 }
 
-/* From one rank to all, piece by piece, along a tree: a rank sends on what it has got while the
- * next piece comes. */
+/* From one rank to all, piece by piece, along a binomial tree: a rank forwards a piece while the
+ * next one arrives. */
 PrStatus proc_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
   enum { MOST = 2 << 20 };
   Proc *e = run->of_engine;
@@ -133,12 +133,12 @@ PrStatus proc_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
   const uint64_t each = bytes < MOST ? bytes : MOST;
   if (pr_failed(run))
     return (PrStatus)atomic_load(&run->status);
-  char *room = malloc(2 * each + 1); /* what is the caller's may go when the run fails */
+  char *room = malloc(2 * each + 1); /* the caller may free `data` when the run fails */
   if (!room)
     return pr_fail(run, PR_E_MEMORY, "no memory for %llu bytes that others have",
                    (unsigned long long)bytes);
   bool more = n > 1 && bytes > 0;
-  uint64_t last = 0; /* bytes of the piece before */
+  uint64_t last = 0; /* bytes of the previous piece */
   for (uint64_t at = 0, i = 0; more; i++) {
     char *in = room + (i & 1) * each, *out = room + (~i & 1) * each;
     const uint64_t now = bytes - at < each ? bytes - at : each;
@@ -207,16 +207,16 @@ static PrStatus check_tags(const Proc *e) {
                                        (unsigned long long)most, e->most_tag);
 }
 
-/* In the room of the caller's job. */
+/* Lies in the room of the caller's job. Times in ns. */
 typedef struct Clock {
-  uint64_t there, epoch, took; /* of rank 0: now, of spans; the shortest way there and back */
+  uint64_t there, epoch, took; /* rank 0's clock; its epoch_ns; the shortest round trip so far */
   char ask;
 } Clock;
 
 static PrStatus open_here(Proc *e) {
   PrRun *run = e->run;
   RankRun *k = e->k;
-  enum { CHILDREN = 33 }; /* of proc_share, and what comes */
+  enum { CHILDREN = 33 }; /* most messages of proc_share: 32 children and one arrival */
   PrStatus st;
   if ((st = pr_init_rank(run, k)) || (st = check_tags(e)) || (st = proc_take_sums(e)))
     return st;
@@ -231,7 +231,8 @@ static PrStatus open_here(Proc *e) {
   return e->caller ? proc_open_copies(e) : PR_E_MEMORY;
 }
 
-/* Each rank asks rank 0 for its clock, and takes the answer that came back soonest. */
+/* Each rank asks rank 0 for its clock ASKED times, and uses the answer with the shortest round
+ * trip. */
 static bool next_of_clock(ProcJob *j) {
   enum { ASKED = 16 };
   PrRun *run = j->e->run;
@@ -239,7 +240,7 @@ static bool next_of_clock(ProcJob *j) {
   const bool asks = run->here > 0;
   const uint64_t now = pr_now(), last = asks ? ASKED : 2 * ASKED * (run->nprocess - 1);
   if (asks && j->round > 0 && now - j->start < k->took) {
-    k->took = now - j->start; /* clocks may be far apart, either way: wraps */
+    k->took = now - j->start; /* the difference of the clocks may wrap */
     run->epoch_ns = k->epoch + (j->start + k->took / 2 - k->there);
   }
   j->start = now;
@@ -257,7 +258,7 @@ static bool next_of_clock(ProcJob *j) {
   return true;
 }
 
-/* Counts spans from the same moment on all ranks. */
+/* Makes all ranks count spans from the same moment. */
 static PrStatus align_clocks(Proc *e) {
   PrRun *run = e->run;
   Clock *k = (Clock *)(void *)e->caller->room;
@@ -280,7 +281,7 @@ PrStatus proc_open(PrRun *run) {
   if (st)
     return st;
   e->agreed = true;
-  run->nthread = 2 + (e->k->ncopy > 0); /* those of the wire never lie down */
+  run->nthread = 2 + (e->k->ncopy > 0); /* the wire counts as one, which never lies down */
   atomic_store(&run->live, run->nthread);
   if ((st = pr_open_threads(run, e->k, e->spin, NULL)) || (st = e->wire->open(e)))
     return st;
@@ -301,9 +302,9 @@ bool proc_close(Proc *e) {
     pthread_join(e->watcher, NULL);
   if (e->k)
     pr_close_threads(e->k);
-  if (e->agreed && e->g->watch) /* open may have failed behind it */
+  if (e->agreed && e->g->watch) /* open may have failed before it called watch */
     e->g->watch(e->g->arg, NULL, NULL);
-  if (!e->wire->close(e)) { /* messages may arrive for ever */
+  if (!e->wire->close(e)) { /* messages may still arrive */
     e->k->block = e->k->host = NULL;
     run->loss[0] = run->loss[1] = NULL;
     for (uint32_t r = 0; r < run->p->nrank; r++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * COMM streams of the engine of processes. The job of a stream is its head: all transfers of a
+ * COMM streams of the engine of processes. The job of a stream carries its head: all transfers of a
  * group at once, a sum round by round, or a side op. A transfer moves the slot itself; with
  * checksums a message of 8 bytes goes beside it.
  *
- * A message is told apart by its tag: which tensor of which microbatch (pipe_transfer_number),
- * whatever else is under way between the two ranks. */
+ * The tag identifies a message among all that are under way between two ranks: it says which tensor
+ * of which microbatch it is (pipe_transfer_number). */
 #include "checksum.h"
 #include "processes.h"
 
@@ -13,11 +13,11 @@
 void proc_begin(PrRun *run, CommRun *c, uint32_t i, CommRun **todo) {
   Proc *e = run->of_engine;
   (void)todo;
-  if (i == c->next + pr_comm_instr(c, c->next)->group) /* the last one of its group */
+  if (i == c->next + pr_comm_instr(c, c->next)->group) /* the last of its group */
     proc_start(&e->job[c->number]);
 }
 
-/* Leaves the span of number i of the head. */
+/* Writes the span of number i of the stream. */
 static void leave_span(const ProcJob *j, uint32_t i) {
   const RankRun *k = j->e->k;
   PrRun *run = j->e->run;
@@ -62,10 +62,10 @@ void proc_of_stream_come(ProcJob *j, uint32_t i) {
   pr_note_over(j->c, c->next + j->part[i]);
 }
 
-/* All messages have come. False, here and below: the run has failed. */
+/* Checks the messages, which have all come. False, here and below: the run has failed. */
 static bool end_transfers(ProcJob *j) {
   PrRun *run = j->e->run;
-  if (j->bit) /* what stays here is right */
+  if (j->bit) /* the sender keeps the right byte */
     *j->bit ^= 1;
   for (uint32_t i = 0; run->o.checksums && i < j->n; i++) {
     const PrMessage *m = &j->message[i];
@@ -84,7 +84,7 @@ static bool next_sum(ProcJob *j, bool *more) {
   const CommAt *at = pr_comm_at(j->c, j->c->next);
   Coll *l = &run->coll[at->chan];
   for (uint32_t i = 0; i < l->n; i++)
-    l->index[i] = at->index; /* only that of this rank counts */
+    l->index[i] = at->index; /* only the entry of this rank is read */
   if (!proc_next_of_sum(j, l, more))
     return false;
   if (!*more)
@@ -100,7 +100,7 @@ static bool next_of_stream(ProcJob *j) {
   bool more = false;
   if (j->round == 0) {
     j->start = j->e->k->span ? pr_now() - run->epoch_ns : 0;
-    j->each = head->group > 0; /* blame is to know */
+    j->each = head->group > 0; /* for blame.c: which transfers of a group are done */
   }
   if (head->op == PIPE_SIDE_COMM) {
     if (pr_side(run, j->e->k, pr_comm_at(c, first)->index, c->step))

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
  * REDUCE and TIE of the engine of processes. The ranks that hold gradients of a sum own it
- * together: each owner gets its piece of all gradients, adds the pieces in the order of the threads
- * engine, and sends the sum to all rows. A sum takes as many rounds as keep the pieces of others
- * within ROOM bytes, so its memory does not grow with gradients, replicas or sums. The pieces of a
- * round come in while the sums of the round before go out.
+ * together. Each owner receives its piece of all gradients, adds the pieces in the order of the
+ * threads engine, and sends the result to all rows. A sum runs in rounds, so that the received
+ * pieces fit into ROOM bytes: memory does not grow with gradients, replicas or sums. The pieces of
+ * a round arrive while the results of the previous round leave.
  *
  * Pieces begin at multiples of PR_LINE bytes. A rank that holds only copies of a tied stage only
- * gets sums. */
+ * receives results. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "processes.h"
 
-enum { ROOM = 4 << 20 }; /* bytes for each COMM stream; pipe_mpi.h and lang/spec.md promise it */
+enum { ROOM = 4 << 20 }; /* bytes for each COMM stream, as pipe_mpi.h and lang/spec.md promise */
 
-/* Row i of a sum: gradients, then copies. */
+/* Row i of a sum: first gradients, then copies. */
 static uint32_t row_of(const Coll *l, uint32_t i) {
   return i < l->ngrad ? l->grad_row[i] : l->copy_row[i - l->ngrad];
 }
 
-/* Its data; NULL: in another process. */
+/* The data of row i; NULL: in another process. */
 static char *data_of(const Coll *l, uint32_t i) {
   return i < l->ngrad ? l->grad[i] : l->copy[i - l->ngrad];
 }
@@ -28,15 +28,15 @@ static uint32_t rank_of(const PrRun *run, const Coll *l, uint32_t i) {
   return run->p->stage[row_of(l, i)].rank;
 }
 
-/* The piece of owner j in a round: bytes at .. at + result - 1 of every row. */
+/* Returns the bytes of owner j's piece in a round; *at: where it begins in every row. */
 static uint64_t piece_of(const ProcSum *s, uint64_t round, uint32_t j, uint64_t *at) {
   *at = (round * s->nowner + j) * s->each;
   uint64_t left = *at < s->bytes ? s->bytes - *at : 0;
   return left < s->each ? left : s->each;
 }
 
-/* The messages of one round: pieces of gradients to their owners (`in`), or sums from them. A
- * message has the tag of the row elsewhere than at the owner. */
+/* Puts the messages of one round: pieces of gradients to their owners (`in`), or results from the
+ * owners. A message has the tag of the row that is not the owner's. */
 static void exchange(ProcJob *j, const Coll *l, const ProcSum *s, uint64_t round, bool in) {
   uint64_t at, bytes, own_at = 0,
                       own = s->mine == PIPE_NONE ? 0 : piece_of(s, round, s->mine, &own_at);
@@ -55,7 +55,7 @@ static void exchange(ProcJob *j, const Coll *l, const ProcSum *s, uint64_t round
   }
 }
 
-/* Adds up the pieces of a round that have come. False: the run has failed. */
+/* Adds up the pieces of a round, which have come. False: the run has failed. */
 static bool add(ProcJob *j, const Coll *l, const ProcSum *s, uint64_t round) {
   uint64_t at, bytes;
   char *room = j->room;
@@ -75,7 +75,7 @@ static bool add(ProcJob *j, const Coll *l, const ProcSum *s, uint64_t round) {
   return true;
 }
 
-/* In round i the pieces of i come, and the sums of i - 1. */
+/* In round i the pieces of round i arrive, and the results of round i - 1 leave. */
 bool proc_next_of_sum(ProcJob *j, const Coll *l, bool *more) {
   const ProcSum *s = &j->e->sum[l - j->e->run->coll];
   const uint64_t round = j->round;
@@ -90,8 +90,8 @@ bool proc_next_of_sum(ProcJob *j, const Coll *l, bool *more) {
   return true;
 }
 
-/* Who owns which piece of a sum. owner: room for its ngrad; owned: [nrank], all false before and
- * after. */
+/* Decides which rank owns which piece of a sum. owner: room for its ngrad; owned: [nrank], all
+ * false before and after. */
 static void share_out(const PrRun *run, const Coll *l, ProcSum *s, uint32_t *owner, bool *owned) {
   const PrSizes *size = &run->stage[l->row[0]].size;
   uint32_t elsewhere = 0, here = 0, nrow = l->ngrad + l->ncopy;
@@ -115,7 +115,7 @@ static void share_out(const PrRun *run, const Coll *l, ProcSum *s, uint32_t *own
     s->each = most ? most : PR_LINE;
   s->rounds = s->bytes ? (s->bytes - 1) / (s->each * s->nowner) + 1 : 0;
   s->room = s->mine == PIPE_NONE ? 0 : elsewhere * s->each;
-  s->messages = l->ngrad + nrow + 2 * here * s->nowner; /* in and out */
+  s->messages = l->ngrad + nrow + 2 * here * s->nowner; /* pieces and results */
 }
 
 PrStatus proc_take_sums(Proc *e) {
