@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * What was first when a step takes too long or a process is gone, where processes tell one another
- * where they are (PrGroup.place).
+ * Finds the first cause when a step takes too long or a process has gone, from the places that
+ * processes send one another (PrGroup.place).
  *
- * note [known]: a stream of a device tells nothing by itself. What a rank knows of its own are the
- * events of the program that are over, and with headers which tensors have come; with them all that
- * stands above in the same stream is over. The ranks put together what they know: of a transfer
- * that is over the other end is over, and what an instruction waits for is over once it is. What
- * comes first of the rest, on any rank, is what the step has not come through. An op that nobody
- * waits for may be over unknown; so it is told only if no transfer is to blame. An event is used
- * again, and tells of its last record only: without headers a host that is far ahead knows little,
- * and what is told is the first record that is known not to be over, which may stand below what
- * holds it up. */
+ * note [known]: a stream of a device reports nothing by itself. A rank knows which of its events
+ * are over, and with headers which tensors have arrived; all rows above them in the same stream are
+ * over, too. The ranks combine what they know: if one end of a transfer is over, so is the other
+ * end; if an instruction is over, so is all that it waits for. The report names the first of the
+ * rest, on any rank. An op that no row waits for may be over without being known; so the report
+ * names it only if no transfer is to blame. An event is reused and reports its last record only.
+ * So without headers a host that is far ahead knows little, and the report names the first record
+ * that is known not to be over, which may stand below the row that holds it up. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ PIPE_STATIC_ASSERT(sizeof(CudaPlace) <= PR_GROUP_PLACE, "a place fits");
 
 /* ---- where this rank is ---- */
 
-/* Which instructions of the step at hand are known to be over, and which not to be, by stream. */
+/* Finds, by stream, which instructions of the current step are known to be over, and which not. */
 static void find_known(const PrCuda *c, CudaPlace *to) {
   const CudaRank *d = &c->rank[0];
   const PipeRank *t = d->k->t;
@@ -67,7 +66,7 @@ void cuda_note_place(PrRun *run, uint32_t held_up) {
   pthread_mutex_unlock(&run->lock);
 }
 
-/* On a thread of the group. */
+/* Writes the place of this rank; called on a thread of the group. */
 static uint32_t tell_place(void *of, char to[PR_GROUP_PLACE]) {
   PrRun *run = of;
   PrCuda *c = cuda_of(run);
@@ -96,19 +95,19 @@ void cuda_watch(PrRun *run, bool on) {
     g->watch(g->arg, on ? tell_place : NULL, run);
 }
 
-/* ---- what all of them know ---- */
+/* ---- what all ranks know ---- */
 
 /* A rank, by its streams. */
 typedef struct Place {
-  CudaPlace at;    /* what it says itself */
-  int there;       /* 1: answers; 0: does not; -1: has gone */
+  CudaPlace at;    /* what the rank reports */
+  int there;       /* 1: it answers; 0: it does not; -1: it has gone */
   uint32_t n;      /* streams */
   uint32_t *on;    /* [ninstr] stream of a row */
   uint32_t *nth;   /* [ninstr] place of a row in its stream */
   uint32_t **row;  /* [n] rows of each stream */
   uint32_t *len;   /* [n] of them */
-  uint32_t *known; /* [n] that are known to be over */
-  uint32_t *come;  /* [n] that the rank itself knows of */
+  uint32_t *known; /* [n] how many of each stream are known to be over */
+  uint32_t *come;  /* [n] how many of these the rank itself knows */
 } Place;
 
 typedef struct Look {
@@ -132,7 +131,7 @@ static bool raise(uint32_t *n, uint32_t to) {
   return more;
 }
 
-/* How many instructions of stream x of rank r its row `row` waits for. */
+/* How many instructions of stream x row `row` of rank r waits for. */
 static uint32_t waits_for(const Look *l, uint32_t r, uint32_t row, uint32_t x) {
   const PipeInstr *in = instr(l, r, row);
   const PipeOn own = (PipeOn)pipe_op_info[in->op].stream;
@@ -165,7 +164,7 @@ static uint32_t group_of(const Look *l, uint32_t r, const PipeInstr *in) {
   return pipe_op_info[in->op].stream == PIPE_COPY ? l->run->p->rank[r].group : 0;
 }
 
-/* note [known] for instruction i of rank r, which is over. */
+/* Applies note [known] to row `row` of rank r, which is over. True: more is known. */
 static bool spread(Look *l, uint32_t r, uint32_t row) {
   const PipeInstr *in = instr(l, r, row);
   Place *me = &l->of[r];
@@ -219,7 +218,7 @@ static uint32_t first_stalled(const Look *l, uint32_t r, uint32_t x) {
   return i < p->len[x] && p->at.step == l->step ? p->row[x][i] : PIPE_NONE;
 }
 
-/* Is all that it waits for on its rank known to be over? */
+/* True if all that the row waits for on its rank is known to be over. */
 static bool is_ready(const Look *l, uint32_t r, uint32_t row) {
   const PipeInstr *in = instr(l, r, row);
   for (uint32_t x = 0; x < l->of[r].n; x++)
@@ -245,8 +244,8 @@ static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *rank) {
   return best;
 }
 
-/* How grave: a lower number is told. NEXT: a transfer whose other end is what its rank is at, but
- * may not do yet; WAITS: that rank has something else before, which may be what is to blame. */
+/* How grave a cause is; the lowest is reported. NEXT: a transfer whose other end is the next row of
+ * its rank, which is not ready; WAITS: that rank has another row before, which may be to blame. */
 enum { BOTH_ENDS, NEXT, WAITS, RUNS, ANY, NOTHING };
 
 static int grave(const Look *l, uint32_t r, uint32_t row) {

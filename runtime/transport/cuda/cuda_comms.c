@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: MIT
- * Communicators: which there are, how they are made, and that no rank is met for the first time in
- * a step.
+ * Communicators: makes them, and makes all first contacts of ranks before the first step.
  *
- * note [splits]: the ranks of a REDUCE or TIE are a communicator of their own, split from that of
- * all, in the order of their rows; with lowering CHANNELS so are the two of each channel of
- * transfers, the one that sends first, and that of all is for losses alone. Sets without a rank in
- * common are made by one call; which call makes which is found from the table, first sums and then
- * channels in their order, so all ranks make the same calls. Nothing is shared with the parent
- * (splitShare): that would put them all behind one another.
+ * note [splits]: `root` has all ranks and does not block; all other communicators are split from it
+ * and block (cuda_steps.c: note [watchdog]). The first is `comm`, of all ranks, for transfers and
+ * losses. The ranks of a REDUCE or TIE have a communicator of their own, in the order of their
+ * rows. With lowering CHANNELS the two ranks of each channel of transfers have one, the sender
+ * first, and `comm` is for losses alone. One call makes the communicators of all sets that have no
+ * rank in common. The table decides which call makes which, first sums and then channels in their
+ * order, so all ranks make the same calls. Children share nothing with the parent (splitShare),
+ * because shared resources would serialize them.
  *
- * note [launch order]: without channels the COMM stream of a rank runs one after the other, so two
- * communicators never wait for each other. With channels several do at once, and a kernel of NCCL
- * holds a part of its device until its other end is there: if two ranks start two of them in
- * opposite orders, and the device has no room for both, none of them ever ends.
- * NCCL_LAUNCH_ORDER_IMPLICIT=1 starts them in the order of the host, whatever the communicator:
- * each once the one before it has started, or before CUDA 12.3, and from a graph before a driver of
- * 12.9, is over. Lists are one global order of all transfers, with all that each waits for above
- * it. So of all that are not over the first of that order is never behind another one, on neither
- * of its ranks: nothing of NCCL that is later has started there, what computes what it needs has
- * the device, and it starts and ends. That takes no room for two.
+ * note [launch order]: without channels the COMM stream of a rank is serial, so two communicators
+ * never wait for each other. With channels several kernels of NCCL run at once, and each holds a
+ * part of its device until its other end is there. If two ranks start two kernels in opposite
+ * orders, and the device has no room for both, neither ever ends. NCCL_LAUNCH_ORDER_IMPLICIT=1
+ * starts the kernels of all communicators in the order of the host: each once the one before it has
+ * started; before CUDA 12.3, and from a graph with a driver before 12.9, once it is over.
+ * Lemma: every step ends, even where a device has room for one kernel only. Proof: the lists are
+ * one global order of all transfers, and all that a transfer waits for stands above it. Take the
+ * first transfer of that order that is not over. On both of its ranks no later kernel of NCCL has
+ * started, and the ops that it needs have the device. So it starts and ends.
  *
- * note [prologue]: NCCL connects two ranks when they first meet in a call, and that blocks their
- * hosts until both are there; what it connects depends on the size of the message, and on whether
+ * note [prologue]: NCCL connects two ranks at their first call with each other, which holds both
+ * hosts until both are there. What it connects depends on the size of the message and on whether
  * its memory is registered. So before the first step each two ranks that the program connects send
- * each other the largest tensor that goes each way, from and to slots of the step; with channels
- * the two of each channel do. All ranks meet in one order: pairs by their distance d, of these
- * first those whose lower rank is even when divided by d, then the others. Two pairs of one kind
- * have no rank in common, so all of a kind meet at once, and a chain of ranks in two rounds. After
- * that each sum is made once, of all that it adds up in a step, and that of losses: NCCL picks an
- * algorithm by the size, and connects what that takes, and takes its buffers, when it is first
- * picked. All is zero yet, and stays so. At the last one all ranks meet. All of it is on one
- * stream. By transport peer there are sums alone, and not that of losses. */
+ * each other their largest tensors, from and to slots of the step; with channels the two ranks of
+ * each channel do. All ranks meet in one order: pairs by their distance d; of these first the pairs
+ * whose lower rank divided by d is even, then the others. Two pairs of one kind have no rank in
+ * common, so all pairs of a kind meet at once, and a chain of ranks takes two rounds. After that
+ * each sum runs once with its size in a step, and so does the sum of losses: NCCL picks an
+ * algorithm by the size, and connects it and takes its buffers when it is first picked. All values
+ * are zero and stay zero. All ranks meet in the last sum. All of it is on one stream. By transport
+ * peer there are only sums, without the sum of losses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,12 +64,11 @@ ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer) {
 
 /* ---- sets of ranks ---- */
 
-/* Sets of ranks: those of the sums, then those of the channels; of which one communicator each is
- * made. */
+/* Sets of ranks: of the sums, then of the channels. Each set has one communicator. */
 typedef struct Set {
   uint32_t at, n; /* Sets.rank[at .. at + n - 1], in their order in the communicator */
-  uint32_t as;    /* the first that is the same sum's; itself */
-  uint32_t round; /* the call that makes it, from 1; 0: it needs none */
+  uint32_t as;    /* the first sum with the same ranks; else the set itself */
+  uint32_t round; /* the call that makes it, from 1; 0: it needs no communicator */
 } Set;
 typedef struct Sets {
   Set *set;
@@ -113,7 +113,7 @@ static PrStatus find_sets(PrRun *run, Sets *x) {
   return PR_OK;
 }
 
-/* Each set that needs a communicator gets the first call in which its ranks are free. */
+/* Gives each set that needs a communicator the first call in which its ranks are free. */
 static PrStatus find_rounds(PrRun *run, Sets *x) {
   const size_t nrank = run->p->nrank;
   for (uint32_t i = 0; i < x->n; i++) {
@@ -139,7 +139,7 @@ static PrStatus find_rounds(PrRun *run, Sets *x) {
   return PR_OK;
 }
 
-/* ---- making them ---- */
+/* ---- splits ---- */
 
 static ncclConfig_t config_of(const PrCuda *c, bool blocks, bool transfers) {
   enum { BLOCKS = 4 };
@@ -151,18 +151,18 @@ static ncclConfig_t config_of(const PrCuda *c, bool blocks, bool transfers) {
   return config;
 }
 
-/* Call number c->nsplit, on all ranks. */
+/* Makes call number c->nsplit, as all ranks do. */
 static PrStatus split(PrRun *run, int color, int key, bool transfers) {
   PrCuda *c = cuda_of(run);
   ncclConfig_t config = config_of(c, true, transfers);
   ncclComm_t *to = &c->split[c->nsplit++];
   NCCL_TRY(run, c->root, ncclCommSplit(c->root, color, key, to, &config));
   if (*to)
-    NCCL_TRY(run, *to, ncclInProgress); /* itself */
+    NCCL_TRY(run, *to, ncclInProgress); /* the child, too */
   return PR_OK;
 }
 
-/* Call number t + 1, on all ranks, and which sets have what comes of it. */
+/* Makes call number t + 1 as all ranks do, and gives its sets their communicators. */
 static PrStatus make_round(PrRun *run, const Sets *x, uint32_t t) {
   PrCuda *c = cuda_of(run);
   int color = NCCL_SPLIT_NOCOLOR, key = 0;
@@ -204,12 +204,12 @@ static PrStatus split_all(PrRun *run) {
 
 /* ---- first contacts ---- */
 
-/* The largest tensor each way; NULL: there is none. */
+/* The largest tensor in each direction; NULL: there is none. */
 typedef struct Edge {
   const PipeInstr *send, *recv;
 } Edge;
 
-/* By the other rank, or with channels by their number: [n]. NULL: no memory. */
+/* Returns [n] edges, indexed by the other rank, or with channels by channel. NULL: no memory. */
 static Edge *find_edges(const PrRun *run, uint32_t n) {
   const PipeRank *t = run->rank[run->here].t;
   Edge *edge = calloc(n, sizeof *edge);
@@ -341,7 +341,7 @@ static PrStatus check_nccl(PrRun *run) {
   return PR_OK;
 }
 
-/* The slots of this rank, with the communicators that move them. */
+/* Registers the slots of this rank with the communicators that move them. */
 static PrStatus register_slots(PrRun *run) {
   PrCuda *c = cuda_of(run);
   const RankRun *k = c->rank[0].k;
@@ -358,7 +358,7 @@ static PrStatus register_slots(PrRun *run) {
   return PR_OK;
 }
 
-/* Are there sums between ranks? */
+/* True if a sum has several ranks. */
 static bool has_sums(const PrRun *run) {
   bool any = false;
   for (uint32_t i = 0; i < run->ncoll; i++)
@@ -373,7 +373,7 @@ PrStatus cuda_open_nccl(PrRun *run) {
   ncclConfig_t config = config_of(c, false, true);
   const PrGroup *g = c->o.group;
   if (g->size == 1 || (c->edges && !has_sums(run)))
-    return PR_OK; /* no transfers that it makes, no sums */
+    return PR_OK; /* NCCL has no transfers and no sums */
   PrStatus st = cuda_agree(run, check_nccl(run));
   if (st)
     return st;
@@ -410,7 +410,7 @@ void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run)) {
     ncclGroupEnd();
 }
 
-/* One that cannot be finalized is aborted, with those that are left. */
+/* If *x cannot be finalized, aborts it and all others that are left. */
 static void close_comm(PrRun *run, ncclComm_t *x) {
   if (!*x || cuda_of(run)->aborted)
     return;

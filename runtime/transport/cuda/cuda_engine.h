@@ -21,8 +21,8 @@
 #include "pipe_cuda.h"
 #include "run.h"
 
-/* The streams of a rank: COMPUTE, COMM and COPY; with lowering CHANNELS the first of its channels
- * is COMM, and the others come after COPY (streams.h of the compiler has them so, too). */
+/* The streams of a rank: COMPUTE, COMM and COPY. With lowering CHANNELS the first of its channels
+ * is COMM, and the others come after COPY, as in streams.h of the compiler. */
 static inline uint32_t cuda_channel_stream(uint32_t i) {
   return i == 0 ? (uint32_t)PIPE_COMM : PIPE_NSTREAMS + i - 1;
 }
@@ -38,7 +38,7 @@ static inline bool cuda_moves(const PipeInstr *in) {
   return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B;
 }
 
-/* Of a process: its host, and itself; equal only for the same one. */
+/* Identifies a host and a process on it. */
 typedef struct CudaWhere { uint64_t host, process; } CudaWhere;
 
 /* cuda_check.c: a transfer, and its header. */
@@ -50,28 +50,28 @@ typedef struct CudaHeader {
 } CudaHeader;
 PIPE_STATIC_ASSERT(sizeof(CudaHeader) == 16, "R2");
 
-/* The first transfer that was not what its receiver expects. */
+/* The first transfer that was not the one its receiver expects. */
 typedef struct CudaWrong {
   _Atomic int state; /* 0: there is none; 1: it is being written; 2: the rest is valid */
   uint32_t row;
   uint64_t step;
   CudaHeader got;
-  bool damaged; /* it is the right one, but not what was sent */
+  bool damaged; /* the right transfer, but with other bytes than were sent */
 } CudaWrong;
 
-/* cuda_blame.c: where a rank is; what processes tell one another. Of further streams nothing is
- * known. */
+/* cuda_blame.c: where a rank is, as processes tell one another. It covers the first CUDA_PLACES
+ * streams. */
 enum { CUDA_PLACES = 506 };
 typedef struct CudaPlace {
   uint64_t step;
   uint32_t issued;     /* rows */
-  uint32_t held_up;    /* why the host goes no further: */
+  uint32_t held_up;    /* why the host does not go further: CUDA_WAITS, ... */
   uint16_t exact;      /* 1: headers tell which tensors have come */
-  uint16_t accuses;    /* 1: a checkpoint takes too long */
-  uint32_t checkpoint; /* PrRun.ck_at; if it accuses, at that time */
+  uint16_t accuses;    /* 1: this rank reports a late checkpoint */
+  uint32_t checkpoint; /* PrRun.ck_at; if it accuses, at the time of the report */
   struct CudaStreamAt {
-    uint16_t known; /* instructions of the step that are known to be over, at most so many */
-    uint16_t open;  /* 1 + the first that is known not to be; 0: none is, or a later one */
+    uint16_t known; /* how many instructions of the step are known to be over, at most 65535 */
+    uint16_t open;  /* 1 + the first that is known not to be over; 0: none, or beyond 65535 */
   } on[CUDA_PLACES];
 } CudaPlace;
 enum { CUDA_WAITS, CUDA_IN_CALLBACK, CUDA_BEGINS_NOT };
@@ -91,15 +91,15 @@ typedef struct CudaRank {
     uint32_t ahead;
     uint64_t issued;
   } *fence;
-  cudaEvent_t over;       /* the end of the step; of the leader: PrCuda.over */
-  cudaEvent_t ready;      /* without group: its COMM stream has come to a transfer or sum */
+  cudaEvent_t over;       /* the end of the step; the leader has PrCuda.over */
+  cudaEvent_t ready;      /* without group: its COMM stream has reached a transfer or sum */
   /* [trace_slots][2 * ninstr] before and after each instruction; NULL without trace */
   cudaEvent_t *mark;
   CudaCheck *check;       /* [ninstr]; NULL: headers are not sent */
   /* Issuing a step. */
   uint32_t next;          /* row */
   uint32_t sync;          /* row of PipeRank.sync */
-  /* without a group of processes: bit i: transfer i at `next` is issued, others are not */
+  /* without a group: bit i: transfer i at `next` is issued while others are not */
   uint64_t moved;
   uint32_t done[PIPE_NSTREAMS];
 } CudaRank;
@@ -111,21 +111,21 @@ typedef struct PrCuda {
   CudaRank **partner;   /* [nrank] room for those that take part in one sum */
   struct CudaPeers *peers; /* with a group; NULL: no rank opens memory of another */
   struct CudaEdges *edges; /* with a group: of transport peer; NULL: NCCL moves tensors */
-  bool one_host;        /* all ranks are, and no rank has chosen NCCL */
+  bool one_host;        /* all ranks are on one host, and no rank has chosen NCCL */
   uint32_t missing;     /* 1 + a rank that has not come to cuda_join; 0 */
-  char no_peer[PR_TEXT]; /* why this rank cannot open what it sends to; "" */
-  cudaEvent_t *turn;    /* without: [ngroup] the last turn of a group of COPY streams; */
-  uint32_t *turns;      /* [ngroup] and how many there were in this step */
+  char no_peer[PR_TEXT]; /* why this rank cannot open the memory that it sends to; "" */
+  cudaEvent_t *turn;    /* without a group: [ngroup] the last turn of each group of COPY streams */
+  uint32_t *turns;      /* [ngroup] how many turns there were in this step */
   struct CudaCard *card; /* with a group, on rank 0 [size]: what cuda_agree, cuda_meet gather */
   uint32_t nhere;
   cudaEvent_t begin;    /* the leader, rank[0], has begun the step */
-  /* by step & 1: all of it is over, and its losses are in the host's memory */
+  /* by step & 1: the step is over, and its losses are in the host's memory */
   cudaEvent_t over[2];
-  double *loss;         /* device [2][nsink * nmb]; then one for each rank here, for R */
+  double *loss;         /* device [2][nsink * nmb]; then one loss for each rank here, for R */
   uint64_t *step_at;    /* device */
   uint64_t *step_from;  /* host memory that the device reads, [2] */
   CudaFormulas *formulas; /* NULL: there are none */
-  double *loss_to;      /* the same, [2][nsink * nmb] */
+  double *loss_to;      /* host memory that the device writes, [2][nsink * nmb] */
   uint64_t issued_steps, done_steps;
   _Atomic bool capturing;
   cudaGraphExec_t graph[2];
@@ -133,11 +133,11 @@ typedef struct PrCuda {
    * of steps, one of `split` */
   ncclComm_t root, comm;
   ncclComm_t *coll_comm;    /* [ncoll] of REDUCE and TIE; NULL: of this rank alone */
-  /* [nchannel] those of transfers that this rank has a part in; others: NULL */
+  /* [nchannel] of the channels of transfers that this rank takes part in; others: NULL */
   ncclComm_t *channel_comm;
-  ncclComm_t *split;        /* [nsplit] each of these once, or NULL; they block */
+  ncclComm_t *split;        /* [nsplit] each of these communicators once, or NULL; they block */
   uint32_t nsplit, ncoll;
-  void **registered;        /* [nchannel], or [1]: with `comm` */
+  void **registered;        /* handles of the slots: [nchannel], or [1] for `comm` */
   _Atomic bool aborted;
   _Atomic bool told;
   /* note [watchdog] */
@@ -146,31 +146,31 @@ typedef struct PrCuda {
   pthread_t watchdog;
   bool has_watchdog;
   sem_t closing;            /* posted: the watchdog ends */
-  /* PrRun.ck_at when this rank said that a checkpoint takes too long; 0: it has not */
+  /* PrRun.ck_at when this rank reported a late checkpoint; 0: not yet */
   _Atomic uint32_t late_at;
-  /* the device hangs: what would wait for it is left to the end of the process */
+  /* the device hangs: the engine leaves all that would wait for it to the end of the process */
   bool stuck;
   uint64_t limit_ns;    /* of a step */
-  uint64_t opened;      /* when the run was begun to be opened */
-  uint64_t since;       /* when the step that is waited for could begin; 0: not one has */
+  uint64_t opened;      /* ns: when opening, or closing, began */
+  uint64_t since;       /* ns: when the oldest step that is not over could begin; 0: no step yet */
   /* cuda_blame.c */
   CudaPlace place;      /* under run->lock */
   uint64_t held_step;   /* step that CudaRank.held is of; UINT64_MAX: of a graph */
-  uint64_t told_late;   /* 1 + step that the group has been told to take too long */
-  uint64_t told_ns;     /* when */
+  uint64_t told_late;   /* 1 + the step that was reported late to the group */
+  uint64_t told_ns;     /* when it was */
   uint32_t held_up;
   /* cuda_check.c */
   /* [ninstr] device, and host memory that the device reads and writes */
   CudaHeader *headers, *header, *late;
-  char *tensor;         /* the same, of the largest that is moved: one for each stream that moves */
-  cudaStream_t aside;   /* of nothing else */
+  char *tensor;         /* the same, room for the largest tensor for each stream that moves any */
+  cudaStream_t aside;   /* for looks at headers alone */
   cudaEvent_t looked;
   CudaWrong *wrong;
-  uint64_t late_step;   /* 1 + step whose headers were looked at because it takes too long */
+  uint64_t late_step;   /* 1 + the late step whose headers were looked at */
   /* cuda_trace.c */
   /* [trace_slots] where a step begins on the leader's COMPUTE stream; NULL without trace */
   cudaEvent_t *base;
-  /* of the last one that was read, on the clock of rank 0, from run->epoch_ns */
+  /* of the last base that was read, on the clock of rank 0, from run->epoch_ns */
   double base_ns;
 } PrCuda;
 
@@ -184,7 +184,7 @@ static inline cudaStream_t cuda_stream(const CudaRank *d, uint32_t row) {
   return d->stream[d->on[row]];
 }
 
-/* Fails the run with what was called and what came of it. */
+/* Fails the run with the call and its error. */
 PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e);
 #define CUDA_TRY(run, call) \
   do { \
@@ -209,12 +209,12 @@ PrStatus cuda_nccl(PrRun *run, ncclComm_t c, const char *call, ncclResult_t r);
 /* The number type of sums. */
 ncclDataType_t cuda_type(const PrCuda *c, uint64_t *bytes);
 
-/* Between two looks at something that is not there yet: fails after the step's deadline, if another
- * rank has failed, or if a communicator has. looks: how many there were. */
+/* Called between two looks of a wait: fails after the step's deadline, or if another rank or a
+ * communicator has failed. looks: how many looks there were. */
 PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks);
 PrStatus cuda_wait_event(PrRun *run, cudaEvent_t e);
 
-/* Around what is issued for an instruction: its range of NVTX. */
+/* The NVTX range around all that is issued for an instruction. */
 void cuda_name(const PrRun *run, const PipeInstr *in);
 void cuda_unname(const PrRun *run);
 
@@ -222,22 +222,22 @@ void cuda_unname(const PrRun *run);
 PrStatus cuda_issue_step(PrRun *run, uint64_t step);
 void cuda_set_stream(cudaStream_t s);
 
-/* The device of this run becomes that of the calling thread. */
+/* Makes the device of this run the calling thread's. */
 PrStatus cuda_use_device(PrRun *run);
 PrStatus cuda_open(PrRun *run);
-/* How many streams a rank has, here or not; which each row of its list is of. */
+/* How many streams a rank has, here or elsewhere; the stream of each row of its list. */
 uint32_t cuda_nstream(const RankRun *k);
 void cuda_find_streams(const RankRun *k, uint32_t *on);
 
-/* With a group: communicators, and all first contacts. Closing takes what there is. */
+/* With a group: makes communicators and all first contacts. Closing takes a part of them, too. */
 PrStatus cuda_open_nccl(PrRun *run);
 void cuda_close_nccl(PrRun *run);
-/* All at once; there is none left after. between: once none of them holds anything up, before they
- * are given back. False: they are not. */
+/* Aborts all communicators. Calls `between` once their flags are set, before they are given back;
+ * if it returns false, they are not given back. */
 void cuda_abort_nccl(PrRun *run, bool (*between)(PrRun *run));
-/* A thread of NCCL stores it while ncclCommSplit is in progress. */
+/* Split i, which a thread of NCCL stores while ncclCommSplit is in progress. */
 ncclComm_t cuda_split(const PrCuda *c, uint32_t i);
-/* What a sum adds up on this rank, and has the sum then; bytes: of it. */
+/* The buffer that a sum adds up on this rank, and that holds the result; *bytes: its size. */
 void *cuda_sum_at(const PrRun *run, const Coll *l, uint64_t *bytes);
 /* The communicator of a SEND or RECV, and the rank of its other end there. */
 ncclComm_t cuda_comm_of(const PrCuda *c, const PipeInstr *in, int *peer);
@@ -245,7 +245,7 @@ PrStatus cuda_join(PrRun *run);
 void cuda_close(PrRun *run);
 PrStatus cuda_agree(PrRun *run, PrStatus st);
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
-/* In why what is the matter here, or "": then what is with the first rank that has something. */
+/* why: a reason of this rank, or ""; becomes the reason of the first rank that has one. */
 PrStatus cuda_ask(PrRun *run, char why[PR_TEXT]);
 /* Writes that CUDA_DEVICE_MAX_CONNECTIONS is too small for `what`, if so. */
 void cuda_few_queues(const char *what, char why[PR_TEXT]);
@@ -254,11 +254,12 @@ void cuda_abort(PrRun *run);
 PrStatus cuda_open_watchdog(PrRun *run);
 void cuda_close_watchdog(PrRun *run);
 void cuda_end_graphs(PrRun *run);
-/* Of a run that has failed: until nothing is on the streams of this process. False, and
- * PrCuda.stuck: that takes too long. */
+/* Of a run that has failed: waits until the streams of this process are empty. False, and
+ * PrCuda.stuck: it takes too long. */
 bool cuda_run_out(PrRun *run);
 PrStatus cuda_steps(PrRun *run, uint64_t n);
-/* Before a step is issued, or replayed: its numbers; on stream s, they go to the device. */
+/* Formulas. cuda_formulas_step: the numbers of a step, before it is issued or replayed;
+ * cuda_formulas_begin copies them to the device on stream s. */
 PrStatus cuda_formulas_open(PrRun *run);
 void cuda_formulas_close(PrRun *run);
 void cuda_formulas_step(PrRun *run, uint64_t step);
@@ -267,28 +268,28 @@ PrStatus cuda_formulas_begin(PrRun *run, uint64_t step, cudaStream_t s);
 PrStatus cuda_estimate(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
 PrStatus cuda_before_update(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
 PrStatus cuda_after_update(PrRun *run, CudaRank *d, uint32_t row, const PrCall *a);
-/* Takes down where this rank is, on the thread that issues. */
+/* Notes where this rank is, on the thread that issues. */
 void cuda_note_place(PrRun *run, uint32_t held_up);
 void cuda_watch(PrRun *run, bool on);
-/* fails if another process has, or with what was first if all have been asked */
+/* fails if another process has failed, or with the first cause if the group has all places */
 PrStatus cuda_heard(PrRun *run);
 bool cuda_late(PrRun *run);      /* PrEngine.late, and look */
 void cuda_look(PrRun *run);
-/* With headers: row + 1 of the last RECV of a stream whose tensor has come in the step; 0. */
+/* With headers: 1 + the last RECV row of a stream whose tensor has come in the step; 0: none. */
 uint32_t cuda_check_known(const CudaRank *d, uint32_t stream, uint64_t step);
 
-/* With a group of processes, all of them alike: opens what they use of each other's memory. */
+/* With a group: opens the memory of other processes that this one uses. All ranks call it. */
 PrStatus cuda_peers_open(PrRun *run);
 bool cuda_lends(const PrRun *run); /* others may open the memory of the rank of this process */
-bool cuda_any_lends(const PrRun *run); /* they may that of some rank: the same on all */
+bool cuda_any_lends(const PrRun *run); /* the same of any rank; equal on all ranks */
 void *cuda_peer_slot(const PrRun *run, uint32_t rank, uint32_t slot);
 char *cuda_peer_block(const PrRun *run, uint32_t rank); /* of one that this rank sends to */
 /* The driver's call for numbers in memory, which has no name in the runtime. */
 typedef CUresult (*CudaBatch)(CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned);
 bool cuda_find_batch(CudaBatch *to); /* false: the driver has none */
 PrStatus cuda_peer_turn(PrRun *run, CudaRank *d);      /* before the next COPY instruction of d */
-PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* and behind it */
-/* of a run that has failed: its COPY stream gets the turns that it waits for */
+PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* after it */
+/* of a run that has failed: gives the COPY stream the turns that it waits for */
 void cuda_peers_release(PrRun *run);
 bool cuda_peers_close(PrRun *run);   /* true: nobody has memory of this rank open any more */
 
@@ -299,15 +300,15 @@ PrStatus cuda_edges_open(PrRun *run);
 void cuda_edges_close(PrRun *run);
 /* The n transfers at d->next but for those in `lost` (bit by place), and their checks. */
 PrStatus cuda_edges_move(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost);
-/* Of a step that is over here: its losses, in PrCuda.loss_to, become those of all ranks. */
+/* Of a step that is over here: adds the losses of all ranks to those in PrCuda.loss_to. */
 PrStatus cuda_edges_finish(PrRun *run, uint64_t step);
-void cuda_edges_fail(PrRun *run);    /* the run has: no rank counts a step from here on */
-void cuda_edges_release(PrRun *run); /* then: its transfers here wait for nothing */
+void cuda_edges_fail(PrRun *run);    /* the run has failed: no rank counts a step from here on */
+void cuda_edges_release(PrRun *run); /* after that: lets the transfers of this rank through */
 bool cuda_edges_busy(const PrRun *run);
 
-/* Memory of the device, zero; or of the host that the device reads. NULL: there is none left. */
+/* Memory of the device, or of the host that the device reads; all zero. NULL: none is left. */
 void *cuda_take(uint64_t bytes, bool host);
-/* What the device may still use is left to the end of the process. */
+/* Gives memory back, unless the device may still use it: then it stays to the process's end. */
 void cuda_give(PrRun *run, void *p, bool host);
 
 /* Around the calls of NCCL for a row, on its COMM stream; nothing if headers are not sent. The
@@ -317,8 +318,8 @@ void *cuda_header(const CudaRank *d, uint32_t row, uint64_t *bytes);
 PrStatus cuda_check_send(PrRun *run, CudaRank *d, uint32_t row);   /* before */
 PrStatus cuda_check_header(PrRun *run, CudaRank *d, uint32_t row); /* once the header has come */
 PrStatus cuda_check_tensor(PrRun *run, CudaRank *d, uint32_t row); /* once the tensor has */
-PrStatus cuda_check_verdict(PrRun *run); /* PR_OK: nothing was wrong so far */
-PrStatus cuda_check_late(PrRun *run);    /* the same of a step that does not end */
+PrStatus cuda_check_verdict(PrRun *run); /* PR_OK: no transfer was wrong so far */
+PrStatus cuda_check_late(PrRun *run);    /* the same for a step that does not end */
 PrStatus cuda_check_open(PrRun *run);
 void cuda_check_rewind(PrRun *run, uint64_t step);
 void cuda_check_close(PrRun *run);

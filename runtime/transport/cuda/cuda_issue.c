@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Issuing instructions: each row of a list once, from the top, on the stream of its op, with the
- * waits and records of PipeSync around it.
+ * Issues instructions: each row of a list once, from the top, on the stream of its op, between the
+ * waits and records of PipeSync.
  *
- * note [host order]: with a group, the host of a rank waits for others only where NCCL makes it
- * (first contacts, which the prologue has made) and for its own device, to stay no more than a few
- * microbatches ahead. Lists are in the order of predicted starts, that is, of one order of the
- * whole program: what a host waits for there needs only what stands above in some list, which its
- * host has issued or will issue without waiting for anything further down. Without a group one host
- * issues all lists in turn, each up to a transfer or sum that another rank has not come to; then
- * what is issued never waits for what is not. */
+ * note [host order]: with a group, the host of a rank waits for its own device, to stay at most a
+ * few microbatches ahead, and never for other hosts: the prologue has made the first contacts of
+ * NCCL. Lemma: a host always gets further. Proof: the lists follow one order of the whole program,
+ * by predicted starts. What a host waits for on its device needs only rows that stand above it in
+ * that order, and their hosts issue these without waiting for any row below. Without a group one
+ * host issues all lists in turn, each up to a transfer or sum that another rank has not reached, so
+ * an issued row never waits for one that is not issued. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static PrStatus copy(PrRun *run, CudaRank *d, const PipeInstr *in) {
   return PR_OK;
 }
 
-/* An op of the schedule's own in the COMM or COPY stream. */
+/* A side op in the COMM or COPY stream. */
 static PrStatus side(PrRun *run, CudaRank *d, uint64_t step) {
   const ComputeAt at = {.index = d->next};
   PrCall a = pr_call_of(run, d->k, &at, step, NULL);
@@ -103,15 +103,15 @@ static PrStatus side(PrRun *run, CudaRank *d, uint64_t step) {
               : PR_OK;
 }
 
-/* Has the turn of a COPY instruction come? With a group its stream finds out. */
+/* True if the turn of a COPY instruction has come. With a group its stream waits for the turn. */
 static bool turn_has_come(const PrRun *run, const CudaRank *d, const PipeInstr *in) {
   const PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
   return g == 0 || c->peers || c->turns[g - 1] == in->turn;
 }
 
-/* The COPY stream waits for the turn before this one: behind its other waits, the first of which
- * makes it a stream of a capture. */
+/* Makes the COPY stream wait for the previous turn: after its other waits, the first of which adds
+ * the stream to a capture. */
 static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in) {
   PrCuda *c = cuda_of(run);
   uint32_t g = d->k->t->group;
@@ -136,7 +136,7 @@ static PrStatus end_turn(PrRun *run, CudaRank *d) {
 
 /* ---- COMM ---- */
 
-/* One call: of the slot of a transfer, or of the header that goes ahead of it. */
+/* One call of NCCL: for the slot of a transfer, or for the header ahead of it. */
 static ncclResult_t call_nccl(PrRun *run, CudaRank *d, const PipeInstr *in, bool header) {
   uint32_t row = (uint32_t)(in - d->k->t->instr);
   uint64_t bytes = pr_moved_bytes(run, in);
@@ -169,7 +169,7 @@ static PrStatus one_transfer(PrRun *run, CudaRank *d, const PipeInstr *in) {
   return st || pipe_is_send(in->op) ? st : cuda_check_tensor(run, d, row);
 }
 
-/* Inside of a group a call gives what is wrong with it; what is under way its end tells. */
+/* In a group a call reports only its own arguments; the end of the group reports the rest. */
 static PrStatus add_to_group(PrRun *run, CudaRank *d, const PipeInstr *in) {
   ncclResult_t r = d->check ? call_nccl(run, d, in, true) : ncclSuccess;
   if (r == ncclSuccess || r == ncclInProgress)
@@ -181,7 +181,7 @@ static PrStatus add_to_group(PrRun *run, CudaRank *d, const PipeInstr *in) {
                        ncclGetErrorString(r), ncclGetLastError(cuda_of(run)->comm));
 }
 
-/* The n transfers at d->next in one group, but for those in `lost` (bit by place). */
+/* Issues the n transfers at d->next in one group, except those in `lost` (bit by place). */
 static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
@@ -204,7 +204,7 @@ static PrStatus group_of_transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t
   return st;
 }
 
-/* Another first byte of what each of these is to send, or has computed. */
+/* Changes the first byte of each tensor in `which` (bit by place) that is sent or was computed. */
 static PrStatus corrupt_slots(PrRun *run, CudaRank *d, PipeOn on, uint64_t which) {
   for (uint32_t i = 0; i < 64; i++) {
     if (!(which >> i & 1))
@@ -218,7 +218,7 @@ static PrStatus corrupt_slots(PrRun *run, CudaRank *d, PipeOn on, uint64_t which
   return PR_OK;
 }
 
-/* The n transfers at d->next, with faults by place. */
+/* Issues the n transfers at d->next, with faults by place. */
 static PrStatus transfers(PrRun *run, CudaRank *d, uint32_t n, uint64_t lost, uint64_t corrupt) {
   const PipeInstr *in = &d->k->t->instr[d->next];
   PrStatus st = PR_OK;
@@ -237,8 +237,8 @@ static Coll *coll_of(PrRun *run, const CudaRank *d) {
   return &run->coll[d->k->comm[d->done[PIPE_COMM]].chan];
 }
 
-/* A sum with other processes. Of a TIE each of its stages counts once: what the rows here hold of
- * that is added up, zeros if it is nothing, and the sum goes to all rows. */
+/* A sum with other processes. Each stage of a TIE counts once: the rows here add up what they hold,
+ * zeros if they hold nothing, and the result goes to all rows. */
 static PrStatus sum_apart(PrRun *run, CudaRank *d) {
   PrCuda *c = cuda_of(run);
   Coll *l = coll_of(run, d);
@@ -258,7 +258,7 @@ static PrStatus sum_apart(PrRun *run, CudaRank *d) {
   }
   if (l->tie && n == 0)
     CUDA_TRY(run, cudaMemsetAsync(to, 0, bytes, s));
-  if (comm) /* not of this rank alone */
+  if (comm) /* other ranks take part */
     NCCL_TRY(run, comm, ncclAllReduce(to, to, bytes / each, type, ncclSum, comm, s));
   for (uint32_t i = 0; l->tie && i < l->ngrad; i++)
     if (l->grad[i] && l->grad[i] != to)
@@ -269,8 +269,8 @@ static PrStatus sum_apart(PrRun *run, CudaRank *d) {
   return PR_OK;
 }
 
-/* Without a group: the stream of what d has at d->next waits until those of the other ranks in q[n]
- * have come to where they are now. `back`: they wait for d. */
+/* Without a group: the stream of d's next row waits until the streams of q[n] have reached their
+ * present place. `back`: those streams wait for d's. */
 static PrStatus meet(PrRun *run, CudaRank *d, CudaRank *const *q, uint32_t n, bool back) {
   cudaStream_t s = cuda_stream(d, d->next);
   if (back)
@@ -330,7 +330,7 @@ static PrStatus mark(PrRun *run, CudaRank *d, uint64_t step, uint32_t row, bool 
   return PR_OK;
 }
 
-/* The waits of row d->next. */
+/* Issues the waits of row d->next. */
 static PrStatus waits(PrRun *run, CudaRank *d, cudaStream_t s) {
   const PipeRank *t = d->k->t;
   for (; d->sync < t->nsync && t->sync[d->sync].before == d->next; d->sync++)
@@ -338,7 +338,7 @@ static PrStatus waits(PrRun *run, CudaRank *d, cudaStream_t s) {
   return PR_OK;
 }
 
-/* The record after `row`, PIPE_NONE: the begin, on stream s. */
+/* Issues the record after `row` on stream s; PIPE_NONE: at the begin of the step. */
 static PrStatus record(PrRun *run, CudaRank *d, uint32_t row, cudaStream_t s) {
   uint32_t e = d->record[row + 1];
   if (e == 0)
@@ -348,7 +348,7 @@ static PrStatus record(PrRun *run, CudaRank *d, uint32_t row, cudaStream_t s) {
   return PR_OK;
 }
 
-/* Stays no more than `ahead` microbatches ahead of the device. */
+/* Keeps the host at most `ahead` microbatches ahead of the device. */
 static PrStatus fence(PrRun *run, CudaRank *d, uint32_t stream) {
   struct CudaFence *f = &d->fence[stream];
   uint64_t n = ++f->issued;
@@ -362,7 +362,7 @@ static PrStatus fence(PrRun *run, CudaRank *d, uint32_t stream) {
   return PR_OK;
 }
 
-/* After row d->next and n - 1 more, which are issued. */
+/* Passes row d->next and n - 1 more, which are issued. */
 static PrStatus pass(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
   PipeOn on = stream_of(&d->k->t->instr[d->next]);
   for (uint32_t i = 0; i < n; i++) {
@@ -381,7 +381,7 @@ static PrStatus pass(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
 
 /* ---- COMM without a group of processes ---- */
 
-/* Does rank d hang at its head, on request? The other lists go on. */
+/* True if a planted fault makes rank d hang at its head. The other lists continue. */
 static bool hangs(const PrRun *run, const CudaRank *d, uint64_t step) {
   const PrFault *f = &run->fault;
   const PipeInstr *in = &d->k->t->instr[d->next];
@@ -390,8 +390,7 @@ static bool hangs(const PrRun *run, const CudaRank *d, uint64_t step) {
          f->step == step && f->index >= d->next && f->index < d->next + n;
 }
 
-/* The ranks that take part in the sum that rank d has at d->next, if all have come to it; 0 if
- * not. */
+/* The ranks of the sum at d->next go to q. Returns how many; 0: not all have reached it. */
 static uint32_t partners(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
@@ -406,8 +405,7 @@ static uint32_t partners(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q) {
   return l->n;
 }
 
-/* Row d->next, a sum, with those of other ranks that belong to it. False in *moved: they have not
- * come to it. */
+/* Issues the sum at d->next for all its ranks. *moved: false if not all have reached it. */
 static PrStatus sum_when_all(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
   uint32_t n = partners(run, d, step, q);
   PrStatus st = PR_OK;
@@ -438,7 +436,7 @@ static uint32_t find_transfer(const CudaRank *d, const PipeInstr *of, uint32_t p
   return PIPE_NONE;
 }
 
-/* The transfers at the head of d are about to begin, unless some of them have. */
+/* Begins the transfers at the head of d, unless some of them have begun. */
 static PrStatus begin_transfers(PrRun *run, CudaRank *d, uint64_t step) {
   uint32_t n = d->k->t->instr[d->next].group + 1u;
   PrStatus st = d->moved ? PR_OK : waits(run, d, cuda_stream(d, d->next));
@@ -450,7 +448,7 @@ static PrStatus begin_transfers(PrRun *run, CudaRank *d, uint64_t step) {
   return st;
 }
 
-/* Transfer i at the head of d is issued, and with the last of them all are. */
+/* Transfer i at the head of d is issued. Passes the head after its last transfer. */
 static PrStatus end_transfer(PrRun *run, CudaRank *d, uint64_t step, uint32_t i) {
   uint32_t n = d->k->t->instr[d->next].group + 1u;
   d->moved |= UINT64_C(1) << i;
@@ -460,7 +458,7 @@ static PrStatus end_transfer(PrRun *run, CudaRank *d, uint64_t step, uint32_t i)
   return pass(run, d, step, n);
 }
 
-/* The SENDs at the head of d that are to be lost: nobody gets them. */
+/* Drops the SEND at the head of d that a planted fault names. */
 static PrStatus lose_transfers(PrRun *run, CudaRank *d, uint64_t step, bool *moved) {
   const PrFault *f = &run->fault;
   uint32_t head = d->next, n = d->k->t->instr[head].group + 1u;
@@ -472,7 +470,7 @@ static PrStatus lose_transfers(PrRun *run, CudaRank *d, uint64_t step, bool *mov
   return st ? st : end_transfer(run, d, step, f->index - head);
 }
 
-/* What of the transfers at the head of d other ranks have come to. *moved: it was something. */
+/* Issues the transfers at the head of d whose other end has been reached. *moved: there was one. */
 static PrStatus transfers_here(PrRun *run, CudaRank *d, uint64_t step, bool *moved) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
@@ -569,8 +567,8 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   return st ? st : pass(run, d, step, n);
 }
 
-/* Why a list is not at its end: a row that does not begin, or a message that is lost; PR_OK: they
- * all are. */
+/* Reports why a list is not at its end: a row that does not begin, or a lost message. PR_OK: all
+ * lists are at their ends. */
 static PrStatus stalled(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
   uint32_t **pair = NULL;
@@ -612,7 +610,7 @@ static PrStatus stalled(PrRun *run, uint64_t step) {
   return st;
 }
 
-/* All lists, each as far as it goes; they all come to their ends. */
+/* Issues all lists in turn, each as far as it gets, to their ends. */
 static PrStatus issue_lists(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
   for (bool moved = true; moved;) {
@@ -633,8 +631,7 @@ static PrStatus issue_lists(PrRun *run, uint64_t step) {
   return stalled(run, step);
 }
 
-/* The losses of the step, from all ranks to all, once each is over; free-running ranks do not
- * meet. */
+/* Sends the losses of the step from all ranks to all. Free-running ranks do not meet. */
 static PrStatus gather_losses(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
   size_t n = (size_t)run->nsink * run->p->nmb;

@@ -30,8 +30,8 @@ void cuda_give(PrRun *run, void *p, bool host) {
     cudaFree(p);
 }
 
-/* NCCL moves what is in its own memory best, if both ends have it; others can open what is not
- * (cuda_peers.c). It takes whole pieces of 2 MiB: for tensors, and for nothing else. */
+/* True for memory from ncclMemAlloc, which NCCL moves best if both ends have it. Other processes
+ * cannot open it (cuda_peers.c). It comes in pieces of 2 MiB, so only tensors lie in it. */
 static bool is_of_nccl(const PrRun *run, bool host) {
   return !host && cuda_of(run)->o.group && !cuda_any_lends(run);
 }
@@ -85,7 +85,7 @@ static void rewind_to(PrRun *run, uint64_t step) {
 
 /* ---- the group ---- */
 
-/* Rank r did not come to what all call alike. */
+/* Fails because rank r did not come to a call that all ranks make. */
 static PrStatus vain(PrRun *run, uint32_t r) {
   PrStatus st = cuda_heard(run);
   if (st)
@@ -101,7 +101,7 @@ PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
   return !g || !g->share(g->arg, rank, data, bytes) ? PR_OK : vain(run, rank);
 }
 
-/* What must be the same everywhere, and what was the matter, if anything. */
+/* What must be equal on all ranks, and the failure of this rank, if any. */
 typedef struct CudaCard {
   uint64_t hash;
   uint32_t size, rank;
@@ -116,8 +116,8 @@ PrStatus cuda_meet(PrRun *run) {
   return missing ? vain(run, missing - 1) : PR_OK;
 }
 
-/* Of the cards of all: the first that says what is the matter, or does not go with the first one,
- * which it says then. */
+/* Returns the first card with a failure, or that differs from card 0, which becomes its failure;
+ * card 0 if there is none. */
 static const Card *judge(Card *card, uint32_t n) {
   for (uint32_t r = 0; r < n; r++) {
     Card *c = &card[r];
@@ -140,7 +140,7 @@ static Card card_of(const PrRun *run) {
   return (Card){.hash = run->p ? run->p->hash : 0, .size = g->size, .rank = g->rank};
 }
 
-/* *mine becomes the card that all ranks go by. */
+/* Replaces *mine by the card that rank 0 has judged to count for all. */
 static PrStatus confer(PrRun *run, Card *mine) {
   PrCuda *c = cuda_of(run);
   const PrGroup *g = c->o.group;
@@ -148,7 +148,7 @@ static PrStatus confer(PrRun *run, Card *mine) {
     return vain(run, c->missing - 1);
   uint32_t missing = g->gather(g->arg, mine, sizeof *mine, c->card);
   PrStatus lost = missing ? vain(run, missing - 1) : PR_OK;
-  if (lost) { /* the others wait for rank 0 */
+  if (lost) { /* tell the others, which wait for rank 0 */
     mine->status = (int32_t)lost;
     snprintf(mine->text, sizeof mine->text, "%s", run->text);
   } else if (g->rank == 0) {
@@ -180,9 +180,9 @@ PrStatus cuda_ask(PrRun *run, char why[PR_TEXT]) {
   return lost;
 }
 
-/* Are all ranks on one host, and has none chosen NCCL? Before memory is taken, which depends on it.
- * A rank that does not come, without a word, is reported by the next who confers: this one may have
- * something to say of itself first. */
+/* Finds out if all ranks are on one host and none has chosen NCCL, before memory is taken, which
+ * depends on it. A rank that does not come is reported by the next call of confer, because this
+ * rank may have a failure of its own to report first. */
 static PrStatus find_host(PrRun *run) {
   PrCuda *c = cuda_of(run);
   const PrGroup *g = c->o.group;
@@ -250,7 +250,7 @@ PrStatus cuda_join(PrRun *run) {
   c->card = g ? calloc(g->rank ? 1 : g->size, sizeof *c->card) : NULL;
   PrStatus st = g && !c->card ? pr_fail(run, PR_E_MEMORY, "no memory for %u ranks", g->size)
                               : join(run);
-  if (st && g && !atomic_exchange(&c->told, true)) /* they wait for it */
+  if (st && g && !atomic_exchange(&c->told, true)) /* the others wait for this rank */
     g->tell(g->arg, st, run->text);
   return st;
 }
@@ -269,7 +269,7 @@ void cuda_find_streams(const RankRun *k, uint32_t *on) {
       on[pr_comm_at(&k->stream[x], i)->index] = cuda_channel_stream(x);
 }
 
-/* A stream for what moves, or sums, has priority. */
+/* Streams for transfers and sums have high priority. */
 static PrStatus open_stream(PrRun *run, CudaRank *d, uint32_t x, uint32_t n) {
   PrCuda *c = cuda_of(run);
   int least = 0, greatest = 0;
@@ -334,7 +334,7 @@ static PrStatus open_device(PrRun *run) {
              : pr_fail(run, PR_E_MEMORY, "the device has no memory left");
 }
 
-/* Groups of transfers are small (R5): how many ranks the one that begins at row i is with. */
+/* Refuses the group that begins at row i if it is with too many ranks (R5). */
 static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
   const PipeInstr *in = &run->rank[r].t->instr[i];
   uint32_t most = cuda_of(run)->o.group_peers, n = 0;
@@ -354,14 +354,12 @@ static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
                        r, pr_where(run, in, where), n, most);
 }
 
-/* Streams that share a hardware queue are behind one another in the order of the list, in which an
- * issued step completes. But of a run that fails the stream that gives turns to a COPY stream must
- * not be behind it, transfers of a group may need each other in any order, and a graph has an order
- * of its own. */
+/* Streams that share a hardware queue run in the order of the list, in which an issued step
+ * completes. There are three exceptions: in a run that fails, the stream that gives turns to a COPY
+ * stream must not be behind it; transfers of a group may need each other in any order; and a graph
+ * has an order of its own. */
 void cuda_few_queues(const char *what, char why[PR_TEXT]) {
-  enum {
-    QUEUES = 8
-  }; /* of CUDA by itself: NCCL has streams, too, and it deals queues out in turn */
+  enum { QUEUES = 8 }; /* CUDA's default: NCCL has streams, too, and CUDA assigns queues in turn */
   static const char *const name[] = {"CUDA_DEVICE_MAX_CONNECTIONS",
                                      "CUDA_DEVICE_MAX_COPY_CONNECTIONS"};
   for (int i = 0; i < 2 && !*why; i++) {
@@ -392,7 +390,7 @@ static PrStatus open_here(PrRun *run) {
     char why[PR_TEXT];
     if (!pr_is_here(run, r))
       continue;
-    bool validated = run->p->rank[r].rows != NULL; /* by pipec */
+    bool validated = run->p->rank[r].rows != NULL; /* pipec did it */
     if (!validated && (st = pipe_validate_events(run->p, r, why, sizeof why)))
       return pr_fail(run, st, "%s", why);
     for (uint32_t i = 0; i < t->ninstr && c->o.group; i++) {
@@ -483,13 +481,13 @@ void cuda_close(PrRun *run) {
   cuda_watch(run, false);
   if (pr_failed(run))
     cuda_close_watchdog(run); /* it may be aborting */
-  c->since = 0;               /* what is left is no step's */
+  c->since = 0;               /* no step is waited for any more */
   c->opened = pr_now();
   if (c->rank && c->aborted)
     cuda_run_out(run);
   else if (c->rank)
     cudaDeviceSynchronize();
-  cuda_end_graphs(run); /* before what they hold: note [abort] */
+  cuda_end_graphs(run); /* before their communicators: note [abort] */
   cuda_edges_close(run);
   const bool unused = cuda_peers_close(run);
   cuda_close_nccl(run);

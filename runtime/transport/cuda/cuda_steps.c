@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: MIT
- * Steps: issued ahead, waited for, captured; and what is done about those that do not end.
+ * Steps: issues them ahead, waits for them, captures them, and ends a run whose step does not end.
  *
- * The host never blocks in CUDA: it looks, and between two looks it asks whether a communicator has
- * an error, whether another rank has failed, and whether the step has taken too long. Then it
- * aborts its communicators and lets all transfers by copies through, so that its own streams run
- * out, and tells the others through the group, so that every rank aborts.
+ * The host never blocks in CUDA: it polls. Between two looks it asks whether a communicator has an
+ * error, whether another rank has failed, and whether the step has taken too long. If so, it aborts
+ * its communicators and lets all transfers by copies through, so that its own streams run out. It
+ * tells the other ranks through the group, so that every rank aborts.
  *
- * note [watchdog]: the communicators of steps block: no thread of NCCL starts for each group. A
- * call on one of them waits for nobody once the prologue has made all contacts; before, and where
- * NCCL waits all the same, the host is held. So a call is bracketed by PrCuda.in_call, and a thread
- * looks in place of a host that a call holds (cuda_is_held). Definition: the host has the
- * communicators from cuda_enter_nccl to the end of cuda_nccl. Invariant: the watchdog looks only
- * while the host is in a call, or waits in cuda_nccl for the look to end; and it ends an abort,
- * which gives back communicators, only when the host is in no call. For the host enters by storing
- * in_call and then loading the status of the run, and the abort stores that status and then loads
- * in_call: one of the two sees the other. The abort only sets flags until then, in a group, and
- * NCCL leaves whatever it waits for when it sees them.
+ * note [watchdog]: the communicators of steps block, so NCCL starts no thread for a group. After
+ * the prologue a call on them waits for nobody. In the prologue, and where NCCL waits after all, a
+ * call holds the host. PrCuda.in_call brackets each call, and the watchdog, a thread, looks in
+ * place of a host that a call holds (cuda_is_held).
+ * Invariant: the watchdog looks only while the host is in a call, or waits in cuda_nccl for the
+ * look to end. Reason: the host clears in_call and then loads `looks`; the watchdog sets `looks`
+ * and then loads in_call; so one of the two sees the other.
+ * Invariant: an abort gives back communicators only while the host is in no call. Until then it
+ * only sets flags, in a group; NCCL sees them and leaves whatever it waits for. Reason: the host
+ * stores in_call and then loads the status of the run; the abort stores the status and then loads
+ * in_call.
  *
- * note [abort]: NCCL sets the flag that ends the kernels of a communicator, waits until all that
- * was issued to it is over, and until no graph has a captured launch of it, and gives back memory,
- * with which CUDA waits for all that is on the device and may let no other thread in: on the thread
- * that calls it, whether the communicator blocks or not. What one of them waits for may be behind a
- * transfer of another one, behind a turn, or in a graph. So all communicators are aborted in one
- * group, in which NCCL only sets the flags; turns are given until all streams have run out; then
- * graphs go; and at the end of the group NCCL has nothing to wait for. If streams do not run out, a
- * device hangs: the group is not ended, memory not given back, and the process can end. */
+ * note [abort]: an abort sets the flag that ends the kernels of a communicator. Then it waits until
+ * all that was issued to the communicator is over and no graph holds a captured launch of it, and
+ * gives back memory. For that CUDA waits for everything on the device and may let no other thread
+ * in. All of it happens on the thread that calls, whether the communicator blocks or not. What one
+ * communicator waits for may be behind a transfer of another one, behind a turn, or in a graph. So:
+ *   1. abort all communicators in one group, in which NCCL only sets the flags;
+ *   2. give turns until all streams have run out;
+ *   3. destroy the graphs;
+ *   4. end the group: NCCL has nothing to wait for.
+ * If the streams do not run out, a device hangs: the group is not ended, memory is not given back,
+ * and the process can end. */
 #define _GNU_SOURCE /* sem_clockwait */
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +38,7 @@
 
 #include "cuda_engine.h"
 
-/* For all ranks to come, and NCCL to connect them: not a matter of a step's deadline. */
+/* Time for all ranks to come and for NCCL to connect them; a step's deadline does not apply. */
 #define OPEN_NS (PR_GROUP_PATIENCE_S * UINT64_C(1000000000))
 
 PrStatus cuda_failed(PrRun *run, const char *call, cudaError_t e) {
@@ -55,7 +59,7 @@ void cuda_end_graphs(PrRun *run) {
   }
 }
 
-/* How long a device may need for what it has: two steps at most are issued. */
+/* How long a device may need for what was issued: two steps at most. */
 static uint64_t patience_of(const PrCuda *c) {
   const uint64_t least = UINT64_C(1000000000), most = UINT64_C(10000000000);
   return c->limit_ns > most / 2 ? most : c->limit_ns < least / 2 ? least : 2 * c->limit_ns;
@@ -70,14 +74,14 @@ static bool is_busy(const PrCuda *c) {
 }
 
 bool cuda_run_out(PrRun *run) {
-  const struct timespec pause = {0, 20000}; /* a flag lets one transfer of its edge through */
+  const struct timespec pause = {0, 20000}; /* a flag lets only one transfer of its edge through */
   PrCuda *c = cuda_of(run);
   const uint64_t end = pr_now() + patience_of(c);
-  while ((c->in_call || c->capturing) && !c->stuck) { /* no stream may be asked */
+  while ((c->in_call || c->capturing) && !c->stuck) { /* no stream may be queried yet */
     nanosleep(&pause, NULL);
     c->stuck = pr_now() > end;
   }
-  for (cuda_edges_release(run); !c->stuck && is_busy(c);) { /* first what asks CUDA nothing */
+  for (cuda_edges_release(run); !c->stuck && is_busy(c);) { /* before any call of CUDA */
     cuda_peers_release(run);
     cuda_edges_release(run);
     nanosleep(&pause, NULL);
@@ -94,8 +98,8 @@ void cuda_abort(PrRun *run) {
   /* The host aborts once its capture or its group has ended; the watchdog waits for that. */
   if (!c || (!apart && (c->capturing || c->in_call)) || atomic_exchange(&c->aborted, true))
     return;
-  cuda_edges_fail(run);       /* before anything that a stream waits for comes without its reason */
-  cudaSetDevice(c->o.device); /* the thread may be one that watches */
+  cuda_edges_fail(run);       /* before any wait of a stream is released without its tensor */
+  cudaSetDevice(c->o.device); /* the thread may be a watcher */
   if (c->o.group && !atomic_exchange(&c->told, true))
     c->o.group->tell(c->o.group->arg, (PrStatus)atomic_load(&run->status), run->text);
   if (c->o.group && c->rank)
@@ -104,8 +108,7 @@ void cuda_abort(PrRun *run) {
     cuda_end_graphs(run);
 }
 
-/* The first instruction that is not known to be over, of a rank here: what the report begins
- * with. */
+/* The first instruction of a rank here that is not known to be over, for the report. */
 static const PipeInstr *first_stalled(PrRun *run, uint32_t *rank) {
   PrCuda *c = cuda_of(run);
   for (uint32_t r = 0; r < c->nhere; r++) {
@@ -135,15 +138,15 @@ static PrStatus too_late(PrRun *run) {
                  in ? pr_where(run, in, where) : "the step", peer);
 }
 
-/* Asks the group where all are. Where transfers say what they are, the others have a second to find
- * out what is wrong before. */
+/* Asks the group where all ranks are. With headers the ranks first have a second to find out which
+ * transfer is wrong. */
 static PrStatus late(PrRun *run) {
   PrCuda *c = cuda_of(run);
   const PrGroup *g = c->o.group;
   const uint64_t patience_ns = UINT64_C(1000000000), answer_ns = UINT64_C(5000000000);
   bool checks = c->rank[0].check != NULL, first = c->late_step != c->done_steps + 1;
   PrStatus st = PR_OK;
-  if (!c->capturing) { /* else the device may not be asked */
+  if (!c->capturing) { /* else the device may not be queried */
     st = first && checks ? cuda_check_late(run) : PR_OK;
     c->late_step = c->done_steps + 1;
   }
@@ -270,7 +273,7 @@ PrStatus cuda_wait_event(PrRun *run, cudaEvent_t e) {
   }
 }
 
-/* Captures the step into a graph of its own for even and for odd steps: their losses lie apart. */
+/* Captures the step. Even and odd steps have a graph each, because their losses lie apart. */
 static PrStatus capture(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
   cudaStream_t s = c->rank[0].stream[PIPE_COMPUTE];
@@ -291,8 +294,8 @@ static PrStatus capture(PrRun *run, uint64_t step) {
   return e ? cuda_failed(run, "cudaGraphInstantiate", e) : PR_OK;
 }
 
-/* Is a step replayed? The one with a fault at an instruction (fault.c) is issued: a graph has none,
- * or all its replays. */
+/* True if a graph runs the step. A step with a planted fault at an instruction is issued: a fault
+ * in a graph would be in all its replays. */
 static bool is_replayed(const PrRun *run, uint64_t step) {
   const PrFault *f = &run->fault;
   return cuda_of(run)->o.graph && !(f->kind && f->point == PR_AT_INSTRUCTION && f->step == step);
@@ -321,7 +324,7 @@ static PrStatus issue_step(PrRun *run) {
   return PR_OK;
 }
 
-/* Until the oldest step that is not known to be over is. */
+/* Waits for the oldest step that is not known to be over. */
 static PrStatus finish_step(PrRun *run) {
   PrCuda *c = cuda_of(run);
   uint64_t step = c->done_steps;

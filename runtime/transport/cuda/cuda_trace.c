@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * Times of instructions: an event with a time before and after each, read once the step is over.
- * They count from an event at the begin of the step, and that from the one of the step before, back
- * to one whose time on the host's clock is known, so that a float is never asked for more than a
- * step.
+ * Times count from an event at the begin of the step, and that event counts from the one of the
+ * previous step, back to an event whose time on the host's clock is known. So no float holds more
+ * than the time of a step.
  *
- * A graph records the same events whenever it is launched; those of a step are read before it is
- * launched again.
+ * A graph records the same events at each launch; the engine reads them before the next launch.
  *
- * With a group all times are on the clock of rank 0: a rank hears it some times when the run is
- * opened, and takes the quickest, which is late by no more than the way of one message. */
+ * With a group all times are on the clock of rank 0: when the run is opened, a rank hears that
+ * clock several times and uses the fastest message, which is late by at most its own time on the
+ * way. */
 #include <stdlib.h>
 
 #include "cuda_engine.h"
