@@ -15,7 +15,7 @@
 #   %patient COMMAND | FileCheck ... -DD=$D %enough  COMMAND gives its steps a deadline of $D seconds, which the checks
 #           write [[D]]. If they do not hold, it is run again with a longer one: a busy machine may need that.
 #   %torch  a Python that has PyTorch (REQUIRES: torch) or safetensors and numpy (REQUIRES: safetensors):
-#           or transformers (REQUIRES: torch, transformers): $PIPE_TORCH_PYTHON, else %python
+#           or transformers (REQUIRES: torch, transformers), or ortools: $PIPE_TORCH_PYTHON, else %python
 #   %builder  a Python that has scikit-build-core (REQUIRES: scikit-build-core): $PIPE_BUILDER_PYTHON, else %python
 #
 # The longest tests start first: by the seconds that lit has recorded in the build folder, before there are any by those
@@ -56,7 +56,8 @@ for program in "spin", "fish", "zsh", "chromium", "clang-tidy", "rsvg-convert":
 torch = os.environ.get("PIPE_TORCH_PYTHON", config.python)
 builder = os.environ.get("PIPE_BUILDER_PYTHON", config.python)
 for feature, python, module in [("torch", torch, "torch.distributed.pipelining"), ("safetensors", torch, "safetensors.numpy"),
-                                ("transformers", torch, "transformers"), ("scikit-build-core", builder, "scikit_build_core")]:
+                                ("transformers", torch, "transformers"), ("ortools", torch, "ortools"),
+                                ("scikit-build-core", builder, "scikit_build_core")]:
     if subprocess.run([python, "-c", "import " + module], capture_output=True, check=False).returncode == 0:
         config.available_features.add(feature)
 probe = os.path.join(config.build, "bin", "gpu_probe")  # and what is built where there may be a device
