@@ -666,9 +666,10 @@ int main(int argc, char **argv) {
   for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
     fixed_grid(dir, &fixed[k]);
   static const Case looped[] = {
-      {"interleaved", 0, false, 1}, {"looped_bfs", 0, true, 0}, {"interleaved_zb", 0, false, 0},
-      {"gis", 0, false, 0},         {"gis_h", 0, false, 0},     {"po_f", 0, false, 0},
-      {"po_h", 0, false, 0},
+      {"interleaved", 0, false, 1},    {"looped_bfs", 0, true, 0},
+      {"interleaved_zb", 0, false, 0}, {"gis", 0, false, 0},
+      {"gis_h", 0, false, 0},          {"po_f", 0, false, 0},
+      {"po_h", 0, false, 0},           {"interleaved_zb_auto", 0, false, 0},
   };
   for (size_t k = 0; k < sizeof looped / sizeof *looped; k++)
     looped_grid(dir, &looped[k]);

@@ -25,7 +25,7 @@ PLACES = {  # stages of P ranks, the rank of a stage, files of the library that 
     "chain": (lambda P: P, lambda s, P: s, "gpipe gpipe_lifo 1f1b dapple_pb varuna zb_h1 zb_h2 zb_1p zb_2p".split()),
     "vee": (lambda P: 2 * P, lambda s, P: s if s < P else 2 * P - 1 - s,
             "zb_v v_zb v_half v_half_block v_min v_min_auto 1f1b_v 1f1b_v_auto".split()),
-    "loop": (lambda P: 2 * P, lambda s, P: s % P, "looped_bfs interleaved interleaved_g interleaved_zb".split()),
+    "loop": (lambda P: 2 * P, lambda s, P: s % P, "looped_bfs interleaved interleaved_g interleaved_zb interleaved_zb_auto".split()),
 }
 
 
