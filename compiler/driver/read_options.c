@@ -552,10 +552,14 @@ static bool check_plan(Sched *s, const Given *g) {
     for (uint32_t k = 0; k < i; k++)
       if (strcmp(o->define[k].name, d->name) == 0)
         return usage_error(s, "-D %s is given twice", d->name);
-    has_m |= strcmp(d->name, "M") == 0 && d->value >= 1 && d->value <= 1 << 20;
+    has_m |= (strcmp(d->name, "M") == 0 || (g->plan && strcmp(d->name, "batch") == 0)) &&
+             d->value >= 1 && d->value <= 1 << 20;
   }
   if (!has_m || (g->plan && o->ndefine != 1))
-    return usage_error(s, g->plan ? "--plan needs %s, and no other parameter" : "--best needs %s",
+    return usage_error(s,
+                       g->plan
+                           ? "--plan needs %s, or -D batch=N, its samples, and no other parameter"
+                           : "--best needs %s",
                        "-D M=N, the microbatches of a step");
   for (uint32_t i = 0; i < g->nfile; i++) {
     o->input = g->file[i];

@@ -18,6 +18,7 @@ typedef struct PlanStage {
 } PlanStage;
 
 typedef struct Choice {
+  struct Task *task;
   PlanOrder order;
   PlanStage *stage; /* [nstage] */
   uint32_t nstage, nrank;
@@ -27,14 +28,15 @@ typedef struct Choice {
 
 typedef VEC(Choice) Choices;
 
-/* What plans are made of. */
+/* What plans are made of: one variant of the profile. */
 typedef struct Task {
   Sched *s;
   Layers layers;
   States states;
-  Cluster cluster;
-  uint32_t nmb;
+  Cluster cluster; /* whose ranks are each layers.width ranks */
+  uint32_t nmb, batch; /* microbatches of a step, and its samples; 0: unknown */
   uint64_t memory; /* bytes of a rank; 0: no limit */
+  Choices found;   /* all its plans so far */
 } Task;
 
 /* ---- pipedream.c: the plan of PipeDream's optimizer by its own cost. False: reported ---- */
@@ -45,15 +47,15 @@ bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds);
 bool alpa_choice(const Task *t, Choice *c, double *ns);
 /* ---- dapple.c: the plan of DAPPLE's search, and its latency of a step ---- */
 void dapple_choice(const Task *t, Choice *c, double *ns);
-/* ---- search.c: adds plans that may have the shortest step, in no order ---- */
-void find_choices(const Task *t, Choices *found);
-/* With a copy of its stages. False: it is there. */
-bool add_choice(const Task *t, Choices *found, Choice c);
+/* ---- search.c: finds plans that may have the shortest step, in no order ---- */
+void find_choices(Task *t);
+/* With a copy of its stages. False: its task has it. */
+bool add_choice(Choice c);
 /* ---- write_plan.c ---- */
 /* The plan as a schedule called `plan`. */
-void write_schedule(const Task *t, const Choice *c, FILE *f);
-/* "1F1B, 3 stages on 2-1-1 ranks" */
-const char *choice_text(const Task *t, const Choice *c);
+void write_schedule(const Choice *c, FILE *f);
+/* "1F1B, 3 stages on 2-1-1 ranks", and its microbatch and width if the profile has them. */
+const char *choice_text(const Choice *c);
 /* The sum of a cost over the layers of `to` that `from` lacks; WORK: the largest of all of `to`. */
 static inline uint64_t range_cost(const States *t, uint32_t from, uint32_t to, CostKey k) {
   return t->sum[to][k] - (from == START || k == KEY_WORK ? 0 : t->sum[from][k]);

@@ -102,6 +102,24 @@ bool cluster_read(Sched *s, const char *path, Cluster *c) {
   return ok;
 }
 
+Cluster cluster_joined(Sched *s, const Cluster *c, uint32_t width) {
+  Cluster joined = *c;
+  joined.level[0].count /= width;
+  joined.nrank /= width;
+  for (uint32_t k = 0; k < c->nlevel; k++) {
+    Level *l = &joined.level[k];
+    l->ranks /= width;
+    if (l->shared && k > 0) /* at level 0 each has a link of its own */
+      l->bandwidth = l->bandwidth > width ? l->bandwidth / width : 1;
+  }
+  joined.speed = NEW_ARRAY(s->arena, double, joined.nrank);
+  for (uint32_t r = 0; r < c->nrank; r++) {
+    double *speed = &joined.speed[r / width];
+    *speed = r % width == 0 || c->speed[r] < *speed ? c->speed[r] : *speed;
+  }
+  return joined;
+}
+
 const Level *level_between(const Cluster *c, uint32_t a, uint32_t b) {
   const Level *l = c->level;
   while (a / l->ranks != b / l->ranks)

@@ -22,6 +22,9 @@ typedef struct Cluster {
 } Cluster;
 
 bool cluster_read(Sched *s, const char *path, Cluster *c); /* false: reported */
+/* The cluster whose ranks are each `width` neighbours of c; width divides its innermost level. Each
+ * neighbour sends a message of its own when their rank sends one; the slowest sets the speed. */
+Cluster cluster_joined(Sched *s, const Cluster *c, uint32_t width);
 /* The level over which ranks a and b reach each other. */
 const Level *level_between(const Cluster *c, uint32_t a, uint32_t b);
 /* Time of a message of so many bytes, rounded up. */

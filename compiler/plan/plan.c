@@ -12,7 +12,7 @@
 #include "choice.h"
 #include "price.h"
 
-enum { MOST_ESTIMATED = 50, MOST_TRIED = 150, SHOWN = 6 };
+enum { MOST_ESTIMATED = 50, MOST_TRIED = 150, LEAST_MOVED = 100, LEAST_SHARE = 10, SHOWN = 6 };
 
 /* A plan whose schedule was compiled. */
 typedef struct Priced {
@@ -23,10 +23,12 @@ typedef struct Priced {
 } Priced;
 
 typedef struct Pricing {
-  Task task;
-  VEC(Priced) priced; /* the best first; of equal ones the first that was tried */
-  uint32_t tried;
-  const char *why; /* the first schedule that was refused was so; NULL: none */
+  Sched *s;
+  Task *task;            /* [ntask] */
+  uint32_t ntask, nrank; /* nrank: of the cluster */
+  VEC(Priced) priced;    /* the best first; of equal ones the first that was tried */
+  uint32_t tried, most;  /* plans; most: to be tried */
+  const char *why;       /* the first schedule that was refused was so; NULL: none */
 } Pricing;
 
 /* ---- one plan ---- */
@@ -36,20 +38,20 @@ static double worth(const Priced *p) {
   return (double)p->price.makespan * (1 + 0.005 * p->choice->early);
 }
 
-static const char *schedule_text(const Task *t, const Choice *c) {
+static const char *schedule_text(const Choice *c) {
   GuardText *text = guard_text();
-  write_schedule(t, c, text->f);
+  write_schedule(c, text->f);
   guard_text_done(text);
-  const char *copy = arena_printf(t->s->arena, "%s", text->text);
+  const char *copy = arena_printf(c->task->s->arena, "%s", text->text);
   guard_text_end(text);
   return copy;
 }
 
 static void try_plan(Pricing *x, Choice choice) {
-  const Task *t = &x->task;
+  const Task *t = choice.task;
   Choice *c = NEW(t->s->arena, Choice);
   *c = choice;
-  Priced p = {.choice = c, .text = schedule_text(t, c)};
+  Priced p = {.choice = c, .text = schedule_text(c)};
   PricedCompile y = {.opt = *t->s->opt};
   y.opt.input = y.opt.output ? y.opt.output : "plan.pipe";
   y.opt.text = p.text, y.opt.text_len = strlen(p.text);
@@ -62,7 +64,7 @@ static void try_plan(Pricing *x, Choice choice) {
       x->priced.at[i - 1] = p;
     }
   } else if (!x->why) {
-    x->why = arena_printf(t->s->arena, "%s: %s", choice_text(t, c), y.diag.first_text);
+    x->why = arena_printf(t->s->arena, "%s: %s", choice_text(c), y.diag.first_text);
   }
   arena_free(&y.arena);
 }
@@ -71,6 +73,8 @@ static int by_estimate(const void *a, const void *b) {
   const Choice *x = a, *y = b;
   if (x->estimate != y->estimate)
     return x->estimate < y->estimate ? -1 : 1;
+  if (x->task != y->task)
+    return x->task < y->task ? -1 : 1;
   if (x->order != y->order)
     return x->order < y->order ? -1 : 1;
   if (x->nstage != y->nstage)
@@ -79,7 +83,7 @@ static int by_estimate(const void *a, const void *b) {
 }
 
 static void show_progress(const Pricing *x) {
-  FILE *f = x->task.s->opt->progress;
+  FILE *f = x->s->opt->progress;
   if (f)
     fprintf(f, "\rplan %u, best step %.6g s ", x->tried,
             x->priced.n ? (double)x->priced.at[0].price.makespan / 1e9 : 0.0);
@@ -130,8 +134,8 @@ static bool split(const States *st, PlanStage *a, uint32_t k, uint32_t n) {
 
 /* The plan with one move of stage s; `stage` has room for one stage more. False: there is no such
  * plan. */
-static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, PlanStage *stage,
-                  Choice *other) {
+static bool moved(const Choice *c, uint32_t s, uint32_t move, PlanStage *stage, Choice *other) {
+  const Task *t = c->task;
   const States *st = &t->states;
   PlanStage *a = stage + s;
   const uint32_t idle = t->cluster.nrank - c->nrank, behind = c->nstage - s - 1;
@@ -177,11 +181,12 @@ static bool moved(const Task *t, const Choice *c, uint32_t s, uint32_t move, Pla
 }
 
 /* Tries the moves of a plan, those of its busiest stage first, until one is the best of all. */
-static void try_moves(Pricing *x, Choices *tried, const Priced p) {
+static void try_moves(Pricing *x, const Priced p) {
   const Choice *c = p.choice;
+  const Task *t = c->task;
   const double best = worth(&x->priced.at[0]);
-  const uint32_t idle = x->task.cluster.nrank - c->nrank;
-  PlanStage *stage = NEW_ARRAY(x->task.s->arena, PlanStage, (size_t)c->nstage + 1);
+  const uint32_t idle = t->cluster.nrank - c->nrank;
+  PlanStage *stage = NEW_ARRAY(x->s->arena, PlanStage, (size_t)c->nstage + 1);
   uint32_t busiest = 0;
   for (uint32_t r = 0;
        r + c->stage[busiest].replicas <= p.price.busiest && busiest + 1 < c->nstage;)
@@ -191,49 +196,65 @@ static void try_moves(Pricing *x, Choices *tried, const Priced p) {
     const uint32_t moves = s < c->nstage ? SPLIT + c->stage[s].replicas + idle - 1 : 0;
     for (uint32_t move = 0; move < moves; move++) {
       Choice other;
-      if (!moved(&x->task, c, s, move, stage, &other) || !add_choice(&x->task, tried, other))
+      if (!moved(c, s, move, stage, &other) || !add_choice(other))
         continue;
       x->tried++;
-      try_plan(x, tried->at[tried->n - 1]);
+      try_plan(x, t->found.at[t->found.n - 1]);
       show_progress(x);
-      if (x->tried == MOST_TRIED || worth(&x->priced.at[0]) < best)
+      if (x->tried == x->most || worth(&x->priced.at[0]) < best)
         return;
     }
   }
 }
 
-static bool price_all(Pricing *x, Choices *found) {
-  const Task *t = &x->task;
-  if (found->n > 1)
-    qsort(found->at, found->n, sizeof *found->at, by_estimate);
-  for (uint32_t i = 0; i < found->n && i < MOST_ESTIMATED; i++) {
+/* The share of each task: its plans with the least estimates. All of them by estimate. */
+static Choices first_choices(const Pricing *x) {
+  Choices first = {0};
+  const uint32_t n = MOST_ESTIMATED / x->ntask, share = n > LEAST_SHARE ? n : LEAST_SHARE;
+  for (uint32_t k = 0; k < x->ntask; k++) {
+    Choices *found = &x->task[k].found;
+    if (found->n > 1)
+      qsort(found->at, found->n, sizeof *found->at, by_estimate);
+    for (uint32_t i = 0; i < found->n && i < share; i++)
+      *vec_push(x->s->arena, &first) = found->at[i];
+  }
+  if (first.n > 1)
+    qsort(first.at, first.n, sizeof *first.at, by_estimate);
+  return first;
+}
+
+static bool price_all(Pricing *x) {
+  Sched *s = x->s;
+  const Choices first = first_choices(x);
+  x->most = first.n + LEAST_MOVED > MOST_TRIED ? first.n + LEAST_MOVED : MOST_TRIED;
+  for (uint32_t i = 0; i < first.n; i++) {
     x->tried++;
-    try_plan(x, found->at[i]);
+    try_plan(x, first.at[i]);
     show_progress(x);
   }
-  for (uint32_t i = 0; t->s->opt->plan_cost == COST_STEP && i < x->priced.n;) {
-    if (x->tried == MOST_TRIED)
+  for (uint32_t i = 0; s->opt->plan_cost == COST_STEP && i < x->priced.n;) {
+    if (x->tried == x->most)
       break;
     Priced *p = &x->priced.at[i];
     i = p->moved ? i + 1 : 0; /* the best one whose moves were not tried */
     if (!p->moved) {
       p->moved = true;
-      try_moves(x, found, *p);
+      try_moves(x, *p);
     }
   }
-  if (t->s->opt->progress)
-    fprintf(t->s->opt->progress, "\r%*s\r", 60, "");
+  if (s->opt->progress)
+    fprintf(s->opt->progress, "\r%*s\r", 60, "");
   if (x->priced.n > 0)
     return true;
-  diag_error(t->s->diag, DIAG_PLAN, NO_SPAN, "none of %u plans holds: %s", x->tried,
+  diag_error(s->diag, DIAG_PLAN, NO_SPAN, "none of %u plans holds: %s", x->tried,
              x->why ? x->why : "no cut of the layers fits in the memory of a rank");
   return false;
 }
 
 /* ---- the file ---- */
 
-static void put_stages(Pricing *x, const Choice *c, FILE *f) {
-  const Task *t = &x->task;
+static void put_stages(const Choice *c, FILE *f) {
+  const Task *t = c->task;
   const States *st = &t->states;
   fprintf(f, "#\n# stage  ranks    up to layer           compute    weights    sends\n");
   for (uint32_t s = 0, r = 0; s < c->nstage; s++) {
@@ -252,24 +273,29 @@ static void put_stages(Pricing *x, const Choice *c, FILE *f) {
 
 /* The same but for cuts, what recomputes, and forwards in flight. */
 static bool are_alike(const Choice *a, const Choice *b) {
-  bool alike = a->order == b->order && a->nstage == b->nstage;
+  bool alike = a->task == b->task && a->order == b->order && a->nstage == b->nstage;
   for (uint32_t s = 0; alike && s < a->nstage; s++)
     alike = a->stage[s].replicas == b->stage[s].replicas;
   return alike;
 }
 
 static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
-  Sched *s = x->task.s;
-  fprintf(f, "# Plan of pipec for %s on %s: %u rank%s, M = %u.\n", printable(s, s->opt->profile),
-          printable(s, s->opt->cluster), x->task.cluster.nrank,
-          x->task.cluster.nrank == 1 ? "" : "s", x->task.nmb);
-  fprintf(f, "# %s.\n", choice_text(&x->task, p->choice));
+  Sched *s = x->s;
+  const Task *t = p->choice->task;
+  const uint32_t width = t->layers.width;
+  fprintf(f, "# Plan of pipec for %s on %s: %u rank%s, ", printable(s, s->opt->profile),
+          printable(s, s->opt->cluster), x->nrank, x->nrank == 1 ? "" : "s");
+  fprintf(f, t->batch ? "batch = %u.\n" : "M = %u.\n", t->batch ? t->batch : t->nmb);
+  fprintf(f, "# %s.\n", choice_text(p->choice));
+  if (width > 1)
+    fprintf(f, "# width   rank r of the plan is the ranks %u*r to %u*r + %u of the cluster\n",
+            width, width, width - 1);
   if (by)
     fprintf(f, "# cost    %s\n", by);
-  put_price(s, &p->price, x->task.memory, f);
-  if (x->task.states.chain)
+  put_price(s, &p->price, t->memory, f);
+  if (t->states.chain)
     fprintf(f, "# cuts    of one order of the layers: the model has too many ways to cut it\n");
-  put_stages(x, p->choice, f);
+  put_stages(p->choice, f);
   if (x->tried > 1)
     fprintf(f, "#\n# next of %u tried, each with the best of its cuts:\n", x->tried);
   for (uint32_t i = 1, shown = 1; i < x->priced.n && shown < SHOWN; i++) {
@@ -280,13 +306,13 @@ static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {
     if (k < i)
       continue;
     fprintf(f, "#   %-10s %+8.2f %%  %s\n", seconds(s, q->price.makespan),
-            percent(q->price.makespan, p->price.makespan) - 100, choice_text(&x->task, q->choice));
+            percent(q->price.makespan, p->price.makespan) - 100, choice_text(q->choice));
     shown++;
   }
 }
 
 static bool put_plan(Pricing *x, const char *by) {
-  Sched *s = x->task.s;
+  Sched *s = x->s;
   OutFile out;
   const Priced *p = &x->priced.at[0];
   if (!file_open(s, &out, s->opt->output))
@@ -298,27 +324,66 @@ static bool put_plan(Pricing *x, const char *by) {
 
 /* ---- the task ---- */
 
-static bool read_task(Sched *s, Task *t) {
-  *t = (Task){.s = s, .nmb = (uint32_t)s->opt->define[0].value};
-  if (!layers_read(s, s->opt->profile, &t->layers) ||
-      !cluster_read(s, s->opt->cluster, &t->cluster))
+/* A task for each variant whose microbatch divides the batch, and whose width the cluster. */
+static bool read_tasks(Pricing *x) {
+  Sched *s = x->s;
+  const Define *d = &s->opt->define[0];
+  const uint32_t given = (uint32_t)d->value;
+  const bool batch = strcmp(d->name, "batch") == 0;
+  Variants variants = {0};
+  Cluster cluster;
+  if (!layers_read(s, s->opt->profile, &variants) || !cluster_read(s, s->opt->cluster, &cluster))
     return false;
-  if (!t->layers.has[KEY_F] || !t->layers.has[KEY_BOUNDARY] || t->layers.n == 0) {
-    diag_error(s->diag, DIAG_PLAN, NO_SPAN, "%s: a plan needs F and boundary of each layer",
-               s->opt->profile);
-    return false;
+  const uint64_t a = cluster.memory, b = s->opt->memory_limit_bytes;
+  x->nrank = cluster.nrank;
+  x->task = NEW_ARRAY(s->arena, Task, variants.n);
+  for (uint32_t k = 0; k < variants.n; k++) {
+    const Layers *l = &variants.at[k];
+    Task *t = &x->task[x->ntask];
+    if (!l->has[KEY_F] || !l->has[KEY_BOUNDARY] || l->n == 0) {
+      diag_error(s->diag, DIAG_PLAN, NO_SPAN, "%s: a plan needs F and boundary of each layer",
+                 l->path);
+      return false;
+    }
+    if (batch ? l->microbatch == 0 : variants.n > 1) {
+      diag_error(s->diag, DIAG_PLAN, NO_SPAN,
+                 batch ? "%s: it does not say how many samples a microbatch has"
+                       : "%s: its variants have microbatches of their own",
+                 s->opt->profile);
+      diag_help(s->diag, batch ? "give the microbatches of a step: -D M=N"
+                               : "in place of M give the samples of a step: -D batch=N");
+      return false;
+    }
+    if ((batch && given % l->microbatch) || cluster.level[0].count % l->width)
+      continue;
+    *t = (Task){.s = s, .layers = *l, .batch = batch ? given : 0};
+    t->nmb = batch ? given / l->microbatch : given;
+    t->cluster = cluster_joined(s, &cluster, l->width);
+    t->memory = a == 0 || (b > 0 && b < a) ? b : a;
+    find_states(&t->layers, &t->states);
+    x->ntask++;
   }
-  const uint64_t a = t->cluster.memory, b = s->opt->memory_limit_bytes;
-  t->memory = a == 0 || (b > 0 && b < a) ? b : a;
-  find_states(&t->layers, &t->states);
-  return true;
+  if (x->ntask == 0)
+    diag_error(
+        s->diag, DIAG_PLAN, NO_SPAN, "%s: no width divides the %u ranks of the innermost level%s",
+        s->opt->profile, cluster.level[0].count,
+        batch ? arena_printf(s->arena, " with a microbatch that divides the batch of %u", given)
+              : "");
+  return x->ntask > 0;
 }
 
 /* The plan of a published measure; returns what it is worth by that, or NULL: reported. */
-static const char *published_choice(const Task *t, Choice *c) {
+static const char *published_choice(const Pricing *x, Choice *c) {
+  Task *t = &x->task[0];
   const PlanCost cost = t->s->opt->plan_cost;
   Arena *a = t->s->arena;
   double value;
+  if (x->ntask > 1) {
+    diag_error(t->s->diag, DIAG_PLAN, NO_SPAN, "%s: this measure compares plans of one variant",
+               t->s->opt->profile);
+    diag_help(t->s->diag, "keep one of them in the profile, or leave out --plan-cost");
+    return NULL;
+  }
   if (cost == COST_LATENCY) {
     dapple_choice(t, c, &value);
     return arena_printf(a, "of DAPPLE's planner: latency %.9f s", value / 1e9);
@@ -336,30 +401,35 @@ static const char *published_choice(const Task *t, Choice *c) {
 }
 
 /* False: a replica has no microbatch, reported. Only published measures choose such a plan. */
-static bool has_turns(const Task *t, const Choice *c) {
+static bool has_turns(const Choice *c) {
+  const Task *t = c->task;
   for (uint32_t s = 0; s < c->nstage; s++)
     if (c->stage[s].replicas > t->nmb) {
       diag_error(t->s->diag, DIAG_PLAN, NO_SPAN,
                  "stage %u has %u replicas, which take turns in %u microbatches", s,
                  c->stage[s].replicas, t->nmb);
-      diag_help(t->s->diag, "-D M=%u gives each of them one", c->stage[s].replicas);
+      diag_help(t->s->diag,
+                t->batch ? "-D batch=%u gives each of them one" : "-D M=%u gives each of them one",
+                c->stage[s].replicas * (t->batch ? t->layers.microbatch : 1));
       return false;
     }
   return true;
 }
 
 bool plan(Sched *s) {
-  Pricing x = {0};
-  Choices found = {0};
-  Choice c;
+  Pricing x = {.s = s};
   const char *by = NULL;
-  if (!read_task(s, &x.task))
+  if (!read_tasks(&x))
     return false;
-  if (s->opt->plan_cost == COST_STEP)
-    find_choices(&x.task, &found);
-  else if ((by = published_choice(&x.task, &c)) && has_turns(&x.task, &c))
-    add_choice(&x.task, &found, c);
-  else
-    return false;
-  return price_all(&x, &found) && put_plan(&x, by);
+  if (s->opt->plan_cost != COST_STEP) {
+    Choice c;
+    by = published_choice(&x, &c);
+    c.task = x.task;
+    if (!by || !has_turns(&c))
+      return false;
+    add_choice(c);
+  }
+  for (uint32_t k = 0; k < x.ntask && !by; k++)
+    find_choices(&x.task[k]);
+  return price_all(&x) && put_plan(&x, by);
 }

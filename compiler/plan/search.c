@@ -30,7 +30,7 @@ typedef struct Cell { /* of A */
 } Cell;
 
 typedef struct Search {
-  const Task *t;
+  Task *t;
   PlanOrder order;
   bool straight;            /* a stage has one rank */
   bool turns;               /* the transfers of a rank go one after the other */
@@ -40,7 +40,6 @@ typedef struct Search {
   uint32_t *next0, *next;   /* rows of the states that contain a state, from next0[1 + k] on */
   Cell *cell;               /* [(parts + 1) * (n + 1)] A: row d, column 1 + k */
   PlanStage *stage;         /* [parts] scratch */
-  Choices *found;
 } Search;
 
 static Cell *cell_of(const Search *x, uint32_t d, uint32_t k) {
@@ -141,23 +140,24 @@ static void solve(const Search *x, double most, bool shortest) {
     }
 }
 
-bool add_choice(const Task *t, Choices *found, Choice c) {
-  for (uint32_t i = 0; i < found->n; i++) {
-    const Choice *o = &found->at[i];
+bool add_choice(Choice c) {
+  Task *t = c.task;
+  for (uint32_t i = 0; i < t->found.n; i++) {
+    const Choice *o = &t->found.at[i];
     if (o->order == c.order && o->nstage == c.nstage && o->early == c.early &&
         memcmp(o->stage, c.stage, c.nstage * sizeof *c.stage) == 0)
       return false;
   }
   c.stage = memcpy(NEW_ARRAY(t->s->arena, PlanStage, c.nstage), c.stage,
                    c.nstage * sizeof *c.stage);
-  *vec_push(t->s->arena, found) = c;
+  *vec_push(t->s->arena, &t->found) = c;
   return true;
 }
 
 /* Adds the plan of A for d parts. */
 static void add(const Search *x, uint32_t d, double most) {
   const Cell *cell = cell_of(x, d, START);
-  Choice c = {.order = x->order, .nrank = x->parts == d ? x->ranks : d};
+  Choice c = {.task = x->t, .order = x->order, .nrank = x->parts == d ? x->ranks : d};
   double estimate = cell->cost;
   if (isinf(cell->cost))
     return;
@@ -169,7 +169,7 @@ static void add(const Search *x, uint32_t d, double most) {
   const uint32_t chunks = x->parts / x->ranks;
   estimate = estimate / chunks + ((double)x->t->nmb * chunks - 1) * most;
   c.estimate = (uint64_t)estimate;
-  add_choice(x->t, x->found, c);
+  add_choice(c);
 }
 
 /* Plans of one kind, by the shortest period and by longer ones. */
@@ -211,10 +211,10 @@ static bool *tried_states(const Task *t) {
   return tried;
 }
 
-void find_choices(const Task *t, Choices *found) {
+void find_choices(Task *t) {
   const States *st = &t->states;
   const bool *tried = tried_states(t);
-  Search x = {.t = t, .n = st->n, .ranks = t->cluster.nrank, .found = found};
+  Search x = {.t = t, .n = st->n, .ranks = t->cluster.nrank};
   Arena *a = t->s->arena;
   VEC(uint32_t) next = {0};
   for (uint32_t r = 0; r < x.ranks; r++)

@@ -193,7 +193,8 @@ static void put_turns(const Writer *w) {
           c->nrank, c->nstage, c->nrank - 1, c->early ? arena_printf(a, " + %u", c->early) : "");
 }
 
-void write_schedule(const Task *t, const Choice *c, FILE *f) {
+void write_schedule(const Choice *c, FILE *f) {
+  const Task *t = c->task;
   static const char *const file[] = {"1f1b", "zb_h1", "interleaved"}, *const base[] = {
                                                                           "onef1b(P = %u",
                                                                           "zb_h1(P = %u",
@@ -229,19 +230,25 @@ void write_schedule(const Task *t, const Choice *c, FILE *f) {
   fprintf(f, "}\n");
 }
 
-const char *choice_text(const Task *t, const Choice *c) {
+const char *choice_text(const Choice *c) {
   static const char *const name[] = {"1F1B", "ZB-H1", "interleaved 1F1B"};
-  const char *ranks = "";
+  Arena *a = c->task->s->arena;
+  const Layers *l = &c->task->layers;
+  const char *ranks = "", *variant = "";
   uint32_t again = 0;
   for (uint32_t s = 0; s < c->nstage; s++) {
-    ranks = arena_printf(t->s->arena, "%s%s%u", ranks, s ? "-" : "", c->stage[s].replicas);
+    ranks = arena_printf(a, "%s%s%u", ranks, s ? "-" : "", c->stage[s].replicas);
     again += c->stage[s].recompute;
   }
   const bool straight = c->nstage % c->nrank == 0;
-  return arena_printf(
-      t->s->arena, "%s%s, %u stage%s on %s rank%s%s%s", name[c->order],
-      c->early ? arena_printf(t->s->arena, " with %u more in flight", c->early) : "", c->nstage,
-      c->nstage == 1 ? "" : "s", straight ? arena_printf(t->s->arena, "%u", c->nrank) : ranks,
-      c->nrank == 1 ? "" : "s", again ? ", recomputing " : "",
-      again ? arena_printf(t->s->arena, "%u", again) : "");
+  if (c->task->batch > 0)
+    variant = arena_printf(a, ", microbatch %u", l->microbatch);
+  if (l->width > 1)
+    variant = arena_printf(a, "%s, width %u", variant, l->width);
+  return arena_printf(a, "%s%s, %u stage%s on %s rank%s%s%s%s", name[c->order],
+                      c->early ? arena_printf(a, " with %u more in flight", c->early) : "",
+                      c->nstage, c->nstage == 1 ? "" : "s",
+                      straight ? arena_printf(a, "%u", c->nrank) : ranks, c->nrank == 1 ? "" : "s",
+                      again ? ", recomputing " : "", again ? arena_printf(a, "%u", again) : "",
+                      variant);
 }

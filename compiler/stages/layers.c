@@ -12,9 +12,13 @@
  *
  *   {"pipe_profile": 1, "layers": [{"name": "a", "F": 1200, ...}, {"name": "b", "from": ["a"], ...}]}
  *
- * or "model", the shape of a transformer, in place of "layers" (layers_model.c). The layers get an
- * order that respects the edges, ties by number. Inputs of the text form, and parts of outputs that
- * nobody reads, are left out, as planners do.
+ * or "model", the shape of a transformer, in place of "layers" (layers_model.c), or "variants", one
+ * table for each size of a microbatch and number of ranks that divide a layer:
+ *
+ *   {"pipe_profile": 1, "variants": [{"microbatch": 4, "width": 2, "layers": [...]}, ...]}
+ *
+ * The layers get an order that respects the edges, ties by number. Inputs of the text form, and
+ * parts of outputs that nobody reads, are left out, as planners do.
  *
  * Cost: linear, but for the names of the JSON form, each of which is compared with all above it. */
 #include <string.h>
@@ -253,6 +257,7 @@ bool is_layer_text(const char *text, uint32_t len) {
 bool layers_of_text(Layers *l) {
   static const CostKey given[] = {KEY_F, KEY_B, KEY_ACT, KEY_BOUNDARY, KEY_WEIGHT};
   l->text = l->s->diag->source[l->file].text;
+  l->width = 1;
   for (size_t i = 0; i < sizeof given / sizeof *given; i++)
     l->has[given[i]] = true;
   return read_lines(l, l->s->diag->source[l->file].len) && sort_layers(l);
@@ -348,9 +353,50 @@ static bool list_layers(Layers *l, json_t *list) {
   return true;
 }
 
-bool layers_of_json(Layers *l, json_t *profile) {
-  json_t *list = json_object_get(profile, "layers"), *card = json_object_get(profile, "model");
+/* The number of an entry of "variants", from 1 on; missing: 0 if there must be one. */
+static bool variant_number(const Layers *l, json_t *entry, const char *key, uint32_t missing,
+                           uint32_t *value) {
+  json_t *v = json_object_get(entry, key);
+  const json_int_t n = v ? json_integer_value(v) : missing;
+  *value = (uint32_t)n;
+  return (n >= 1 && n <= MOST_SAMPLES) ||
+         layers_refused(l, arena_printf(l->s->arena, "\"%s\" is not a whole number from 1 to %d",
+                                        key, MOST_SAMPLES));
+}
+
+static bool list_variant(Layers *l, json_t *entry, uint32_t k) {
+  static const char known[] = " microbatch width layers ";
+  const char *unknown = json_unknown_key(entry, known);
+  l->path = arena_printf(l->s->arena, "%s: variant %u", l->path, k);
+  if (!json_is_object(entry))
+    return layers_refused(l, "it is not an object");
+  if (unknown)
+    return layers_refused(l, arena_printf(l->s->arena, "unknown key '%s'; the keys are%.*s",
+                                          unknown, (int)strlen(known) - 1, known));
+  return variant_number(l, entry, "microbatch", 0, &l->microbatch) &&
+         variant_number(l, entry, "width", 1, &l->width) &&
+         list_layers(l, json_object_get(entry, "layers"));
+}
+
+size_t layer_variants(json_t *profile) {
+  json_t *list = json_object_get(profile, "variants");
+  return list ? json_array_size(list) : model_variants(json_object_get(profile, "model"));
+}
+
+bool layers_of_json(Layers *l, json_t *profile, uint32_t k) {
+  json_t *list = json_object_get(profile, "layers"), *card = json_object_get(profile, "model"),
+         *variants = json_object_get(profile, "variants");
   if (list && card)
     return layers_refused(l, "\"layers\" and \"model\" conflict: a model has its own layers");
-  return (card ? layers_of_model(l, card) : list_layers(l, list)) && sort_layers(l);
+  if (variants && (list || card))
+    return layers_refused(l, arena_printf(l->s->arena,
+                                          "\"variants\" and \"%s\" conflict: leave one out",
+                                          list ? "layers" : "model"));
+  if (variants && json_array_size(variants) == 0)
+    return layers_refused(l, "\"variants\" is not a list with a variant");
+  l->width = 1;
+  return (variants ? list_variant(l, json_array_get(variants, k), k)
+          : card   ? layers_of_model(l, card, k)
+                   : list_layers(l, list)) &&
+         sort_layers(l);
 }

@@ -112,7 +112,8 @@ static bool apply_network(Sched *s, Span at, const char *path, json_t *root, uin
 
 /* root: as of read_profile. */
 static bool has_layers(json_t *root) {
-  return !root || json_object_get(root, "layers") || json_object_get(root, "model");
+  return !root || json_object_get(root, "layers") || json_object_get(root, "variants") ||
+         json_object_get(root, "model");
 }
 
 /* False: this is no profile of our version, reported. */
@@ -132,7 +133,8 @@ static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
     return bad(s, at, path,
                arena_printf(s->arena, "profile version %lld; this pipec reads version 1",
                             (long long)json_integer_value(version)));
-  const char *known = " pipe_profile stages layers model links latency bandwidth measured ",
+  const char *known =
+                 " pipe_profile stages layers variants model links latency bandwidth measured ",
              *key = json_unknown_key(root, known);
   if (key)
     return bad(s, at, path,
@@ -144,7 +146,7 @@ static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
 
 static bool apply_stages(Sched *s, Span at, const char *path, json_t *stages, bool *has) {
   if (!json_is_array(stages))
-    return bad(s, at, path, "it has no \"stages\", \"layers\" or \"model\"");
+    return bad(s, at, path, "it has no \"stages\", \"layers\", \"variants\" or \"model\"");
   if (json_array_size(stages) != s->model->nmodel) {
     bad(s, at, path,
         arena_printf(s->arena, "stages in the profile: %zu, in the schedule: %u",
@@ -188,13 +190,23 @@ static bool read_profile(Sched *s, const char *path, Span at, uint32_t *file, js
   return *root && is_profile(s, at, path, *root);
 }
 
+/* False: there are more, reported. */
+static bool has_one_variant(const Layers *l, json_t *root) {
+  if (layer_variants(root) <= 1)
+    return true;
+  layers_refused(l, "it has several variants, and a schedule has the costs of one");
+  diag_help(l->s->diag, "keep one of them in the profile; only --plan tries them all");
+  return false;
+}
+
 bool profile_apply(Sched *s, Model *model, const char *path, Span at, uint64_t *const *link,
                    bool *has) {
   Layers l = {.s = s, .path = path, .at = at};
   json_t *root = NULL;
-  bool now[NENTRIES] = {false}, ok = read_profile(s, path, at, &l.file, &root);
+  bool now[NENTRIES] = {false};
+  bool ok = read_profile(s, path, at, &l.file, &root) && has_one_variant(&l, root);
   if (ok && has_layers(root))
-    ok = (root ? layers_of_json(&l, root) : layers_of_text(&l)) && cut_layers(&l, model, now);
+    ok = (root ? layers_of_json(&l, root, 0) : layers_of_text(&l)) && cut_layers(&l, model, now);
   else if (ok)
     ok = apply_stages(s, at, path, json_object_get(root, "stages"), now);
   ok = ok && (!root || (apply_network(s, at, path, root, link, now) &&
@@ -210,28 +222,38 @@ bool profile_apply(Sched *s, Model *model, const char *path, Span at, uint64_t *
 bool profile_check(Sched *s, const char *path) {
   Layers l = {.s = s, .path = path, .at = NO_SPAN};
   json_t *root = NULL;
-  bool ok = read_profile(s, path, l.at, &l.file, &root);
+  bool ok = read_profile(s, path, l.at, &l.file, &root) && has_one_variant(&l, root);
   if (ok && has_layers(root))
-    ok = root ? layers_of_json(&l, root) : layers_of_text(&l);
+    ok = root ? layers_of_json(&l, root, 0) : layers_of_text(&l);
   json_drop(root);
   return ok;
 }
 
-bool layers_read(Sched *s, const char *path, Layers *l) {
+bool layers_read(Sched *s, const char *path, Variants *v) {
   json_t *root = NULL;
-  *l = (Layers){.s = s, .path = path, .at = NO_SPAN};
-  bool ok = read_profile(s, path, l->at, &l->file, &root);
-  const char *key = json_unknown_key(root, " pipe_profile layers model ");
+  Layers l = {.s = s, .path = path, .at = NO_SPAN};
+  bool ok = read_profile(s, path, l.at, &l.file, &root);
+  const char *key = json_unknown_key(root, " pipe_profile layers variants model ");
+  const size_t n = layer_variants(root);
   if (ok && key && has_layers(root))
     ok = bad(
-        s, l->at, path,
+        s, l.at, path,
         arena_printf(s->arena, "'%s' has no meaning for a plan, which needs only the layers", key));
   if (ok && !has_layers(root)) {
-    bad(s, l->at, path, "it has no \"layers\" or \"model\": a plan needs the layers, not stages");
+    bad(s, l.at, path,
+        "it has no \"layers\", \"variants\" or \"model\": a plan needs the layers, not stages");
     diag_help(s->diag, "a profile of stages is of one way to cut the model (lang/spec.md 6)");
     ok = false;
   }
-  ok = ok && (root ? layers_of_json(l, root) : layers_of_text(l));
+  if (ok && n > MOST_VARIANTS)
+    ok = bad(
+        s, l.at, path,
+        arena_printf(s->arena, "it has %zu variants; a plan tries at most %d", n, MOST_VARIANTS));
+  do {
+    Layers *y = vec_push(s->arena, v);
+    *y = l;
+    ok = ok && (root ? layers_of_json(y, root, v->n - 1) : layers_of_text(y));
+  } while (ok && v->n < n);
   json_drop(root);
   return ok;
 }

@@ -57,8 +57,9 @@ def best(
 def plan(
     profile: str | os.PathLike[str],
     cluster: str | os.PathLike[str],
-    M: int,
+    M: int | None = None,
     *,
+    batch: int | None = None,
     memory_limit: int | str | None = None,
     options: Sequence[str] = (),
 ) -> Schedule:
@@ -66,10 +67,12 @@ def plan(
     `Schedule.text` of the result is the plan: an ordinary schedule with its costs, and the reasons
     for its choices.
 
+    M: the microbatches of a step; or batch: its samples, for a profile of several variants
     options: further options of `pipec --plan`, such as ["--plan-cost=stage"]
 
     Raises ScheduleError if no plan fits.
     """
     text = _found(["--plan", "--profile=" + os.fsdecode(profile), "--cluster=" + os.fsdecode(cluster),
-                   f"-DM={operator.index(M)}", *_limited(memory_limit), *options])
+                   *(f"-D{key}={operator.index(value)}" for key, value in (("M", M), ("batch", batch))
+                     if value is not None), *_limited(memory_limit), *options])
     return compile("plan.pipe", text=text, memory_limit=memory_limit)

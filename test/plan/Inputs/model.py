@@ -63,3 +63,21 @@ for l, h, a, saved in (96, 12288, 96, 70), (105, 20480, 128, 65):  # GPT-3 and M
             assert rows[1]["opt"] == rows[1]["weight"] // e * (12 if e == 2 else 8)
     assert kept[2, False] == 2048 * h * (34 + 5 * a * 2048 / h)
     assert round(100 * (1 - kept[2, True] / kept[2, False])) == saved, h
+
+# ---- layers divided over t ranks: section 4.2.1 there, and Shoeybi et al. 2019, figure 3 ----
+b, s, V, l, h, a = 2, 1024, 51200, 3, 2048, 32
+whole = stages(None, layers=l, hidden=h, heads=a, sequence=s, vocabulary=V, microbatch=b, flops=10**13, efficiency=1)
+for t in 2, 4, 8:
+    rows = stages(None, layers=l, hidden=h, heads=a, sequence=s, vocabulary=V, microbatch=b, flops=10**13, efficiency=1,
+                  width=t, width_bandwidth=10**11)
+    ring = 2 * (t - 1) * (2 * b * s * h / t) / 100  # ns: steps, bytes, 100 bytes a ns
+    sums = {"F": [1] + [2] * l + [0], "I": [0] + [2] * l + [1], "W": [0] * (l + 2)}
+    for key, count in sums.items():
+        for row, one, n in zip(rows, whole, count):
+            assert abs(row[key] - one[key] / t - n * ring) <= 2, (t, key, row[key], one[key], n * ring)
+    for row in rows[1:-1]:
+        assert row["act"] == s * b * h * (10 + 24 / t + 5 * a * s / (h * t)), t
+        divided = [3 * h * h + 3 * h, h * h, 4 * h * h + 4 * h, 4 * h * h]  # Q, K, V; out; two of the perceptron
+        assert row["weight"] == 2 * (sum(divided) // t + h + h + 4 * h), t
+    assert rows[0]["weight"] == 2 * (V // t + s) * h and rows[-1]["weight"] == 2 * (V // t * h + 2 * h)
+    assert all(row["boundary"] == 2 * b * s * h for row in rows[:-1])
