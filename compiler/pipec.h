@@ -350,7 +350,7 @@ typedef enum RankBy {
 } RankBy;
 /* In the order of the words of --plan-cost in driver/options.def. */
 typedef enum PlanCost {
-  COST_STEP, COST_STAGE, COST_STRAIGHT, COST_COMPUTE, COST_ALPA, COST_LATENCY
+  COST_STEP, COST_STAGE, COST_STRAIGHT, COST_COMPUTE, COST_ALPA, COST_LATENCY, COST_2BW
 } PlanCost;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 /* One order that a `tune` clause may take: the value at index `at`; moved: with its ops moved by

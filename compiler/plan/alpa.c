@@ -23,7 +23,7 @@ typedef struct Cell { /* of f; to: where its first stage ends */
 } Cell;
 
 typedef struct Search {
-  const Task *t;
+  Task *t;
   uint32_t n, nrank, depth; /* states, ranks; values of s that are told apart */
   Cell *cell;               /* [(n + 1) * (depth + 1) * (nrank + 1)] row 0 is START */
 } Search;
@@ -111,7 +111,7 @@ static uint32_t solve(const Search *x, double most, bool longest) {
 /* The plan that f has; returns its longest time. */
 static double read_plan(const Search *x, uint32_t s, Choice *c) {
   double longest = 0;
-  *c = (Choice){.nrank = x->nrank};
+  *c = (Choice){.task = x->t, .nrank = x->nrank};
   c->stage = NEW_ARRAY(x->t->s->arena, PlanStage, x->nrank);
   for (uint32_t k = START, d = x->nrank; k != x->n - 1; s--) {
     const Cell *cell = cell_of(x, s, d, k);
@@ -122,7 +122,7 @@ static double read_plan(const Search *x, uint32_t s, Choice *c) {
   return longest;
 }
 
-bool alpa_choice(const Task *t, Choice *c, double *ns) {
+bool alpa_choice(Task *t, Choice *c, double *ns) {
   const uint32_t n = t->states.n, nrank = t->cluster.nrank;
   Search x = {.t = t, .n = n, .nrank = nrank};
   x.depth = t->memory == 0 ? 0 : nrank < n ? nrank : n;

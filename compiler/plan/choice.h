@@ -6,7 +6,9 @@
 #include "cluster.h"
 #include "states.h"
 
-typedef enum PlanOrder { ORDER_1F1B, ORDER_ZB_H1, ORDER_INTERLEAVED } PlanOrder;
+typedef enum PlanOrder { ORDER_1F1B, ORDER_ZB_H1, ORDER_INTERLEAVED, ORDER_2BW } PlanOrder;
+
+enum { BATCHES_2BW = 4 }; /* that a schedule of ORDER_2BW runs: it has no steps of one batch */
 
 /* Row `from` of States is where the stage before it ends; START: the stage is the first. */
 #define START NONE
@@ -41,12 +43,14 @@ typedef struct Task {
 
 /* ---- pipedream.c: the plan of PipeDream's optimizer by its own cost. False: reported ---- */
 typedef struct PipeDream { bool straight, transfers; } PipeDream; /* transfers: they count */
-bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds);
+bool pipedream_choice(Task *t, PipeDream by, Choice *c, double *seconds);
 
 /* ---- alpa.c: the plan of Alpa's search between operators, and its measure ---- */
-bool alpa_choice(const Task *t, Choice *c, double *ns);
+bool alpa_choice(Task *t, Choice *c, double *ns);
 /* ---- dapple.c: the plan of DAPPLE's search, and its latency of a step ---- */
-void dapple_choice(const Task *t, Choice *c, double *ns);
+void dapple_choice(Task *t, Choice *c, double *ns);
+/* ---- twobw.c: the plan of PipeDream-2BW's planner, its time of a sample. False: reported ---- */
+bool twobw_choice(Task *task, uint32_t n, Choice *c, double *ns);
 /* ---- search.c: finds plans that may have the shortest step, in no order ---- */
 void find_choices(Task *t);
 /* With a copy of its stages. False: its task has it. */

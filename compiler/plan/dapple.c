@@ -124,7 +124,7 @@ static void cut_rest(const Search *x, uint32_t k, uint32_t d) {
   }
 }
 
-void dapple_choice(const Task *t, Choice *c, double *ns) {
+void dapple_choice(Task *t, Choice *c, double *ns) {
   Arena *a = t->s->arena;
   const uint32_t n = t->states.n, nrank = t->cluster.nrank;
   Search x = {.t = t, .n = n, .nrank = nrank};
@@ -145,6 +145,7 @@ void dapple_choice(const Task *t, Choice *c, double *ns) {
       cut_rest(&x, k, d);
     }
   *ns = cell_of(&x, best, ranks)->latency;
-  *c = (Choice){.nrank = nrank, .stage = x.stage, .nstage = read_stages(&x, best, ranks)};
+  *c = (Choice){
+      .task = t, .nrank = nrank, .stage = x.stage, .nstage = read_stages(&x, best, ranks)};
   c->stage[c->nstage++] = (PlanStage){best, n - 1, nrank - ranks, 0};
 }

@@ -128,7 +128,7 @@ static void add_stages(Search *x, double *const *times, uint32_t level, uint32_t
       c->stage[c->nstage++] = stage[nstage];
 }
 
-bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds) {
+bool pipedream_choice(Task *t, PipeDream by, Choice *c, double *seconds) {
   const States *states = &t->states;
   const uint32_t n = states->n, nlevel = t->cluster.nlevel;
   Arena *a = t->s->arena;
@@ -159,7 +159,7 @@ bool pipedream_choice(const Task *t, PipeDream by, Choice *c, double *seconds) {
                "no cut of %u states fits in the memory of a rank, as PipeDream counts it", n);
     return false;
   }
-  *c = (Choice){.nrank = t->cluster.nrank};
+  *c = (Choice){.task = t, .nrank = t->cluster.nrank};
   c->stage = NEW_ARRAY(a, PlanStage, t->cluster.nrank);
   add_stages(&x, times, nlevel - 1, START, n - 1, 1, c);
   return true;

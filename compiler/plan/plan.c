@@ -378,6 +378,11 @@ static const char *published_choice(const Pricing *x, Choice *c) {
   const PlanCost cost = t->s->opt->plan_cost;
   Arena *a = t->s->arena;
   double value;
+  if (cost == COST_2BW)
+    return twobw_choice(t, x->ntask, c, &value)
+               ? arena_printf(a, "of 2BW's planner: %.12f s a sample; this run has %d batches",
+                              value / 1e9, BATCHES_2BW)
+               : NULL;
   if (x->ntask > 1) {
     diag_error(t->s->diag, DIAG_PLAN, NO_SPAN, "%s: this measure compares plans of one variant",
                t->s->opt->profile);
@@ -424,7 +429,6 @@ bool plan(Sched *s) {
   if (s->opt->plan_cost != COST_STEP) {
     Choice c;
     by = published_choice(&x, &c);
-    c.task = x.task;
     if (!by || !has_turns(&c))
       return false;
     add_choice(c);

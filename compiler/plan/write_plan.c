@@ -186,11 +186,21 @@ static void put_turns(const Writer *w) {
           "    let i = r - first(stage_of(r))\n"
           "    let ahead = (%u - first(stage_of(r))) / n%s\n"
           "    op f(k) = F(k*n + i)\n"
-          "    op b(k) = B(k*n + i)\n"
-          "    steady k in 0..(M - i + n - 1)/n { f(k)  b(k - ahead) }\n"
-          "    U\n"
-          "  }\n",
+          "    op b(k) = B(k*n + i)\n",
           c->nrank, c->nstage, c->nrank - 1, c->early ? arena_printf(a, " + %u", c->early) : "");
+  const uint32_t batch = w->t->nmb, turns = batch / c->stage[0].replicas;
+  if (c->order == ORDER_2BW)
+    fprintf(
+        w->f,
+        "    op u(k) = U(k*n + i)\n"
+        "    steady k in 0..M/n { f(k)  b(k - ahead)  if (k - ahead) %% %u == %u { u(k - ahead) } }\n"
+        "  }\n"
+        "  weights s, m { F reads max(m/%u - 1, 0)  B reads F  versions 2 }\n",
+        turns, turns - 1, batch);
+  else
+    fprintf(w->f, "    steady k in 0..(M - i + n - 1)/n { f(k)  b(k - ahead) }\n"
+                  "    U\n"
+                  "  }\n");
 }
 
 void write_schedule(const Choice *c, FILE *f) {
@@ -200,7 +210,7 @@ void write_schedule(const Choice *c, FILE *f) {
                                                                           "zb_h1(P = %u",
                                                                           "interleaved(P = %u"};
   bool again = false;
-  Writer w = {.t = t, .c = c, .f = f, .own = c->early > 0};
+  Writer w = {.t = t, .c = c, .f = f, .own = c->early > 0 || c->order == ORDER_2BW};
   w.first = NEW_ARRAY(t->s->arena, uint32_t, (size_t)c->nstage + 1);
   for (uint32_t s = 0; s < c->nstage; s++) {
     w.first[s + 1] = w.first[s] + c->stage[s].replicas;
@@ -210,7 +220,10 @@ void write_schedule(const Choice *c, FILE *f) {
     w.by_rank |= speed_of(&w, r) != 1;
   if (!w.own)
     fprintf(f, "import \"stdlib/%s.pipe\"\n", file[c->order]);
-  fprintf(f, "schedule plan(M = %u)", t->nmb);
+  if (c->order == ORDER_2BW)
+    fprintf(f, "schedule plan(M = %u) requires M %% %u == 0", BATCHES_2BW * t->nmb, t->nmb);
+  else
+    fprintf(f, "schedule plan(M = %u)", t->nmb);
   if (!w.own) {
     fprintf(f, " extends ");
     fprintf(f, base[c->order], c->nrank);
@@ -231,7 +244,7 @@ void write_schedule(const Choice *c, FILE *f) {
 }
 
 const char *choice_text(const Choice *c) {
-  static const char *const name[] = {"1F1B", "ZB-H1", "interleaved 1F1B"};
+  static const char *const name[] = {"1F1B", "ZB-H1", "interleaved 1F1B", "2BW"};
   Arena *a = c->task->s->arena;
   const Layers *l = &c->task->layers;
   const char *ranks = "", *variant = "";
