@@ -56,7 +56,7 @@ found = none = heavy = 0
 for number in range(instances):
     levels = [{"count": rng.randrange(1, 5), "bandwidth": rng.choice([50, 100]) * 10**9},
               {"count": rng.randrange(1, 4), "bandwidth": rng.choice([1, 10]) * 10**9}]
-    nrank, batch, memory = levels[0]["count"] * levels[1]["count"], rng.choice([24, 32, 36]), rng.randrange(200, 3000) * 10**6
+    nrank, batch, memory = levels[0]["count"] * levels[1]["count"], rng.choice([8, 12, 24, 36]), rng.randrange(200, 3000) * 10**6
     variants, one = [], [{"F": rng.randrange(1, 40) * 10**6, "act": rng.randrange(1, 30) * 10**6,
                           "boundary": rng.randrange(1, 30) * 10**6, "weight": rng.randrange(0, 90) * 10**6}
                          for _ in range(rng.randrange(1, 9))]
