@@ -519,22 +519,22 @@ static bool check_plan(Sched *s, const Given *g) {
   if (g->best && (o->cluster || g->plan_cost))
     return usage_error(s, "%s is for --plan", o->cluster ? "--cluster" : "--plan-cost");
   const char *me = g->best ? "--best" : "--plan";
-  const char *other = g->many                ? "--compare"
-                      : g->best && g->plan   ? "--plan"
-                      : g->emits             ? "--emit"
-                      : o->check_only        ? "--check"
-                      : o->show              ? "--show"
-                      : o->critical_path     ? "--critical-path"
-                      : o->for_all           ? "--for-all"
-                      : o->range.n           ? "--for-all"
-                      : o->dump_after        ? "--dump-after"
-                      : o->depfile           ? "--depfile"
-                      : o->counterexample    ? "--counterexample"
-                      : o->schedule          ? "--schedule"
-                      : o->symbol            ? "--symbol"
-                      : o->with              ? "--with"
-                      : !g->best && g->nfile ? g->file[0]
-                                             : NULL;
+  const char *other = g->many                                        ? "--compare"
+                      : g->best && g->plan                           ? "--plan"
+                      : g->emits && (g->best || o->emit != EMIT_SVG) ? "--emit"
+                      : o->check_only                                ? "--check"
+                      : o->show                                      ? "--show"
+                      : o->critical_path                             ? "--critical-path"
+                      : o->for_all                                   ? "--for-all"
+                      : o->range.n                                   ? "--for-all"
+                      : o->dump_after                                ? "--dump-after"
+                      : o->depfile                                   ? "--depfile"
+                      : o->counterexample                            ? "--counterexample"
+                      : o->schedule                                  ? "--schedule"
+                      : o->symbol                                    ? "--symbol"
+                      : o->with                                      ? "--with"
+                      : !g->best && g->nfile                         ? g->file[0]
+                                                                     : NULL;
   if (other)
     return usage_refused(
         s, arena_printf(s->arena, "%s and %s conflict: %s writes a .pipe file", me, other, me),

@@ -60,6 +60,9 @@ bool add_choice(Choice c);
 void write_schedule(const Choice *c, FILE *f);
 /* "1F1B, 3 stages on 2-1-1 ranks", and its microbatch and width if the profile has them. */
 const char *choice_text(const Choice *c);
+/* ---- plan_svg.c: the plan as a picture; compiled: its schedule, with its price ---- */
+struct Price;
+void draw_plan(const Choice *c, Sched *compiled, const struct Price *price, FILE *f);
 /* The sum of a cost over the layers of `to` that `from` lacks; WORK: the largest of all of `to`. */
 static inline uint64_t range_cost(const States *t, uint32_t from, uint32_t to, CostKey k) {
   return t->sum[to][k] - (from == START || k == KEY_WORK ? 0 : t->sum[from][k]);

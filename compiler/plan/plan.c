@@ -47,17 +47,24 @@ static const char *schedule_text(const Choice *c) {
   return copy;
 }
 
+/* Compiles a plan; y is the caller's to free. False: y->diag says why. */
+static bool compile_plan(const Priced *p, PricedCompile *y, Price *price) {
+  const Task *t = p->choice->task;
+  *y = (PricedCompile){.opt = *t->s->opt};
+  y->opt.input = y->opt.output ? y->opt.output : "plan.pipe";
+  y->opt.text = p->text, y->opt.text_len = strlen(p->text);
+  y->opt.profile = NULL, y->opt.ndefine = 0;
+  y->opt.memory_limit_bytes = t->memory;
+  return compile_priced(t->s, y, price);
+}
+
 static void try_plan(Pricing *x, Choice choice) {
   const Task *t = choice.task;
   Choice *c = NEW(t->s->arena, Choice);
   *c = choice;
   Priced p = {.choice = c, .text = schedule_text(c)};
-  PricedCompile y = {.opt = *t->s->opt};
-  y.opt.input = y.opt.output ? y.opt.output : "plan.pipe";
-  y.opt.text = p.text, y.opt.text_len = strlen(p.text);
-  y.opt.profile = NULL, y.opt.ndefine = 0;
-  y.opt.memory_limit_bytes = t->memory;
-  if (compile_priced(t->s, &y, &p.price)) {
+  PricedCompile y;
+  if (compile_plan(&p, &y, &p.price)) {
     *vec_push(t->s->arena, &x->priced) = p;
     for (uint32_t i = x->priced.n - 1; i > 0 && worth(&p) < worth(&x->priced.at[i - 1]); i--) {
       x->priced.at[i] = x->priced.at[i - 1];
@@ -317,8 +324,16 @@ static bool put_plan(Pricing *x, const char *by) {
   const Priced *p = &x->priced.at[0];
   if (!file_open(s, &out, s->opt->output))
     return false;
-  put_why(x, p, by, out.f);
-  fprintf(out.f, "%s", p->text);
+  if (s->opt->emit == EMIT_SVG) {
+    PricedCompile y;
+    Price price;
+    if (compile_plan(p, &y, &price))
+      draw_plan(p->choice, &y.s, &price, out.f);
+    arena_free(&y.arena);
+  } else {
+    put_why(x, p, by, out.f);
+    fprintf(out.f, "%s", p->text);
+  }
   return file_close(s, &out, true);
 }
 
