@@ -2,6 +2,9 @@
  * Draws a plan as one SVG page. A row is a node, the innermost group of ranks; a box is a rank, in
  * the colours of its stages, with its share of the step in compute and its memory under it. A table
  * has the stages and what they send. */
+#include <math.h>
+#include <string.h>
+
 #include "choice.h"
 #include "price.h"
 #include "svg_text.h"
@@ -128,6 +131,8 @@ static void put_stage(const Drawing *d, uint32_t k, double y) {
 void draw_plan(const Choice *c, Sched *compiled, const Price *price, FILE *f) {
   const Cluster *cluster = &c->task->cluster;
   Sched *s = c->task->s;
+  const char *title = choice_text(c);
+  const double letter = fmin(16, WIDE / 0.6 / (double)strlen(title)); /* px */
   Drawing d = {c, compiled, price, critical(compiled)->busy, cluster->nrank, f};
   for (uint32_t k = cluster->nlevel; k-- > 0;)
     d.node = cluster->level[k].ranks > 1 ? cluster->level[k].ranks : d.node;
@@ -140,18 +145,17 @@ void draw_plan(const Choice *c, Sched *compiled, const Price *price, FILE *f) {
            "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"~\" height=\"~\" "
            "viewBox=\"0 0 ~ ~\">\n<style type=\"text/css\">\n"
            "text{font-family:Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;font-size:"
-           "12px;fill:$}\n.title{font-size:16px;font-weight:bold}\n"
+           "12px;fill:$}\n.title{font-size:~px;font-weight:bold}\n"
            ".in,.says{text-anchor:middle}\n.says{font-size:9.5px}\n</style>\n"
            "<rect width=\"~\" height=\"~\" fill=\"white\"/>\n",
-           WIDE + 2 * MARGIN, high, WIDE + 2 * MARGIN, high, "#222222", WIDE + 2 * MARGIN, high);
-  svg_emit(f, "<text class=\"title\" x=\"~\" y=\"~\">$</text>\n", MARGIN, MARGIN + 12,
-           choice_text(c));
-  svg_emit(
-      f,
-      "<text x=\"~\" y=\"~\">step $; green: the part of it that a rank computes; violet: its memory, of $; orange: the "
-      "part of the step that a rank sends</text>\n",
-      MARGIN, MARGIN + 32, seconds(s, price->makespan),
-      bytes_text(s, c->task->memory ? c->task->memory : price->memory));
+           WIDE + 2 * MARGIN, high, WIDE + 2 * MARGIN, high, "#222222", letter, WIDE + 2 * MARGIN,
+           high);
+  svg_emit(f, "<text class=\"title\" x=\"~\" y=\"~\">$</text>\n", MARGIN, MARGIN + 12, title);
+  svg_emit(f,
+           "<text x=\"~\" y=\"~\">step $; green: the part of it that a rank computes; violet: its "
+           "memory, of $; orange: the part of the step that a rank sends</text>\n",
+           MARGIN, MARGIN + 32, seconds(s, price->makespan),
+           bytes_text(s, c->task->memory ? c->task->memory : price->memory));
   for (uint32_t r = 0; r < cluster->nrank; r++) {
     const double y = top + r / d.node * row;
     if (r % d.node == 0)
