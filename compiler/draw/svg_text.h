@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Text for the timeline picture: numbers that ignore the locale, numbers with units, and text that
- * is escaped for XML. For svg.c only. */
+ * Text for pictures: numbers that ignore the locale, numbers with units, and text that
+ * is escaped for XML. */
 #ifndef PIPE_SVG_TEXT_H
 #define PIPE_SVG_TEXT_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * --plan: reads layers and a cluster, tries the most promising plans by compiling the schedule of
  * each, and writes the one with the shortest predicted step. The result depends on the files and
- * options only. Cost: that of search.c, and MOST_TRIED compiles. */
+ * options only. Cost: that of search.c for each variant, and at most MOST_TRIED compiles, or
+ * LEAST_SHARE for each variant and LEAST_MOVED. */
 #include "plan.h"
 
 #include <inttypes.h>

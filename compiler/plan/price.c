@@ -37,7 +37,7 @@ static void measure(Sched *s, Price *p) {
 bool compile_priced(const Sched *s, PricedCompile *x, Price *price) {
   x->s = (Sched){.arena = &x->arena, .diag = &x->diag, .opt = &x->opt, .again = s->again};
   diag_init(&x->diag, &x->arena, NULL);
-  x->opt.emit = EMIT_NONE;
+  x->opt.emit = EMIT_NONE, x->opt.time_passes = false;
   if (!s->again(&x->s) || x->diag.errors > 0 || !x->s.prog)
     return false;
   measure(&x->s, price);
