@@ -34,7 +34,7 @@ bool work_more(Work *w, uint64_t steps, Span at) {
   w->left -= steps;
   w->tick = w->left > w->of / 200 ? w->left - w->of / 200 : 0;
   if (now_ms() - w->begin > QUIET_MS) {
-    fprintf(w->progress, "\rfor every value: %u %% of the steps that it may take ",
+    fprintf(w->progress, "\rproof for every value: %u %% of its step budget used ",
             (unsigned)((w->of - w->left) / (w->of / 100)));
     w->told = true;
   }

@@ -89,7 +89,7 @@ static bool describe(Reader *r, ForAllRow *row) {
     case PIPE_WORD_PEER: row->peer = (uint32_t)w->n.at; break;
     case PIPE_WORD_FORMULA: row->formula = (uint32_t)w->n.at; break;
     case PIPE_WORD_CHANNEL:
-    case PIPE_WORD_SIDE: return for_all_no(r->x, "it has channels, or ops of its own");
+    case PIPE_WORD_SIDE: return for_all_no(r->x, "channels and side ops are not supported");
     case PIPE_WORD_AT:
     case PIPE_WORD_BEHIND:
     case PIPE_WORD_AHEAD:
@@ -99,11 +99,11 @@ static bool describe(Reader *r, ForAllRow *row) {
     default: continue;
     }
     if (!is_fixed(w->n))
-      return for_all_no(r->x, "an op moves from turn to turn");
+      return for_all_no(r->x, "an op has different microbatches in different turns");
   }
   row->above = group; /* ops of its action below it, until place() */
   if (slices > 1 && row->has_mb && (row->mb.turn % slices || row->mb.by % slices))
-    return for_all_no(r->x, "an op is of other slices from turn to turn");
+    return for_all_no(r->x, "an op has different slices in different turns");
   row->slice = row->has_mb ? (uint32_t)(row->mb.at % slices) : 0;
   return true;
 }
@@ -121,7 +121,7 @@ static bool read_row(Reader *r, bool in_loop, ForAllRank *k) {
   row->nword = r->word.n - row->word0;
   const ForAllWord *op = &r->word.at[row->word0];
   if (!is_fixed(op->n) || op->tag >= PIPE_NOPS || op->n.at >= r->x->p->nstage)
-    return for_all_no(r->x, "an op moves from stage to stage");
+    return for_all_no(r->x, "an op has different stages in different turns");
   row->op = op->tag, row->stage = (uint32_t)op->n.at;
   row->stream = pipe_op_info[row->op].stream;
   return describe(r, row);
@@ -221,7 +221,7 @@ static bool read_all(ForAllCheck *x) {
     if (!place(x, k))
       return for_all_no(x, "a loop ends in an action");
     if (!num_same(k->end, for_all_grown(x->e, PIPE_GROWS_rank_ninstr, r, 0, p->rank[r].ninstr)))
-      return for_all_no(x, "a list has another length");
+      return for_all_no(x, "the length of a list differs");
   }
   return true;
 }
@@ -264,18 +264,18 @@ static bool check_rows(ForAllCheck *x) {
     for (uint32_t i = 0; i < x->rank[r].row.n; i++) {
       ForAllRow *c = &x->rank[r].row.at[i];
       if (c->pos.at >= p->rank[r].ninstr)
-        return for_all_no(x, "a list has another length");
+        return for_all_no(x, "the length of a list differs");
       const PipeInstr *at = first_of(x, r, c);
       const bool transfer = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
       if (at->op != c->op || at->stage != c->stage || p->stage[c->stage].rank != r ||
           (c->has_mb ? at->mb != (uint64_t)c->mb.at : at->mb != NONE))
-        return for_all_no_at(x, r, c, "a row is another one");
+        return for_all_no_at(x, r, c, "a row differs");
       const uint32_t other = transfer ? pipe_other_end(pipe_graph(p), at) : c->stage;
       if (transfer)
         c->peer = at->peer;
       if (is_run_elsewhere(c, period[p->stage[c->stage].model]) ||
           is_run_elsewhere(c, period[p->stage[other].model]))
-        return for_all_no_at(x, r, c, "who runs a microbatch depends on it");
+        return for_all_no_at(x, r, c, "the rank of a microbatch depends on its number");
     }
   return true;
 }
@@ -305,7 +305,7 @@ static bool check_numbers(ForAllCheck *x, uint32_t r) {
         const ForAllWord *v = &k->word[w];
         const int on = for_all_waits_for(c, v);
         if (on >= 0 && !(num_least(v->n, p, 0) && num_least(num_sub(c->done[on], v->n), p, 0)))
-          return for_all_no_at(x, r, c, "it waits for rows that are not there");
+          return for_all_no_at(x, r, c, "the row waits for rows that do not exist");
         if (v->tag == PIPE_WORD_VERSION && c->op == PIPE_U &&
             !num_same(v->n, num_add(c->updates, num(1))))
           return for_all_no_at(x, r, c, "another version than the next");
@@ -408,8 +408,8 @@ static bool check_sums(ForAllCheck *x) {
   }
   for (uint32_t i = 0; i < p->nstage; i++)
     if (!num_same(updates[i], updates[p->stage[i].replica]))
-      return for_all_no(x, "replicas have not as many updates");
-  return sets_cancel(&s) || for_all_no(x, "a sum without all that take part");
+      return for_all_no(x, "replicas have different numbers of updates");
+  return sets_cancel(&s) || for_all_no(x, "a sum lacks a member");
 }
 
 /* Copies of a group of ranks take turns: each turn is later than the turn before. */

@@ -345,7 +345,7 @@ static bool check_use(Uses *u, const Use *use) {
   for (int on = 0; on < PIPE_NSTREAMS && use->field != FIELD_UNIT; on++)
     if ((uint32_t)on != c->stream && !num_same(use->touch[on], num(0)) &&
         !knows(u, c, on, use->touch[on]))
-      return no_use(u, use, "it does not wait for the use before");
+      return no_use(u, use, "the row does not wait for the previous use");
   if (!check_label(u, use))
     return false;
   if (!use->followed)
@@ -446,7 +446,7 @@ bool for_all_uses(ForAllCheck *x) {
   Uses u = {.x = x, .chain = {.arena = x->arena}, .slots = {.arena = x->arena}};
   enum { MOST = 1 << 16 }; /* ranks, states: the room in a key */
   if (x->p->nrank > MOST || x->e->nstate > MOST)
-    return for_all_no(x, "it has too many ranks, or states of slots");
+    return for_all_no(x, "the program has too many ranks or states of slots");
   u.grads = NEW_ARRAY(x->arena, uint32_t, x->p->nstage);
   index_states(&u);
   for (uint32_t r = 0; r < x->p->nrank; r++) {

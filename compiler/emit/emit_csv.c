@@ -93,7 +93,7 @@ static void warn_lost(Sched *s, bool comms) {
          : s->model->ntie       ? "tied weights"
                                 : NULL;
   if (what)
-    diag_warn(d, DIAG_TORCH, NO_SPAN, "%s: PyTorch's format has no %s: they are left out",
+    diag_warn(d, DIAG_TORCH, NO_SPAN, "%s: PyTorch's format has no %s: the file leaves them out",
               s->model->name, what);
   uint32_t last = s->model->nstage - 1, before = 0;
   bool any = false;
@@ -123,7 +123,7 @@ static void warn_lost(Sched *s, bool comms) {
     return;
   diag_warn(
       d, DIAG_TORCH, NO_SPAN,
-      "%s: TorchTitan places stage s on rank s %% P, or two stages a rank in a V, and not as here: it would build other stages than the file runs",
+      "%s: TorchTitan places stage s on rank s %% P, or two stages a rank in a V: it would build other stages than this file runs",
       s->model->name);
 }
 
@@ -131,13 +131,13 @@ static void warn_lost(Sched *s, bool comms) {
  * PyTorch runs as it is. */
 static const char *cannot(const Sched *s) {
   if (s->model->slices > 1)
-    return "it has one index, and this schedule has slices";
+    return "the format has no slices";
   if (s->model->graph || s->model->row_of)
-    return "it has a chain of stages, each on one rank, and this schedule has edges, or places by microbatch";
+    return "the format has no edges and no places by microbatch";
   if (s->model->nstage > s->model->nmodel)
-    return "it has each stage once, and this schedule has replicas";
+    return "the format has no replicas";
   if (s->model->forward)
-    return "each microbatch has a backward in it, and this schedule is forward-only";
+    return "the format has no forward-only schedules";
   return NULL;
 }
 
@@ -145,19 +145,19 @@ bool csv_can(Sched *s) {
   bool comms = s->opt->emit == EMIT_COMMS_CSV;
   const char *why = cannot(s);
   if (comms && !why && s->lowered->lowering != PIPE_GLOBAL)
-    why = arena_printf(s->arena, "its transfers are in pipec's order, and the lowering is %s",
+    why = arena_printf(s->arena,
+                       "the format needs transfers in one global order, but the lowering is %s",
                        lowering_text(s->lowered->lowering));
   if (!why) {
     warn_lost(s, comms);
     return true;
   }
   if (!comms && s->model->slices == 1) { /* the order is still good for reading and comparing */
-    diag_warn(s->diag, DIAG_TORCH, NO_SPAN, "%s: PyTorch would not take this file: %s",
-              s->model->name, why);
+    diag_warn(s->diag, DIAG_TORCH, NO_SPAN, "%s: PyTorch rejects this file: %s", s->model->name,
+              why);
     return true;
   }
-  diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--emit=%s: the format cannot say this: %s",
-             comms ? "comms-csv" : "csv", why);
+  diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--emit=%s: %s", comms ? "comms-csv" : "csv", why);
   return false;
 }
 

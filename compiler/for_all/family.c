@@ -253,7 +253,7 @@ bool family_fit(Arena *a, Member *const m[3], int64_t step, ForAllProof *out, co
       *why = arena_printf(a, "the list of rank %u does not come to repeat", r);
       return false;
     }
-  *why = "its memory, or its times, do not grow evenly with it";
+  *why = "memory or times do not grow linearly";
   if (!fit_tables(a, p, &g) || !fit_params(a, p, &c->param))
     return false;
   c->grow = g.grow.at, c->ngrow = g.grow.n;

@@ -118,7 +118,7 @@ static Member *noted_at(Search *x, int64_t value) {
   Member *m = good_at(x, value);
   if (!m || member_note(m, &x->state))
     return m;
-  x->why = "its lists are not in one order";
+  x->why = "the lists have no common order";
   return NULL;
 }
 
@@ -138,7 +138,7 @@ static bool is_one_shape(Search *x, int64_t value, int64_t T) {
       return false;
     for (uint32_t r = 0; r < x->s->model->nrank; r++)
       if (shape[r] != first[r])
-        return no(x, arena_printf(x->s->arena, "the list of rank %u does not come to repeat", r));
+        return no(x, arena_printf(x->s->arena, "the list of rank %u does not repeat", r));
   }
   return first != NULL;
 }
@@ -158,7 +158,7 @@ static bool try_class(Search *x, int64_t value, int64_t T, Class *out) {
   out->like = m[0], out->compared = m[3]->value;
   for (int j = 0; j < 4; j++)
     if (!family_is(x->s->arena, &x->rules, &out->every, m[j]))
-      return no(x, "its numbers do not grow evenly with it");
+      return no(x, "numbers of the program do not grow linearly");
   m[0]->kept = verify_for_all(x->s->arena, &out->every, &x->why);
   return m[0]->kept;
 }
@@ -202,7 +202,7 @@ static void lower_class(Search *x, Class *c) {
 static bool compare_one(Search *x, const Class *c, int64_t v) {
   Member *m = member_at(x, v);
   if (!work_spent(x->s->opt->work) && (!m->ok || !family_is(x->s->arena, &x->rules, &c->every, m)))
-    return no(x, arena_printf(x->s->arena, "what repeats ends at %s = %" PRId64, x->name, v));
+    return no(x, arena_printf(x->s->arena, "the pattern breaks at %s = %" PRId64, x->name, v));
   member_free(m);
   return true;
 }
@@ -293,7 +293,7 @@ static uint32_t try_period(Search *x, int64_t first, int64_t T, Class *out) {
       return no(x, NULL);
     for (int j = 0; j < 4; j++)
       if (!admits(x, v + j * T))
-        return no(x, "the schedule admits some values of a class only");
+        return no(x, "the schedule admits only some values of a pattern");
     if (try_class(x, v, T, &out[n++]))
       continue;
     while (--n > 0)
@@ -325,11 +325,12 @@ static uint32_t find_classes(Search *x, Class *out) {
       if (x->wrong || work_spent(x->s->opt->work))
         return 0;
       if (x->rows > MOST_ROWS / x->part)
-        return no(x, arena_printf(x->s->arena, "%s%sto try more takes too many steps",
-                                  first_why ? first_why : "", first_why ? "; " : ""));
+        return no(x,
+                  arena_printf(x->s->arena, "no pattern found within the budget%s%s",
+                               first_why ? "; first obstacle: " : "", first_why ? first_why : ""));
     }
   }
-  x->why = first_why ? first_why : "the schedule admits too few values of it";
+  x->why = first_why ? first_why : "the schedule admits too few values";
   return 0;
 }
 
@@ -492,9 +493,9 @@ static bool not_decided(Sched *s, const char *why) {
 /* What rules out a proof from the start; NULL: nothing. */
 static const char *obstacle(const Sched *s) {
   return s->tuning->clause ? "the order is tuned for one value"
-         : s->sides->ndecl ? "it has side operations"
+         : s->sides->ndecl ? "the schedule has side ops"
          : s->lowered->lowering != PIPE_GLOBAL
-             ? "its transfers are not in one global order (--lowering=global)"
+             ? "the transfers have no global order (--lowering=global)"
              : NULL;
 }
 
@@ -503,7 +504,7 @@ static bool search(Search *x) {
   x->rules.magic = PIPE_LOOP_MAGIC, x->rules.abi = PIPE_ABI;
   name_params(x);
   if (!formulas_of_m(s, x->name, &x->rules))
-    return not_decided(s, "what the schedule requires is too long");
+    return not_decided(s, "the requires clauses are too long");
   Class *c = NEW_ARRAY(s->arena, Class, MOST_T + (size_t)s->model->nrank * 2);
   const uint32_t n = find_classes(x, c);
   for (uint32_t i = 0; i < n && !x->wrong; i++)
@@ -541,13 +542,14 @@ bool check_for_all(Sched *s) {
   for (uint32_t i = 0; i < x.member.n; i++)
     member_free(x.member.at[i]);
   if (s->for_all.proved ? s->opt->looped && !s->looped : work.spent)
-    not_decided(s, "it takes too many steps");
+    not_decided(s, "the proof needs more steps than its budget");
   if (s->looped || !s->opt->looped)
     return ok;
-  diag_error(
-      s->diag, DIAG_LOOPED, s->parsed->def->name_at, "there is no program for every %s: %s", x.name,
-      s->for_all.refuted ? arena_printf(s->arena, "it is %s", s->for_all.text) : s->for_all.text);
-  diag_help(s->diag, "give it a value, such as -D %s=64", x.name);
+  diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at, "there is no program for every %s: %s",
+             x.name,
+             s->for_all.refuted ? arena_printf(s->arena, "the schedule is %s", s->for_all.text)
+                                : s->for_all.text);
+  diag_help(s->diag, "give a value, such as -D %s=64", x.name);
   return false;
 }
 

@@ -366,11 +366,11 @@ static bool check_cell(Sched *s, size_t cell) {
   if (s->orders->at_r[cell]) {
     uint32_t again = s->orders->at_r[cell] - 1;
     diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[one->site],
-               "rank %u runs %s of a stash that %s makes again", op_rank(s, again),
+               "rank %u runs %s of a stash that %s recomputes", op_rank(s, again),
                copy_text(s, one), op_text(s, again));
     diag_note(s->diag, s->orders->site[s->orders->op[again].site], "%s comes from here",
               op_text(s, again));
-    diag_help(s->diag, "a stash is copied or made again, not both: drop one of them");
+    diag_help(s->diag, "a stash is copied or recomputed, not both: drop one");
     return false;
   }
   uint32_t f = last_forward(s, one->stage, one->mb), b = s->orders->at_b[cell] - 1,
@@ -392,7 +392,7 @@ static bool check_cell(Sched *s, size_t cell) {
     diag_note(s->diag, s->orders->site[s->orders->op[off->at <= f ? f : w].site],
               off->at > f ? "the stash is needed for the last time here"
               : own       ? "the stash is made here"
-                          : "the slices behind it have read the stash only here");
+                          : "the last slice reads the stash here");
     diag_help(s->diag, s->model->slices > 1
                            ? "OFF(m, q) stands between the last F and the first backward of m"
                            : "OFF(m) stands between F(m) and its backward");
@@ -401,7 +401,7 @@ static bool check_cell(Sched *s, size_t cell) {
   uint32_t reader = next_reader(s, one->stage, one->mb, f);
   if (off->at > reader && off->at <= b) {
     diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[off->site],
-               "rank %u runs %s after %s, and before %s: slices read the stash all that while", r,
+               "rank %u runs %s between %s and %s, while slices still read the stash", r,
                copy_text(s, off), op_text(s, reader), op_text(s, b));
     diag_note(s->diag, s->orders->site[s->orders->op[reader].site], "%s comes from here",
               op_text(s, reader));
@@ -421,7 +421,7 @@ static bool check_cell(Sched *s, size_t cell) {
     diag_error(s->diag, DIAG_OFFLOAD, s->orders->site[s->orders->op[user].site],
                "rank %u runs %s between %s and %s: its stash is in host memory", r,
                op_text(s, user), copy_text(s, off), copy_text(s, load));
-    diag_note(s->diag, s->orders->site[load->site], "the stash is back only here");
+    diag_note(s->diag, s->orders->site[load->site], "the stash comes back here");
     diag_help(s->diag, "put LOAD(m) before the op");
     return false;
   }
@@ -492,10 +492,9 @@ static void play(Sched *s) {
 
 bool offload(Sched *s, Orders *orders, Sides *sides) {
   if (s->orders->noffload > 0 && s->model->forward) {
-    diag_error(
-        s->diag, DIAG_OFFLOAD, s->orders->offload[0]->at,
-        "'offload' in a schedule that only runs forward: nothing reads a stash that is back");
-    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
+    diag_error(s->diag, DIAG_OFFLOAD, s->orders->offload[0]->at,
+               "'offload' in a forward-only schedule: no op reads a stash");
+    diag_note(s->diag, s->model->pipe[0].clause->at, "this pipe is 'forward'");
     return false;
   }
   uint32_t nwritten = s->orders->ncopy;

@@ -259,8 +259,8 @@ static bool check_end(Sched *s, uint32_t r, uint32_t i, bool end, Link l, uint32
     return true;
   if (pos) {
     diag_error(s->diag, DIAG_TRANSFER, s->orders->site[s->orders->lists[r].instr[pos - 1].site],
-               end ? "rank %u has %s before %s, whose result it sends"
-                   : "rank %u has %s after %s, which reads it",
+               end ? "rank %u has %s before %s, whose result the SEND carries"
+                   : "rank %u has %s after %s, which reads the tensor",
                r, list_op_text(s, &s->orders->lists[r].instr[pos - 1]), list_op_text(s, in));
     diag_note(s->diag, s->orders->site[in->site], "%s comes from here", list_op_text(s, in));
     return false;
@@ -314,7 +314,7 @@ static bool check_waits(Sched *s, const uint32_t *send_at) {
       size_t t = there ? tensor_of(s, in) : 0;
       if (!there || !send_at[t] || send_at[t] > i + 1) {
         diag_error(s->diag, DIAG_TRANSFER, s->orders->site[in->site],
-                   "rank %u waits for %u%s%u, which does not stand above it", r, in->stage,
+                   "rank %u waits for %u%s%u, which does not come before", r, in->stage,
                    pipe_op_info[in->op].text, in->mb);
         ok = false;
       } else if (wait_at[t]) {
@@ -334,8 +334,8 @@ static bool check_waits(Sched *s, const uint32_t *send_at) {
         continue;
       diag_error(
           s->diag, DIAG_TRANSFER, s->orders->site[in->site],
-          "rank %u does not wait for %s, as the file does for others: %uWAIT_%s%u is missing", r,
-          list_op_text(s, in), in->stage, pipe_op_info[in->op].text, in->mb);
+          "rank %u does not wait for %s, but the file waits for other SENDs: %uWAIT_%s%u is missing",
+          r, list_op_text(s, in), in->stage, pipe_op_info[in->op].text, in->mb);
       ok = false;
     }
   return ok;

@@ -164,7 +164,7 @@ const char *params_text(Sched *s, const Schedule *sc) {
 }
 
 void help_params(Sched *s, const Schedule *sc) {
-  diag_help(s->diag, sc->params ? "its parameters are %s" : "it has no parameters%s",
+  diag_help(s->diag, sc->params ? "the parameters are %s" : "the schedule has no parameters%s",
             params_text(s, sc));
 }
 

@@ -73,14 +73,14 @@ static const char *line_word(const FormulaScope *f) {
 static void no_array(const FormulaScope *f, const Expr *e) {
   diag_error(f->s->diag, DIAG_FORMULA, e->at,
              "'%s' has an element for each weight, but a rate is one number", e->name);
-  diag_help(f->s->diag, "a rate knows %s; 'U applies' scales single elements", all_names(f));
+  diag_help(f->s->diag, "a rate can use %s; 'U applies' scales single elements", all_names(f));
 }
 
 static bool declared_below(const FormulaScope *f, Name name, Span at) {
   for (const WeightLine *l = f->line->next; l; l = l->next)
     if (l->word == WW_STATE && l->state == name) {
       diag_error(f->s->diag, DIAG_UNKNOWN_NAME, at, "'%s' is used before it is a state", name);
-      diag_note(f->s->diag, l->at, "it is declared here");
+      diag_note(f->s->diag, l->at, "declared here");
       diag_help(f->s->diag, "move 'state %s' above the lines that use it", name);
       return true;
     }
@@ -109,8 +109,9 @@ static void resolve_name(const FormulaScope *f, Expr *e) {
         return;
       }
     diag_help(
-        d, "%s knows %s, and the values of the schedule; 'state %s' above this line makes a state",
-        line_word(f), all_names(f), e->name);
+        d,
+        "the formula can use %s, and values of the schedule; 'state %s' above this line makes a state",
+        all_names(f), e->name);
     return;
   }
   e->builtin = state ? FO_STATE : names[i].name;
@@ -119,11 +120,11 @@ static void resolve_name(const FormulaScope *f, Expr *e) {
   } else if (!state && !known(i, f->line->word)) {
     diag_error(d, DIAG_FORMULA, e->at, "%s cannot depend on '%s', %s", line_word(f), e->name,
                names[i].what);
-    diag_help(d, "it knows %s", all_names(f));
+    diag_help(d, "the formula can use %s", all_names(f));
   } else if (f->visible(f->self, e->name, &at)) {
     diag_error(d, DIAG_REDEFINED, e->at, "'%s' is %s in formulas, and a name of the schedule",
                e->name, state ? "a state" : names[i].what);
-    diag_note(d, at, "it was defined here");
+    diag_note(d, at, "defined here");
   }
 }
 
@@ -135,7 +136,7 @@ static void resolve_sum(const FormulaScope *f, Expr *e, uint32_t given) {
   e->slot = FORMULA_SUM;
   if (given != 4 || j->value->kind != EX_NAME) {
     diag_error(f->s->diag, DIAG_ARITY, e->at,
-               "'sum' takes a new name, two ends and what is added up: sum(j, 0, delay, e)");
+               "'sum' takes a new name, two ends and a term: sum(j, 0, delay, e)");
     return;
   }
   resolve_part(f, j->next->value);
@@ -192,8 +193,7 @@ static void resolve_call(const FormulaScope *f, Expr *e) {
   }
   diag_error(d, DIAG_UNKNOWN_NAME, e->name_at, "unknown function '%s'", e->name);
   diag_help(
-      d,
-      "a formula knows abs sqrt exp log floor pow min max sum, and the functions of the schedule");
+      d, "a formula can use abs sqrt exp log floor pow min max sum, and functions of the schedule");
 }
 
 static void resolve_part(const FormulaScope *f, Expr *e) {
@@ -226,7 +226,7 @@ bool formula_state(const FormulaScope *f, Name name, Span at) {
     diag_error(f->s->diag, DIAG_REDEFINED, at, "'%s' is a state already", name);
   } else if (f->visible(f->self, name, &first)) {
     diag_error(f->s->diag, DIAG_REDEFINED, at, "'%s' is already defined", name);
-    diag_note(f->s->diag, first, "it was defined here");
+    diag_note(f->s->diag, first, "defined here");
   } else {
     return true;
   }

@@ -56,20 +56,18 @@ bool hint_rank(Sched *s, const Schedule *sc, const Clause *c, Name name) {
   if (c->kind == CL_ORDER || c->kind == CL_EXCLUSIVE)
     diag_help(s->diag, "the rank is '%s' here", c->var);
   else if (c->kind == CL_LINK)
-    diag_help(s->diag, "the rank that sends is '%s' here, the one that receives '%s'", c->var,
-              c->mb_var);
+    diag_help(s->diag, "the sending rank is '%s' here, the receiving rank '%s'", c->var, c->mb_var);
   else if ((c->kind == CL_CHECK || c->kind == CL_LIMIT) && !c->var)
     diag_help(s->diag, "for each rank, add 'for %s in 0..%s'", name,
               ranks ? span_text(s, ranks->at) : "P");
   else if (c->kind == CL_PIPE)
-    diag_help(s->diag,
-              "the rank is known inside 'order'; here it is what follows from the stage '%s'",
+    diag_help(s->diag, "only 'order' has a rank; here the rank follows from the stage '%s'",
               c->var);
   else if (c->kind == CL_TIME && !c->mb_var)
     diag_help(s->diag, "the rank gets its name by 'time %s%son %s { ... }'", c->var ? c->var : "",
               c->var ? " " : "", name);
   else
-    diag_help(s->diag, "the rank is known inside 'order' only");
+    diag_help(s->diag, "only 'order' has a rank");
   return true;
 }
 
@@ -145,15 +143,14 @@ bool hint_elsewhere(Sched *s, const Ast *file, const Schedule *sc, const Clause 
     def = NO_SPAN;
   if (def.file != NO_FILE) {
     diag_note(s->diag, def,
-              def.beg > at.beg ? "it is defined here, later"
-                               : "this one is known in its block only");
+              def.beg > at.beg ? "defined here, later" : "this definition holds only in its block");
     return true;
   }
   for (const Schedule *base = sc ? sc->base_def : NULL; base; base = base->base_def) {
     def = found_by_clause(base, name);
     if (def.file == NO_FILE)
       continue;
-    diag_note(s->diag, def, "this one is known in '%s' only", base->name);
+    diag_note(s->diag, def, "this definition holds only in '%s'", base->name);
     return true;
   }
   return false;
@@ -304,9 +301,9 @@ void hint_order(Sched *s, uint32_t earlier, uint32_t later) {
     return;
   for (uint32_t i = later; i < earlier; i++)
     n += s->orders->op[i].site == s->orders->op[later].site;
-  diag_help(s->diag, "on rank %u the lag of '%s' has to be larger, by %u at least%s", r,
-            span_text(s, late), n,
-            n == 1 && late.beg < early.beg ? ", or it has to stand behind the other" : "");
+  diag_help(s->diag, "on rank %u increase the lag of '%s' by at least %u%s", r, span_text(s, late),
+            n,
+            n == 1 && late.beg < early.beg ? ", or write the op after the op that it needs" : "");
 }
 
 void hint_index(Sched *s, uint32_t r, const OpRef *use, const Stmt *list, int64_t mb, uint32_t n) {
@@ -320,7 +317,7 @@ void hint_index(Sched *s, uint32_t r, const OpRef *use, const Stmt *list, int64_
               "an op without an index takes the microbatch after the last: it runs too often");
   else if (list && list->kind == ST_CLOCK && hint_mentions(index, list->name) &&
            index->kind != EX_NAME)
-    diag_help(s->diag, "the stamp says when it runs: write %s(%s)", use->name, list->name);
+    diag_help(s->diag, "the stamp says when an op runs: write %s(%s)", use->name, list->name);
   else if (s->model->npipe > 1 && mb >= 0)
     diag_help(s->diag, "each pipe counts its microbatches from 0");
   else if (found && loop->kind == ST_KERNEL)
@@ -345,7 +342,8 @@ static void hint_begin(Sched *s, uint32_t r, const Stmt *loop, uint32_t old) {
   for (uint32_t mb = n; mb < st->nmb; mb++)
     ran += at[mb] != 0;
   if (ran == 0 && n < st->nmb && !loop->range.step)
-    diag_help(s->diag, "by then rank %u has run those below %u: there the range of '%s' begins", r,
+    diag_help(s->diag,
+              "rank %u has already run the microbatches below %u: begin the range of '%s' there", r,
               n, loop->name);
 }
 
@@ -354,15 +352,15 @@ void hint_twice(Sched *s, uint32_t r, const OpRef *use, uint8_t kind, uint32_t o
   Span at = s->orders->site[s->orders->op[old].site];
   if (s->orders->op[old].kind != kind) {
     if (kind == PIPE_W && s->orders->op[old].kind == PIPE_B)
-      diag_help(s->diag, "write I for that B: W is the rest of it");
+      diag_help(s->diag, "write I in place of B: B = I + W");
     return;
   }
   if (!written(s, r, use->at, &loop) || !written(s, r, at, &other) || loop == other)
     return;
   if (loop && loop->kind == ST_KERNEL && at.beg < loop->at.beg)
-    diag_help(s->diag, "a kernel has its warmup already: it follows from the lags");
+    diag_help(s->diag, "leave this op out: the lags of the kernel give its warmup");
   else if (other && other->kind == ST_KERNEL && other->at.beg < use->at.beg)
-    diag_help(s->diag, "a kernel has its flush already: it follows from the lags");
+    diag_help(s->diag, "leave this op out: the lags of the kernel give its flush");
   else if (loop && is_name_of(use, loop) && s->model->slices == 1)
     hint_begin(s, r, loop, old);
 }

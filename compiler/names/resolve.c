@@ -152,8 +152,8 @@ static bool weight_op(Resolver *r, WeightLine *l) {
   l->kind = (int8_t)op;
   if (op == PIPE_F && l->word == WW_READS && l->source == WS_FORWARD) {
     diag_error(d, DIAG_CLAUSE, l->source_at,
-               "a forward reads the newest version, or one by its number");
-    diag_help(d, "write 'F reads newest', or 'F reads e'; 'B reads F' is what F has read");
+               "a forward reads the newest version, or a version by number");
+    diag_help(d, "write 'F reads newest' or 'F reads e'; only B, I and R may read F");
     return false;
   }
   if (l->word == WW_READS ? op == PIPE_F || op == PIPE_B || op == PIPE_I || op == PIPE_R
@@ -161,9 +161,9 @@ static bool weight_op(Resolver *r, WeightLine *l) {
     return true;
   diag_error(d, DIAG_CLAUSE, l->op_at, "'%s %s' is no line of 'weights'", l->op, word[l->word]);
   diag_help(d,
-            l->word != WW_READS ? "only an update, U, %s something"
-            : op == PIPE_W      ? "W reads no weights: its stash and what I has left are enough%.0s"
-            : op == PIPE_U      ? "U reads the newest version always, and makes the next one%.0s"
+            l->word != WW_READS ? "only U has '%s'"
+            : op == PIPE_W      ? "W reads no weights, only its stash and the gradient from I%.0s"
+            : op == PIPE_U      ? "U always reads the newest version and makes the next%.0s"
                                 : "F, B, I and R read weights%.0s",
             word[l->word]);
   return false;
@@ -191,11 +191,11 @@ static void per_what(Resolver *r, const Clause *c, const WeightLine *l) {
   if (r->unknown.n > 0)
     return;
   diag_error(r->s->diag, DIAG_CLAUSE, l->per->at,
-             "microbatches that share what they read have the same value: '%s' is the same for all",
+             "'per' groups microbatches by value, but '%s' has one value for all microbatches",
              span_text(r->s, l->per->at));
   diag_help(r->s->diag,
-            c->mb_var ? "for N at a time: per %s/N"
-                      : "for N at a time: weights s, m { ... per m/N }",
+            c->mb_var ? "to group N microbatches, write per %s/N"
+                      : "to group N microbatches, write weights s, m { ... per m/N }",
             c->mb_var);
 }
 
@@ -214,7 +214,7 @@ static void resolve_weights(Resolver *r, Clause *c) {
     if (l->word == WW_VERSIONS && c->mb_var && hint_mentions(l->value, c->mb_var))
       diag_error(
           d, DIAG_CLAUSE, l->value->at,
-          "a stage has the same number of versions for all microbatches: '%s' cannot stand here",
+          "a stage has the same number of versions for all microbatches: leave '%s' out of this value",
           c->mb_var);
     FormulaScope scope = {
         r->s,          l, state.at, state.n, r, formula_value, formula_visible, formula_bind,
@@ -250,11 +250,13 @@ static void resolve_clause(Resolver *r, Clause *c) {
     if (c->root && (!y || y->kind != SY_PIPE)) {
       diag_error(r->s->diag, DIAG_UNKNOWN_NAME, c->root_at, "'%s' is not a pipe", c->root);
       if (!y && c->root == c->name)
-        diag_help(r->s->diag,
-                  c->index ? "the pipes of an array are replicas of its first one: leave this out"
-                           : "a pipe is no replica of itself: leave this out");
+        diag_help(
+            r->s->diag,
+            c->index
+                ? "the pipes of an array are replicas of its first pipe: leave 'replica of' out"
+                : "a pipe is no replica of itself: leave 'replica of' out");
       else if (!y && !sym_suggest(r, c->root))
-        diag_help(r->s->diag, "the pipe that is replicated stands first");
+        diag_help(r->s->diag, "write the replicated pipe first");
     }
     sym_define(r, c->name, c->name_at, SY_PIPE)->array = c->index != NULL;
     resolve_range(r, &c->range);
@@ -340,9 +342,9 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
   if (r->with_unit && r->plain) {
     diag_error(
         d, DIAG_UNIT, r->plain->value->at,
-        "'%s' has no unit of time, but '%s' has: all times of a schedule are ns, or all are plain",
+        "'%s' has no unit of time, but '%s' has one: give all times of a schedule a unit, or no time",
         r->plain->key, r->with_unit->key);
-    diag_note(d, r->with_unit->at, "the one with a unit");
+    diag_note(d, r->with_unit->at, "this time has a unit");
   }
   sym_define(r, sc->name, sc->name_at, SY_SCHEDULE)->schedule = sc;
 }
@@ -453,9 +455,9 @@ static void resolve_import(Resolver *r, Item *it) {
     if (old) {
       diag_error(r->s->diag, DIAG_REDEFINED, it->at,
                  "\"%s\" defines '%s', which is already defined", it->path, name);
-      diag_note(r->s->diag, at, "the imported one");
+      diag_note(r->s->diag, at, "the imported definition");
       if (old->kind != SY_BUILTIN)
-        diag_note(r->s->diag, old->at, "the other one");
+        diag_note(r->s->diag, old->at, "the other definition");
       continue;
     }
     Sym *y = sym_define(r, name, at,
@@ -522,7 +524,8 @@ bool resolve(Sched *s, Parsed *parsed) {
         list = arena_printf(s->arena, "%s%s%s", list, *list ? ", " : "", it->schedule->name);
     diag_error(s->diag, DIAG_NO_SCHEDULE, NO_SPAN, "%s has no schedule '%s'", path,
                s->opt->schedule);
-    diag_help(s->diag, *list ? "its own schedules are %s" : "it has none of its own%s", list);
+    diag_help(s->diag,
+              *list ? "the schedules of the file are %s" : "the file defines no schedule%s", list);
   } else if (!parsed->def)
     diag_error(s->diag, DIAG_NO_SCHEDULE, NO_SPAN, "%s defines no schedule", path);
   if (s->diag->errors)

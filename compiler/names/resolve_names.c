@@ -26,7 +26,7 @@ Sym *sym_define(Resolver *r, Name name, Span at, SymKind kind) {
     diag_error(r->s->diag, DIAG_REDEFINED, at, "'%s' is already defined%s", name,
                old->kind == SY_BUILTIN ? " by the language" : "");
     if (old->kind != SY_BUILTIN)
-      diag_note(r->s->diag, old->at, "it was defined here");
+      diag_note(r->s->diag, old->at, "defined here");
     /* Continue with the new meaning, so that one mistake is one error. */
     old->at = at;
     old->kind = kind;
@@ -126,7 +126,7 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
   else if (r->in_check && strstr(wanted, "function"))
     diag_help(
         s->diag,
-        "a check knows inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
+        "a check can use inflight(r) held(r) kept(r) warmup_depth(r) memory(r) staleness(r) discrepancy(r) "
         "versions(r) stashed(r) host(r) host_memory(r) guests(r) volume(r) messages(r) makespan() span() idle() bubble()");
   else if (value && sc)
     hint_params(s, sc);
@@ -147,12 +147,12 @@ void sym_wrong_kind(Resolver *r, const Sym *y, Name name, Span at, const char *w
   if (y) {
     diag_error(d, DIAG_UNKNOWN_NAME, at, "'%s' is %s, not %s", name, kind_text(y), wanted);
     if (y->kind != SY_BUILTIN)
-      diag_note(d, y->at, "it was defined here");
+      diag_note(d, y->at, "defined here");
     else if (r->clause && r->clause->kind == CL_WEIGHTS && hint_weights(r->s, r->clause, name))
       return;
     else if (strcmp(wanted, "a value") == 0 && y->builtin >= BI_INFLIGHT &&
              y->builtin < BI_MAKESPAN)
-      diag_help(d, "it is of a rank: %s(r)", name);
+      diag_help(d, "name the rank: %s(r)", name);
     return;
   }
   if (r->incomplete)

@@ -42,8 +42,8 @@ static bool resolve_call(Resolver *r, Expr *e) {
     depends |= y->fn->body && y->fn->body->depends; /* its body may read the index */
     r->units |= y->fn->units;
     if (r->in_when && r->nquantity > before)
-      diag_error(d, DIAG_CLAUSE, e->at, "'%s' cannot take a quantity, whose value changes",
-                 e->name);
+      diag_error(d, DIAG_CLAUSE, e->at,
+                 "a function cannot take a count of the moment: write '%s' out", e->name);
     for (Param *p = y->fn->params; p; p = p->next)
       want++;
   } else {
@@ -53,14 +53,14 @@ static bool resolve_call(Resolver *r, Expr *e) {
     r->nquantity += now;
     if (y->builtin >= BI_INFLIGHT && limit && !now) {
       diag_error(d, DIAG_CLAUSE, e->at,
-                 "'%s' is not counted at each moment, so no limit can have it", e->name);
+                 "'%s' has no value at each moment, so a limit cannot use it", e->name);
       diag_help(
-          d,
-          "a limit knows memory(r) inflight(r) held(r) kept(r) host(r); '%s' can stand in a check",
+          d, "a limit can use memory(r) inflight(r) held(r) kept(r) host(r); a check can use '%s'",
           e->name);
     } else if (y->builtin >= BI_INFLIGHT && !r->in_check && !now)
       diag_error(d, DIAG_CLAUSE, e->at,
-                 "'%s' is known only once the schedule is; it can stand only in a check", e->name);
+                 "'%s' has no value before the order is complete: only a check can use it",
+                 e->name);
     if (y->builtin == BI_MIN || y->builtin == BI_MAX)
       want = given ? given : 1;
     else
@@ -92,9 +92,9 @@ static bool resolve_call(Resolver *r, Expr *e) {
                want == 1 ? "" : "s", e->builtin == BI_MIN || e->builtin == BI_MAX ? " or more" : "",
                given);
     if (y->kind == SY_FN)
-      diag_note(d, y->at, "it was defined here");
+      diag_note(d, y->at, "defined here");
     else if (given == 0 && want == 1 && y->builtin >= BI_INFLIGHT)
-      diag_help(d, "it is of a rank: %s(r)", e->name);
+      diag_help(d, "name the rank: %s(r)", e->name);
   }
   return depends;
 }
@@ -132,7 +132,7 @@ bool resolve_expr(Resolver *r, Expr *e) {
   if (e->kind == EX_REAL) {
     diag_error(r->s->diag, DIAG_BAD_NUMBER, e->at,
                "a number without a unit cannot have a fraction");
-    diag_help(r->s->diag, "only formulas have such numbers; here values are integers");
+    diag_help(r->s->diag, "values are integers here; only formulas have fractions");
   } else if (e->kind == EX_INT) {
     r->units |= (uint8_t)(1u << e->unit);
   } else if (e->kind == EX_NAME) {
@@ -211,8 +211,8 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
       sym_wrong_kind(r, y, o->pipe, o->pipe_at, "a pipe");
     else if (y->array != (o->pipe_index != NULL))
       diag_error(d, DIAG_CLAUSE, o->pipe_at,
-                 y->array ? "'%s' is several pipes: say which, %s[i].F(m)"
-                          : "'%s' is one pipe: no index stands after it",
+                 y->array ? "'%s' is an array of pipes: write %s[i].F(m)"
+                          : "'%s' is one pipe: leave its index out",
                  o->pipe, o->pipe);
     resolve_expr(r, o->pipe_index);
   }
@@ -234,7 +234,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
     for (Param *p = o->def->params; p; p = p->next)
       want++;
     if (o->chunk || o->stage)
-      diag_error(d, DIAG_ARITY, o->at, "'%s' already says which stage it is on", o->name);
+      diag_error(d, DIAG_ARITY, o->at, "'%s' has its stage already", o->name);
   }
   if (o->op >= 0 && !whole && want == 1 && r->sliced)
     want = 2;
@@ -245,13 +245,12 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   if (nargs != want) {
     diag_error(d, DIAG_ARITY, o->at, "op '%s' takes %s, got %u", o->name,
                o->op < 0   ? arena_printf(r->s->arena, "%u argument%s", want, want == 1 ? "" : "s")
-               : whole     ? "one microbatch or none"
+               : whole     ? "at most one microbatch"
                : r->sliced ? "a microbatch and a slice"
                            : "one microbatch",
                nargs);
     if (o->op >= 0 && nargs > want)
-      diag_help(d, "a chunk stands in brackets, %s[c](m), and the rank is that of the order",
-                o->name);
+      diag_help(d, "write the chunk in brackets, %s[c](m); the order gives the rank", o->name);
     else if (kernel && o->chunk && !o->parens && hint_mentions(o->chunk, kernel->name))
       diag_help(d, "brackets hold the chunk, parentheses the microbatch: %s(%s)", o->name,
                 span_text(r->s, o->chunk->at));
@@ -283,7 +282,7 @@ static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
               indices ? "name the rest with 'op f(k) = ...' and write f(%s - lag)"
               : o->op == PIPE_U
                   ? "U(%s - lag) is an update behind the backward of that microbatch; "
-                    "one for all of them stands after the kernel"
+                    "write an update for all microbatches after the kernel"
                   : "an op without %s stands before or after the kernel",
               kernel->name);
   }
@@ -298,7 +297,7 @@ static void same_turns(Resolver *r, const Stmt *t, const Stmt *kernel) {
       diag_error(r->s->diag, DIAG_LAG, part[i]->at,
                  "a loop in 'steady %s' has the same turns for every %s", kernel->name,
                  kernel->name);
-      diag_help(r->s->diag, "let it run over all of them, and leave ops out with 'if'");
+      diag_help(r->s->diag, "let the loop run over all values, and leave ops out with 'if'");
       return;
     }
 }

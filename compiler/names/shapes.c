@@ -19,14 +19,14 @@ static void only_ops(Sched *s, const Stmt *b, const Stmt *list) {
       bool clock = list->kind == ST_CLOCK;
       diag_error(s->diag, DIAG_CLAUSE, b->value->at, "the ops of an action have one %s",
                  clock ? "time stamp" : "priority");
-      diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e");
+      diag_help(s->diag, "write '@ e' behind the overlap: overlap { ... } @ e");
     } else if (b->kind == ST_OP && b->cond && list && list->kind == ST_RULES) {
       diag_error(s->diag, DIAG_CLAUSE, b->cond->at, "the ops of an action have one condition");
-      diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e when ...");
+      diag_help(s->diag, "write the condition behind the overlap: overlap { ... } @ e when ...");
     } else if (b->kind != ST_OP && b->kind != ST_LET && b->kind != ST_OPDEF && b->kind != ST_FN) {
       diag_error(s->diag, DIAG_CLAUSE, b->at,
                  "only ops, do, if, let, op and fn stand in an overlap");
-      diag_help(s->diag, b->kind == ST_OVERLAP ? "its ops are one action already"
+      diag_help(s->diag, b->kind == ST_OVERLAP ? "the ops of an overlap are one action already"
                                                : "put the overlap into this statement instead");
     }
 }
@@ -36,7 +36,7 @@ void overlap_shape(Sched *s, const Stmt *t, const Stmt *list) {
   if (clock && !t->value) {
     diag_error(s->diag, DIAG_CLAUSE, t->at, "an overlap in 'clock %s' needs a time stamp",
                list->name);
-    diag_help(s->diag, "it stands behind the overlap: overlap { ... } @ e");
+    diag_help(s->diag, "write '@ e' behind the overlap: overlap { ... } @ e");
   } else if (!list && t->value) {
     diag_error(s->diag, DIAG_CLAUSE, t->value->at, "a time stamp outside of 'clock'");
   }
@@ -50,13 +50,13 @@ void send_shape(Sched *s, const Clause *c) {
   for (int k = 0; k < 3; k++)
     if (strcmp(c->name, send_names[k]) == 0)
       return;
-  diag_error(s->diag, DIAG_CLAUSE, c->name_at, "'send %s': it is end, eager or next", c->name);
+  diag_error(s->diag, DIAG_CLAUSE, c->name_at, "'send %s': expected end, eager or next", c->name);
 }
 
 void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list) {
   const char *text = span_text(s, w->at);
-  diag_error(s->diag, DIAG_REMOVED, at, "'%s' in '%s %s' does not say which microbatch it is of",
-             text, list->kind == ST_CLOCK ? "clock" : "rules", list->name);
+  diag_error(s->diag, DIAG_REMOVED, at, "'%s' in '%s %s' has no microbatch", text,
+             list->kind == ST_CLOCK ? "clock" : "rules", list->name);
   diag_help(s->diag, "write the index: %s(m)", text);
 }
 
@@ -78,7 +78,7 @@ static void anchor_shape(Sched *s, const Clause *c, Anchor *a) {
     if (strcmp(pipe_op_info[a->op].text, a->name) == 0)
       break;
   if (a->op > LAST_ANCHOR) {
-    diag_error(s->diag, DIAG_SIDE, a->at, "'%s' is no op that '%s' can be attached to", a->name,
+    diag_error(s->diag, DIAG_SIDE, a->at, "'%s' is no op for '%s' to be attached to", a->name,
                c->name);
     diag_help(s->diag, "the ops are F B I W R U; B is the backward, whole or split");
   } else if (a->op == PIPE_U && c->mb_var && (a == &c->side->after || !c->side->after.name)) {
@@ -104,7 +104,7 @@ void side_shape(Sched *s, const Clause *c) {
     k++;
   if (k == sizeof streams / sizeof *streams)
     diag_error(s->diag, DIAG_SIDE, side->stream_at,
-               "'%s' is no stream: it is compute, comm or copy", side->stream);
+               "'%s' is no stream: expected compute, comm or copy", side->stream);
   else
     side->op = streams[k].op;
   if (!side->after.name && !side->before.name) {
@@ -150,10 +150,11 @@ void transfers_shape(Sched *s, const Clause *c) {
     return;
   bool in_line = strcmp(c->name, "inline") == 0, manual = strcmp(c->name, "manual") == 0;
   diag_error(s->diag, in_line || manual ? DIAG_REMOVED : DIAG_CLAUSE, c->name_at,
-             "'transfers %s': it is auto, global, channels or grouped", c->name);
+             "'transfers %s': expected auto, global, channels or grouped", c->name);
   if (in_line)
-    diag_help(s->diag, "'grouped' puts transfers at their ops, those with nothing computed between "
-                       "them as one group");
+    diag_help(
+        s->diag,
+        "'grouped' puts transfers at their ops, and groups transfers with nothing computed between them");
   else if (manual)
     diag_help(s->diag, "lists with their own transfers are CSV files (lang/spec.md 10)");
 }

@@ -68,8 +68,8 @@ static bool check_slices(Sched *s, uint32_t stage, const uint32_t *at, bool forw
     uint32_t early = (forward ? at[u + 1] : at[u]) - 1, late = (forward ? at[u] : at[u + 1]) - 1;
     diag_error(s->diag, DIAG_SLICE_ORDER, s->orders->site[s->orders->op[early].site],
                "rank %u runs %s before %s: %s", st->rank, op_text(s, early), op_text(s, late),
-               forward ? "a slice goes forward after those before it"
-                       : "a slice goes backward after those behind it");
+               forward ? "slices go forward in ascending order"
+                       : "slices go backward in descending order");
     diag_note(s->diag, s->orders->site[s->orders->op[late].site], "%s comes from here",
               op_text(s, late));
     return false;
@@ -83,12 +83,12 @@ static bool check_recompute(Sched *s, uint32_t f, uint32_t r, uint32_t b) {
     return true;
   uint32_t other = r < f ? f : b;
   diag_error(s->diag, DIAG_RECOMPUTE, s->orders->site[s->orders->op[r].site],
-             r < f ? "rank %u runs %s before %s, whose stash it makes again"
-                   : "rank %u runs %s after %s, which reads the stash that it makes",
+             r < f ? "rank %u runs %s before %s, whose stash it recomputes"
+                   : "rank %u runs %s after %s, which reads the recomputed stash",
              op_rank(s, r), op_text(s, r), op_text(s, other));
   diag_note(s->diag, s->orders->site[s->orders->op[other].site], "%s comes from here",
             op_text(s, other));
-  diag_help(s->diag, "an R stands after its F and before its %s", op_text(s, b));
+  diag_help(s->diag, "run R between F of the microbatch and %s", op_text(s, b));
   return false;
 }
 
@@ -107,7 +107,7 @@ static bool check_slices_again(Sched *s, uint32_t stage, const uint32_t *f, cons
     uint32_t r = again[u] - 1, other = r;
     const char *why = "whose stash it reads";
     if (r < f[last] - 1)
-      other = f[last] - 1, why = "which still reads the stash of the first time";
+      other = f[last] - 1, why = "which still reads the first stash";
     else if (before != NONE && r < again[before] - 1)
       other = again[before] - 1;
     else if (r > b[last] - 1)
@@ -120,7 +120,7 @@ static bool check_slices_again(Sched *s, uint32_t stage, const uint32_t *f, cons
                 op_text(s, other));
       diag_help(
           s->diag,
-          "all R of a microbatch stand between its last F, %s, and its first %s, %s, in the order of the slices",
+          "run the R of all slices in ascending order, after %s, the last F, and before the first %s, %s",
           op_text(s, f[last] - 1), s->orders->op[b[last] - 1].kind == PIPE_B ? "B" : "I",
           op_text(s, b[last] - 1));
       return false;
@@ -163,8 +163,8 @@ static bool check_stage(Sched *s, uint32_t stage) {
     if (!runs_mb(s, stage, mb))
       continue;
     uint32_t last = w[mb] ? w[mb] : b[mb];
-    ok = in_order(s, f[mb] - 1, b[mb] - 1, ", which it belongs to") &&
-         (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", which it completes")) &&
+    ok = in_order(s, f[mb] - 1, b[mb] - 1, ", whose stash it reads") &&
+         (!w[mb] || in_order(s, b[mb] - 1, w[mb] - 1, ", whose gradient it reads")) &&
          (!again[mb] || check_recompute(s, f[mb] - 1, again[mb] - 1, b[mb] - 1));
     /* check_overlap proves it for the ops of the action of u */
     if (ok && last - 1 > u + s->orders->op[u].group && !PLANTED(DEPS_UPDATE)) {
@@ -178,9 +178,9 @@ static bool check_stage(Sched *s, uint32_t stage) {
   }
   if (ok && none != NONE) {
     diag_error(s->diag, DIAG_UPDATE, s->orders->site[s->orders->op[s->orders->round[none].u].site],
-               "rank %u updates stage %u where there is no gradient to apply",
-               s->model->stage[stage].rank, stage);
-    diag_help(s->diag, "a U applies the gradients of the B and W that stand before it");
+               "rank %u updates stage %u without a gradient to apply", s->model->stage[stage].rank,
+               stage);
+    diag_help(s->diag, "U applies the gradients of the B and W before it");
   }
   return ok && none == NONE && check_slices(s, stage, f, true) &&
          check_slices(s, stage, b, false) && check_slices_again(s, stage, f, again, b);
@@ -272,7 +272,7 @@ static bool check_label(Sched *s, uint32_t u, uint32_t slice, uint32_t k, const 
              op_text(s, grad));
   uint32_t at = grad > u ? grad : s->orders->round[s->orders->round0[o->stage] + version[cell]].u;
   diag_note(s->diag, s->orders->site[s->orders->op[at].site],
-            grad > u ? "%s comes from here" : "%s, the other one", op_text(s, at));
+            grad > u ? "%s comes from here" : "%s applies the gradient here", op_text(s, at));
   return false;
 }
 

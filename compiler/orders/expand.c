@@ -55,12 +55,12 @@ bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   }
   if (found)
     diag_error(s->diag, DIAG_RANGE, o->pipe_at,
-               "there is no pipe %s[%lld]; they are %s[%lld] to %s[%lld]", o->pipe,
+               "there is no pipe %s[%lld]; the pipes are %s[%lld] to %s[%lld]", o->pipe,
                (long long)index, o->pipe, (long long)lo, o->pipe, (long long)hi);
   else if (o->pipe)
     diag_error(s->diag, DIAG_CLAUSE, o->pipe_at, "'%s' is not a pipe of this schedule", o->pipe);
   else
-    diag_error(s->diag, DIAG_CLAUSE, o->at, "there are several pipes, say which: %s.%s",
+    diag_error(s->diag, DIAG_CLAUSE, o->at, "the schedule has several pipes: write %s.%s",
                pipe_clause(x, 0)->name, span_text(s, o->at));
   return false;
 }
@@ -151,12 +151,12 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
     return true;
   }
   if (n == 0)
-    return no_stage(x, o, o->at, "no stage is placed on it");
+    return no_stage(x, o, o->at, "the rank has no stage");
   if (!o->chunk) {
     if (n > 1)
       return no_stage(
           x, o, o->at,
-          arena_printf(s->arena, "it holds %u stages, say which: %s[chunk](m)", n, o->name));
+          arena_printf(s->arena, "the rank has %u stages: write %s[chunk](m)", n, o->name));
     *stage = row[0];
     return true;
   }
@@ -164,7 +164,7 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
     return false;
   if (v < 0 || v >= n) {
     no_stage(x, o, o->chunk->at,
-             arena_printf(s->arena, "it has no chunk %lld, only chunk%s", (long long)v,
+             arena_printf(s->arena, "the rank has no chunk %lld, only chunk%s", (long long)v,
                           n == 1 ? " 0" : arena_printf(s->arena, "s 0 to %u", n - 1)));
     if (n == 1 && !o->parens)
       diag_help(s->diag, "the microbatch stands in parentheses: %s(%s)", o->name,
@@ -244,15 +244,15 @@ static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t 
                  "rank %u: '%s' is microbatch %lld; the microbatches are 0 to %u", x->rank,
                  span_text(x->s, x->use->at), (long long)mb, n - 1);
       if (o != x->use)
-        diag_note(s->diag, o->at, "it stands for this");
+        diag_note(s->diag, o->at, "the op is defined here");
       hint_index(x->s, x->rank, x->use, x->list, mb, n);
       return false;
     }
     diag_error(s->diag, DIAG_BAD_INDEX, inner->at->at,
                "rank %u: an op of '%s' is microbatch %lld here; the microbatches are 0 to %u",
                x->rank, inner->at->name, (long long)mb, n - 1);
-    diag_note(s->diag, x->use->at, "the op");
-    diag_help(s->diag, "'clip { use ... }' leaves out what is no microbatch here");
+    diag_note(s->diag, x->use->at, "the op is written here");
+    diag_help(s->diag, "'clip { use ... }' drops ops of microbatches that do not exist here");
     x->use_told = true;
     return false;
   }
@@ -269,9 +269,9 @@ static bool not_here(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t
   /* its ops need an index */
   bool by_index = x->list || (x->list_op && x->list_op->kind == ST_KERNEL);
   if (by_index && o->op != PIPE_U)
-    diag_help(s->diag, "'clip' around it leaves out what is placed elsewhere");
+    diag_help(s->diag, "'clip' around the op drops microbatches of other ranks");
   else if (o->op != PIPE_W && o->op != PIPE_U)
-    diag_help(s->diag, "'%s' without a microbatch takes the next one that is placed here", o->name);
+    diag_help(s->diag, "'%s' without a microbatch takes the next microbatch of this rank", o->name);
   return false;
 }
 
@@ -346,7 +346,7 @@ bool add_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
                "rank %u: '%s' is slice %lld; the slices are 0 to %u", x->rank,
                span_text(s, x->use->at), (long long)slice, s->model->slices - 1);
     if (o != x->use)
-      diag_note(s->diag, o->at, "it stands for this");
+      diag_note(s->diag, o->at, "the op is defined here");
     return false;
   }
   int64_t *next = note_next(x, o, stage, mb, slice);
@@ -426,7 +426,7 @@ bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
     row = pipe_rows(x, p, &n);
   }
   if (n == 0)
-    return no_stage(x, o, o->at, "no stage is placed on it");
+    return no_stage(x, o, o->at, "the rank has no stage");
   for (uint32_t i = 0; i < n; i++) {
     uint32_t stage = row[i], at = NONE;
     if (index && !step_mb(x, o, stage, mb, &at))
@@ -470,7 +470,7 @@ bool spend(Ex *x, const Stmt *t) {
                "the loops of all ranks together run more than %u times", MAX_TURNS);
   else
     diag_error(x->s->diag, DIAG_LOOP, t->at,
-               "rank %u: its loops have run %llu times; there are only %u stages x %u microbatches",
+               "rank %u: the loops have run %llu times; there are only %u stages x %u microbatches",
                x->rank, 16 * (unsigned long long)x->s->model->nstage * x->s->model->nmb + 100000,
                x->s->model->nstage, x->s->model->nmb);
   return false;
@@ -616,7 +616,7 @@ static bool run_orders(Ex *x) {
     }
     if (s->orders->nop == s->orders->rank_op0[r] && s->diag->errors == errors) {
       diag_error(s->diag, DIAG_EMPTY_RANK, order[r]->at, "rank %u has no ops%s", r,
-                 held ? "" : ": no stage is placed on it");
+                 held ? "" : ": the rank has no stage");
       ok = false;
     }
   }
@@ -654,7 +654,7 @@ bool bind_tune(Sched *s, Tuning *tuning, const Clause *c, const Clause *chosen) 
   }
   if (n == 0 || n > MAX_VALUES) {
     Span at = {c->range.lo->at.file, c->range.lo->at.beg, c->range.hi->at.end};
-    diag_error(s->diag, DIAG_RANGE, at, "'tune %s' goes over %s values; 1 to %d are possible",
+    diag_error(s->diag, DIAG_RANGE, at, "'tune %s' goes over %s values; the range may have 1 to %d",
                c->var, n == 0 ? "no" : "too many", MAX_VALUES);
     return false;
   }

@@ -33,9 +33,8 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
   bool nested = o->op < 0 && o->def->op->op < 0;
   if (op->pipe_index && (nested || pipe_depends(o, op))) {
     diag_error(x->s->diag, DIAG_LAG, op->pipe_at,
-               "which of the pipes '%s' it is %s, and they have not as many microbatches each",
-               op->pipe,
-               nested ? "says an op within an op" : "follows from the index of the kernel");
+               "the pipe index of '%s' %s, and the pipes have different numbers of microbatches",
+               op->pipe, nested ? "comes from a nested op" : "depends on the index of the kernel");
     diag_help(x->s->diag, "give the kernel a range, 'steady NAME in FROM..TO', or use 'do'");
     return false;
   }

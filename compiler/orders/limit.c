@@ -153,15 +153,14 @@ static bool weight_fits(const Sched *s, int64_t weight) {
 
 static bool too_large(Finder *x, const Expr *e) {
   diag_error(x->s->diag, DIAG_RANGE, e->at,
-             "a count times so much could overflow; weights of this limit are at most %lld",
+             "a count times this weight could overflow; the weights of this limit are at most %lld",
              (long long)(INT64_MAX / 8 / ((int64_t)x->s->orders->nop + 1)));
   return false;
 }
 
 static bool not_linear(Finder *x, const Expr *e) {
   diag_error(x->s->diag, DIAG_CLAUSE, e->at,
-             "a limit adds up counts times numbers; '%s' is more than that",
-             span_text(x->s, e->at));
+             "a limit is a sum of counts times numbers; '%s' is not", span_text(x->s, e->at));
   diag_help(x->s->diag, "such as 2*inflight(r) - held(r) <= 4*P");
   return false;
 }
@@ -173,9 +172,10 @@ static bool add_count(Finder *x, const Expr *call, int64_t factor) {
     return false;
   if (x->row.rank != NONE && x->row.rank != r) {
     diag_error(s->diag, DIAG_CLAUSE, call->at,
-               "a limit is of one rank; here it counts on rank %u and on rank %lld", x->row.rank,
-               (long long)r);
-    diag_help(s->diag, "what ranks have at one moment depends on times; write a limit for each");
+               "a limit counts on one rank; this limit counts on rank %u and on rank %lld",
+               x->row.rank, (long long)r);
+    diag_help(s->diag,
+              "counts of two ranks at one moment depend on times: write one limit per rank");
     return false;
   }
   uint32_t nchunk = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
@@ -246,18 +246,17 @@ static bool find_row(Sched *s, const Clause *c, const Expr *e, Limit *row) {
   bool less = e->kind == EX_LT || e->kind == EX_LE, more = e->kind == EX_GT || e->kind == EX_GE;
   if (!counts_now(e)) {
     diag_error(s->diag, DIAG_CLAUSE, e->at,
-               "this limit counts nothing; it knows memory(r) inflight(r) held(r) kept(r) host(r)");
-    diag_help(s->diag, "what parameters must be is a 'check', or stands behind 'requires'");
+               "this limit has no count: use memory(r), inflight(r), held(r), kept(r) or host(r)");
+    diag_help(s->diag, "put a condition on parameters into 'requires' or a 'check'");
     return false;
   }
   if (!less && !more) {
     diag_error(s->diag, DIAG_CLAUSE, e->at,
-               "a limit is one bound: it has <, <=, > or >= between two sums");
-    diag_help(s->diag,
-              e->kind == EX_AND ? "write a limit for each of the two"
-              : e->kind == EX_EQ
-                  ? "what is so much at its most is a check; what is never more is a limit with <="
-                  : "such as 2*inflight(r) - held(r) <= 4*P");
+               "a limit is one bound: two sums with <, <=, > or >= between them");
+    diag_help(s->diag, e->kind == EX_AND ? "write two limits"
+                       : e->kind == EX_EQ
+                           ? "for an upper bound write <=; for an exact peak write a check"
+                           : "such as 2*inflight(r) - held(r) <= 4*P");
     return false;
   }
   if (!add_to(&x, e->a, less ? 1 : -1) || !add_to(&x, e->b, less ? -1 : 1))
@@ -578,12 +577,12 @@ static void report(Sched *s, const Walk *w) {
             op_text(s, w->op));
   if (s->tuning->clause && s->tuning->clause->var && s->tuning->n > 1 && s->orders->ncopy == 0)
     diag_note(s->diag, s->tuning->clause->at,
-              "no value of '%s' keeps the limits; this is the first", s->tuning->clause->var);
+              "no value of '%s' keeps the limits; this message is about the first value",
+              s->tuning->clause->var);
   if (!help_unchecked(s, w->broken->at))
-    diag_help(s->diag,
-              s->orders->op[w->op].kind == PIPE_F
-                  ? "let fewer forwards run ahead here, or the B or W that ends a stash run earlier"
-                  : "let the op run later here, or the B or W that ends a stash earlier");
+    diag_help(s->diag, s->orders->op[w->op].kind == PIPE_F
+                           ? "run fewer forwards ahead, or run the B or W that ends a stash earlier"
+                           : "run this op later, or run the B or W that ends a stash earlier");
 }
 
 bool check_limits(Sched *s, Verdict *verdict) {

@@ -35,11 +35,10 @@ static const Region *region_of(const Ex *x, uint32_t i) {
 
 static bool say_which(Ex *x, const OpRef *o, const Region *g) {
   Sched *s = x->s;
-  diag_error(
-      s->diag, DIAG_REMOVED, x->use->at,
-      "rank %u: '%s' does not say which I of 'rules %s' it takes, whose order is not known yet",
-      x->rank, span_text(s, x->use->at), g->at->name);
-  diag_note(s->diag, g->at->at, "they are here");
+  diag_error(s->diag, DIAG_REMOVED, x->use->at,
+             "rank %u: '%s' has no index, and the order of the I in 'rules %s' is not known yet",
+             x->rank, span_text(s, x->use->at), g->at->name);
+  diag_note(s->diag, g->at->at, "the I are here");
   diag_help(s->diag, "write the index: do m in 0..M { %s(m) }", span_text(s, o->at));
   return false;
 }
@@ -49,7 +48,7 @@ static bool none_left(Ex *x, const OpRef *o) {
   diag_error(s->diag, DIAG_BAD_INDEX, x->use->at, "rank %u: no I before '%s' still waits for its W",
              x->rank, span_text(s, x->use->at));
   if (o != x->use)
-    diag_note(s->diag, o->at, "it stands for this");
+    diag_note(s->diag, o->at, "the op is defined here");
   return false;
 }
 

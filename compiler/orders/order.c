@@ -365,7 +365,7 @@ static void report_cycle(Sched *s, Ideal *ideal, const uint64_t *end, const uint
                "deadlock: ranks %u and %u wait for each other; model: any", r, q);
   else
     diag_error(s->diag, DIAG_DEADLOCK, s->orders->site[s->orders->op[h].site],
-               "deadlock: %u ranks wait for each other in a circle; model: any", best_len);
+               "deadlock: wait cycle of %u ranks; model: any", best_len);
   for (uint32_t i = 0; i < best_len; i++) {
     r = hop[i].rank, h = hop[i].at, dep = hop[i].on, q = op_rank(s, dep);
     const char *text = arena_printf(
@@ -384,8 +384,8 @@ static void report_cycle(Sched *s, Ideal *ideal, const uint64_t *end, const uint
                             norder == 2 ? ", or " : "", q, op_text(s, dep), op_text(s, head[q]));
   }
   if (joined)
-    diag_help(s->diag, "the ops of an overlap start together, once each has what it needs: "
-                       "take the one that is waited for out of it");
+    diag_help(s->diag,
+              "the ops of an overlap start together: move the awaited op out of the overlap");
   else if (norder <= 2) /* all other waits of the cycle are needs of ops */
     diag_help(s->diag, "%s", change);
   Stall *stall = NEW(s->arena, Stall);

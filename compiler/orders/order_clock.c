@@ -18,11 +18,9 @@
 void no_ticks(Ex *x) {
   diag_note(x->s->diag, x->in_use->at->at, "'%s' is used here", x->in_use->at->name);
   x->use_told = true;
-  diag_help(
-      x->s->diag,
-      "ticks are not times: when an op starts follows from the costs; write the order of what is used "
-      "as a 'clock', or use it outside of 'clock %s'",
-      x->list->name);
+  diag_help(x->s->diag,
+            "write the order of the used schedule as a 'clock', or move 'use' out of 'clock %s'",
+            x->list->name);
 }
 
 void note_listed(Ex *x, int64_t *next, int64_t place) {
@@ -84,11 +82,9 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   bool rules = x->list->kind == ST_RULES;
   if (x->in_use && x->in_use->list == x->list && (rules || kind != PIPE_W)) {
     Span at = x->use->at;
-    diag_error(x->s->diag, DIAG_CLAUSE, at,
-               "'%s' cannot be used inside '%s %s': it stands in no %s", span_text(x->s, at),
-               rules ? "rules" : "clock", x->list->name,
-               rules ? "'rules' or 'clock' that gives it a priority"
-                     : "'clock' that gives it a time stamp");
+    diag_error(x->s->diag, DIAG_CLAUSE, at, "'%s' cannot be used inside '%s %s': no %s",
+               span_text(x->s, at), rules ? "rules" : "clock", x->list->name,
+               rules ? "'rules' or 'clock' gives it a priority" : "'clock' gives it a time stamp");
     if (!rules)
       no_ticks(x);
     return false;
@@ -118,10 +114,9 @@ bool list_joint(Ex *x, const Stmt *t) {
   int64_t key = 0;
   /* only through `use`: resolve refuses it in the block itself */
   if (!t->value && x->list->kind == ST_CLOCK) {
-    diag_error(
-        x->s->diag, DIAG_CLAUSE, t->at,
-        "'overlap' cannot be used inside 'clock %s': it stands in no 'clock' that gives it a time stamp",
-        x->list->name);
+    diag_error(x->s->diag, DIAG_CLAUSE, t->at,
+               "'overlap' cannot be used inside 'clock %s': no 'clock' gives it a time stamp",
+               x->list->name);
     no_ticks(x);
     return false;
   }
@@ -237,7 +232,7 @@ static bool start_of_fill(Ex *x) {
       continue;
     if (l[k].kind != PIPE_W) {
       diag_error(x->s->diag, DIAG_CLOCK, l[k].use->at,
-                 "'%s' has no time stamp: only W can do without", span_text(x->s, l[k].use->at));
+                 "'%s' has no time stamp: only W may have no stamp", span_text(x->s, l[k].use->at));
       return false;
     }
     uint32_t a = 0, b = ni;
@@ -283,8 +278,8 @@ static bool fill_period(Ex *x, Arena *tmp, int64_t period) {
       char w[PIPE_OP_TEXT];
       pipe_unit_text(w, PIPE_W, l[k].stage, l[k].mb, s->model->slices);
       diag_error(s->diag, DIAG_CLOCK, l[k].use->at,
-                 "rank %u: no tick is left for %s: other ops take all %lld of the period", x->rank,
-                 w, (long long)period);
+                 "rank %u: no tick is left for %s: other ops take all %lld ticks of the period",
+                 x->rank, w, (long long)period);
       return false;
     }
     if (__builtin_add_overflow(l[k].key, residue(*at - 2 - from, period) + 1, &l[k].key))
@@ -404,8 +399,8 @@ static bool report_tick(Ex *x, const Stmt *t, uint32_t all, const Listed *a, con
   if (t->value && a->turn != b->turn && eval(s, t->value, &now))
     longer = longer_period(x, all, now);
   if (longer)
-    diag_help(s->diag, "the next longer period in which no two meet on rank %u is %lld", x->rank,
-              (long long)longer);
+    diag_help(s->diag, "the next longer period without two ops on one tick of rank %u is %lld",
+              x->rank, (long long)longer);
   return false;
 }
 
@@ -414,7 +409,7 @@ static bool check_copies(Ex *x, const Stmt *t, const Listed *l, uint32_t n) {
   for (uint32_t k = 0; k < n; k++) {
     if (!l[k].keyed) {
       diag_error(x->s->diag, DIAG_CLOCK, l[k].use->at,
-                 "'%s' has no time stamp: only W can do without", span_text(x->s, l[k].use->at));
+                 "'%s' has no time stamp: only W may have no stamp", span_text(x->s, l[k].use->at));
       return false;
     }
     if (k > 0 && l[k - 1].key == l[k].key)
@@ -463,8 +458,9 @@ bool run_clock(Ex *x, const Stmt *t) {
     return false;
   if (t->value && (period < 1 || period > MAX_PERIOD)) {
     if (!x->period_said)
-      diag_error(s->diag, DIAG_RANGE, t->value->at, "a period of %lld ticks: it can be 1 to %d",
-                 (long long)period, MAX_PERIOD);
+      diag_error(s->diag, DIAG_RANGE, t->value->at,
+                 "a period of %lld ticks; the period may be 1 to %d", (long long)period,
+                 MAX_PERIOD);
     x->period_said = true;
     return false;
   }

@@ -257,21 +257,20 @@ static bool explain_cand(Rules *q, const Region *g, uint32_t cand) {
     if (inflight && p->kind == PIPE_F && half_forward(q, p->stage) > 1)
       diag_help(
           s->diag,
-          "slices of %u microbatches have gone forward on stage %u, and of none the last one: let a "
-          "microbatch finish first, with a priority that grows with it",
+          "%u microbatches are partly forward on stage %u: finish one before the next, with a priority that grows with the microbatch",
           half_forward(q, p->stage), p->stage);
     else if (inflight && !runs_backward(s, r))
       diag_note(s->diag, s->orders->order_at[r],
-                "rank %u has no B and no I, which would end a stash", r);
+                "rank %u runs no B and no I, so no stash ever ends", r);
     else if (inflight && p->kind == PIPE_F && c->mb == s->model->stage[p->stage].mb0 &&
              s->model->rank_stage0[r + 1] - s->model->rank_stage0[r] > 1)
       diag_help(s->diag, "give each chunk its own limit: inflight(r, c) is that of chunk c");
     return true;
   }
   if (!rules_pick(q, g, cand, pick, &lacks) && c->mb != NONE) {
-    diag_note(s->diag, cls->stmt->at, "%s is ready, but no %s of stage %u that could run with it",
-              name, pipe_op_info[lacks->kind].text, lacks->stage);
-    diag_help(s->diag, "list what may also run alone beside the overlap, too");
+    diag_note(s->diag, cls->stmt->at, "%s is ready, but no %s of stage %u can run with it", name,
+              pipe_op_info[lacks->kind].text, lacks->stage);
+    diag_help(s->diag, "if the op may also run alone, list it outside the overlap, too");
   } else if (rules_frozen(q, cand)) {
     diag_note(s->diag, cls->stmt->at, "%s is ready, but an update of its stage comes first", name);
   }
@@ -290,9 +289,10 @@ static void explain_apart(Rules *q, const Region *g) {
         if (other == NONE || q->op[other].need == 0)
           continue;
         diag_note(s->diag, q->x->rules.classes.at[c->cls].stmt->at,
-                  "%s is ready, but %s, which stands in one action with it, %s", op_text(s, op),
-                  op_text(s, other), q->op[other].need == OP_DONE ? "has run" : "is not");
-        diag_help(s->diag, "list what may also run alone beside the overlap, too");
+                  "%s is ready, but %s, an op of the same action, %s", op_text(s, op),
+                  op_text(s, other),
+                  q->op[other].need == OP_DONE ? "has already run" : "is not ready");
+        diag_help(s->diag, "if the op may also run alone, list it outside the overlap, too");
         return;
       }
     }
@@ -325,15 +325,14 @@ static bool report_version(Rules *q) {
         continue;
       diag_error(
           s->diag, DIAG_STARVED, line->at,
-          "rank %u starves: %s reads version %u, which is made by update %u of its stage, and "
-          "only %u can run without it",
+          "rank %u starves: %s reads version %u, made by update %u of its stage, but only %u of the updates can run first",
           s->model->stage[st].rank, op_text(s, op), k - t->first[st] + 1, k - t->first[st],
           t->updates[st]);
       diag_note(s->diag, s->orders->site[s->orders->op[op].site], "%s comes from here",
                 op_text(s, op));
-      diag_help(s->diag,
-                "let it read an older version: updates need the gradients of forwards that "
-                "have run");
+      diag_help(
+          s->diag,
+          "let the op read an older version: an update needs gradients of forwards that have run");
       return false;
     }
   return true;
@@ -356,7 +355,7 @@ static bool report_starved(Rules *q) {
     return report_version(q);
   uint32_t r = q->rank = worst->rank, left = worst->first + worst->n - q->next[r];
   diag_error(s->diag, DIAG_STARVED, worst->at->at,
-             "rank %u starves: %u op%s left, and none may run", r, left,
+             "rank %u starves: %u op%s left, and no op can run", r, left,
              left == 1 ? " is" : "s are");
   bool any = false;
   for (uint32_t k = worst->cls0; k < worst->cls0 + worst->ncls; k++) {

@@ -16,8 +16,8 @@
 bool too_many(Ex *x, const Stmt *t, uint32_t n) {
   if (n <= MAX_TOGETHER)
     return false;
-  diag_error(x->s->diag, DIAG_OVERLAP, t->at, "rank %u: %u ops in one action; there can be %d",
-             x->rank, n, MAX_TOGETHER);
+  diag_error(x->s->diag, DIAG_OVERLAP, t->at,
+             "rank %u: %u ops in one action; an action has at most %d", x->rank, n, MAX_TOGETHER);
   return true;
 }
 
@@ -142,23 +142,25 @@ bool beside_update(Sched *s, uint32_t a, uint32_t b) {
   diag_error(s->diag, DIAG_OVERLAP, s->orders->site[s->orders->op[u].site],
              "rank %u: %s stands in one action with %s, %s", op_rank(s, u), op_text(s, u),
              op_text(s, other),
-             kind == PIPE_B || kind == PIPE_W ? "which adds to the gradients that it applies"
+             kind == PIPE_B || kind == PIPE_W ? "whose gradient the update applies"
              : kind == PIPE_U                 ? "an update of the same stage"
-                                              : "which reads the weights that it changes");
+                                              : "whose weights the update changes");
   if (s->orders->op[a].site != s->orders->op[b].site)
     diag_note(s->diag, s->orders->site[s->orders->op[other].site], "%s comes from here",
               op_text(s, other));
-  diag_help(s->diag, "an update stands beside ops of other stages: write these two apart");
+  diag_help(
+      s->diag,
+      "write the two ops one after the other: an update may only overlap ops of other stages");
   return false;
 }
 
 static bool report_needs(Sched *s, uint32_t a, uint32_t b) {
   diag_error(s->diag, DIAG_OVERLAP, s->orders->site[s->orders->op[b].site],
-             "rank %u: %s stands in one action with %s, which it comes after", op_rank(s, b),
+             "rank %u: %s stands in one action with %s, which must end first", op_rank(s, b),
              op_text(s, b), op_text(s, a));
   if (s->orders->op[a].site != s->orders->op[b].site)
     diag_note(s->diag, s->orders->site[s->orders->op[a].site], "%s comes from here", op_text(s, a));
-  diag_help(s->diag, "ops of an overlap do not wait for one another: write these two apart");
+  diag_help(s->diag, "write the two ops one after the other: ops of an overlap start together");
   return false;
 }
 

@@ -49,10 +49,9 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
               op_text(s, old - 1));
     if (mb == NONE && s->orders->site[s->orders->op[old - 1].site].beg == x->use->at.beg)
       diag_help(s->diag,
-                "it comes in every turn: U(m) is of one microbatch, and a U of all of them "
-                "stands behind the block");
+                "U runs in every turn: write U(m) for one microbatch, or move U behind the block");
     else
-      diag_help(s->diag, "an update applies the gradients since the last one, and there are none");
+      diag_help(s->diag, "no B or W of this stage runs between the two updates: remove one update");
     return false;
   }
   push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
@@ -64,11 +63,10 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
 bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   if (s->model->forward && kind != PIPE_F) {
-    diag_error(s->diag, DIAG_FORWARD_ONLY, x->use->at,
-               "rank %u: '%s' in a schedule that only runs forward", x->rank,
-               span_text(s, x->use->at));
-    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
-    diag_help(s->diag, "leave it out, or take 'forward' from the pipe");
+    diag_error(s->diag, DIAG_FORWARD_ONLY, x->use->at, "rank %u: '%s' in a forward-only schedule",
+               x->rank, span_text(s, x->use->at));
+    diag_note(s->diag, s->model->pipe[0].clause->at, "this pipe is 'forward'");
+    diag_help(s->diag, "leave the op out, or remove 'forward' from the pipe");
     return false;
   }
   if (kind == PIPE_U)
@@ -92,11 +90,10 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Sched *s = x->s;
   if (s->model->forward) {
-    diag_error(
-        s->diag, DIAG_OFFLOAD, x->use->at,
-        "rank %u: '%s' in a schedule that only runs forward: nothing reads a stash that is back",
-        x->rank, span_text(s, x->use->at));
-    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
+    diag_error(s->diag, DIAG_OFFLOAD, x->use->at,
+               "rank %u: '%s' in a forward-only schedule: no op reads a stash", x->rank,
+               span_text(s, x->use->at));
+    diag_note(s->diag, s->model->pipe[0].clause->at, "this pipe is 'forward'");
     return false;
   }
   size_t cells = (size_t)s->model->nstage * s->model->nmb,

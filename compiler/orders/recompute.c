@@ -32,8 +32,8 @@ bool insert_recompute(Ex *x) {
     return true;
   if (s->model->forward) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, c->at,
-               "'recompute' in a schedule that only runs forward: nothing reads a stash");
-    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
+               "'recompute' in a forward-only schedule: no op reads a stash");
+    diag_note(s->diag, s->model->pipe[0].clause->at, "this pipe is 'forward'");
     return false;
   }
   uint32_t site = add_site(s, x->orders, c->at), n = 0, i = 0,

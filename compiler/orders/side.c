@@ -39,7 +39,7 @@ static bool set_entry(Sched *s, const Clause *c, const Entry *e, PipeSide *row) 
                  s->model->stage[st].model, (long long)v,
                  v < 0 ? "cannot be negative" : "is too large for sums over all ops");
       if (v < 0)
-        diag_help(s->diag, "memory is given back by another side op: after OP gives NAME");
+        diag_help(s->diag, "another side op gives memory back: after OP gives NAME");
       return false;
     }
     *(e->key[0] == 'c' ? &row[st].time : &row[st].bytes) = (uint64_t)v;
@@ -71,11 +71,9 @@ static bool side_givers(Sched *s) {
     if (takes && of != k)
       continue;
     diag_error(s->diag, DIAG_SIDE, side->gives_at,
-               of == n ? "'%s' is no side op"
-                       : "'%s' takes no memory that could be given back by another side op",
-               side->gives);
+               of == n ? "'%s' is no side op" : "'%s' takes no memory to give back", side->gives);
     if (of < n)
-      diag_note(s->diag, s->sides->decl[of]->at, "it is declared here");
+      diag_note(s->diag, s->sides->decl[of]->at, "declared here");
     diag_help(s->diag, "'gives' names a side op with 'memory = e'");
     return false;
   }
@@ -179,11 +177,11 @@ static bool find_user(Sched *s, const SideUse *u, uint32_t anchor, uint32_t lo, 
     diag_error(s->diag, DIAG_SIDE, a->at, "rank %u: %s cannot come after %s and before %s", r,
                side_text(s, u), after, op_text(s, found));
   if (found == NONE)
-    diag_help(s->diag, "leave out 'before', or name an op that comes behind");
+    diag_help(s->diag, "leave out 'before', or name a later op");
   if (found != NONE) {
     diag_note(s->diag, s->orders->site[s->orders->op[found].site], "%s comes from here",
               op_text(s, found));
-    diag_help(s->diag, "the op after 'before' is the later one of the two");
+    diag_help(s->diag, "name a later op after 'before' than after 'after'");
   }
   return false;
 }
@@ -323,9 +321,9 @@ bool sides(Sched *s, Orders *orders, Sides *sides) {
   }
   for (uint32_t k = 0; k < sides->ndecl; k++)
     if (uses[k] == 0)
-      diag_warn(s->diag, DIAG_SIDE, sides->decl[k]->at,
-                "'%s' never runs: no op that it is attached to%s", sides->decl[k]->name,
-                sides->decl[k]->when ? " fulfils its 'when'" : " is in the order");
+      diag_warn(s->diag, DIAG_SIDE, sides->decl[k]->at, "'%s' never runs: %s", sides->decl[k]->name,
+                sides->decl[k]->when ? "its 'when' holds for no op"
+                                     : "the order has no op to attach it to");
   sides->use = all.at, sides->nuse = all.n;
   for (uint32_t i = 0; i < all.n; i++)
     sides->ncomm += all.at[i].kind == PIPE_SIDE_COMM;
@@ -431,10 +429,10 @@ static bool give(Sched *s, SideUse *u, uint32_t self, Pools *pools, uint32_t *co
   if (from == NONE) {
     uint32_t r = s->model->stage[u->stage].rank;
     diag_error(s->diag, DIAG_SIDE, side->gives_at,
-               "rank %u: %s gives back what no '%s' of stage %u has taken by then", r,
+               "rank %u: %s gives back a buffer, but no '%s' of stage %u has taken one before", r,
                side_text(s, u), side->gives, u->stage);
     diag_note(s->diag, s->sides->decl[of]->at, "'%s' is attached here", side->gives);
-    diag_help(s->diag, "each buffer is taken first, and given back once");
+    diag_help(s->diag, "take each buffer first, then give it back once");
     return false;
   }
   SideUse *t = &s->sides->use[from];

@@ -57,7 +57,7 @@ static Fitting *fitting_of(Ex *x, const Schedule *sc) {
 
 static bool differs(Sched *s, const Stmt *t, Span at, const char *what) {
   diag_error(s->diag, DIAG_USE, t->at, "'%s' cannot be used here: %s", t->name, what);
-  diag_note(s->diag, at, "this is of '%s'", t->name);
+  diag_note(s->diag, at, "in schedule '%s'", t->name);
   return false;
 }
 
@@ -150,7 +150,7 @@ static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t
   Sched *s = x->s;
   int64_t nmb, slices = 1, outside = c->index ? s->eval.env[c->index_slot] : 0;
   if (*n == s->model->npipe)
-    return differs(s, t, c->at, "it has more pipes than are here");
+    return differs(s, t, c->at, "it has more pipes than this schedule");
   if (c->index)
     s->eval.env[c->index_slot] = index;
   bool ok = same_stages(x, t, c, &s->model->pipe[*n]) && eval(s, c->mbs, &nmb) &&
@@ -171,7 +171,7 @@ static bool same_pipe(Ex *x, const Stmt *t, Fitting *f, const Clause *c, int64_t
                                 (long long)slices, s->model->pipe[*n].clause->name,
                                 s->model->slices));
   if (c->forward != s->model->forward)
-    return differs(s, t, c->at, c->forward ? "it only runs forward" : "it is not only run forward");
+    return differs(s, t, c->at, c->forward ? "it is forward-only" : "it is not forward-only");
   f->pipe[*n] = c;
   f->index[*n] = index;
   f->nmb[(*n)++] = (uint32_t)nmb;
@@ -305,15 +305,16 @@ static bool same_places(Ex *x, const Stmt *t, Use *u) {
         runs |= rank == x->rank;
         if (at < 0 || rank_here(s, p, m, at) == rank)
           continue;
-        differs(s, t, u->pipe[k]->place->at,
-                arena_printf(s->arena,
-                             "its pipe '%s' has microbatch %u of stage %u on rank %u; here that is "
-                             "microbatch %lld, on rank %u",
-                             u->pipe[k]->name, mb, m, rank, (long long)at, rank_here(s, p, m, at)));
-        diag_help(s->diag,
-                  "start it at another microbatch ('@ e'), or let a parameter of '%s' move "
-                  "its places along",
-                  t->name);
+        differs(
+            s, t, u->pipe[k]->place->at,
+            arena_printf(
+                s->arena,
+                "its pipe '%s' has microbatch %u of stage %u on rank %u; in this schedule it is microbatch %lld on rank %u",
+                u->pipe[k]->name, mb, m, rank, (long long)at, rank_here(s, p, m, at)));
+        diag_help(
+            s->diag,
+            "start it at another microbatch ('@ e'), or let a parameter of '%s' shift its places",
+            t->name);
         return false;
       }
       uint32_t row = runs ? row_here(x, p, m) : NONE;

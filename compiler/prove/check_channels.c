@@ -387,8 +387,7 @@ static void report_cycle(Sched *s, Verdict *verdict, const MachineList *list,
                "deadlock: ranks %u and %u wait for each other; model: %s", first, second,
                model_text(s));
   else
-    diag_error(s->diag, DIAG_DEADLOCK, place,
-               "deadlock: %u ranks wait for each other in a circle; model: %s", nrank,
+    diag_error(s->diag, DIAG_DEADLOCK, place, "deadlock: wait cycle of %u ranks; model: %s", nrank,
                model_text(s));
   StallHop *hop = NEW_ARRAY(s->arena, StallHop, got->nhop);
   for (uint32_t k = 0; k < got->nhop; k++) {
@@ -420,7 +419,7 @@ static void report_cycle(Sched *s, Verdict *verdict, const MachineList *list,
       diag_note(s->diag, NO_SPAN, "and so on, %u more", got->nhop - SHOWN - 1);
   }
   if (!got->shortest)
-    diag_note(s->diag, NO_SPAN, "there may be a shorter circle: the search for it was cut short");
+    diag_note(s->diag, NO_SPAN, "a shorter wait cycle may exist: the search stopped at its limit");
   keep_stall(s, verdict, list, hop, got->nhop, "deadlock");
 }
 
@@ -456,7 +455,7 @@ static void report_mispaired(Sched *s, Verdict *verdict, const MachineList *list
     hop[k].text = arena_printf(s->arena, "%s on rank %u meets %s on rank %u",
                                list_op_text(s, k ? on : at), hop[k].rank,
                                list_op_text(s, k ? at : on), hop[!k].rank);
-  keep_stall(s, verdict, list, hop, 2, "what meets is not one tensor");
+  keep_stall(s, verdict, list, hop, 2, "a SEND meets a RECV of another tensor");
 }
 
 /* Runs the machine; with opt->verify, also verifies its verdict. */
@@ -514,16 +513,17 @@ static void offer_help(Sched *s, const MachineList *list) {
     return; /* no reader */
   if (m.buffer == 0 && m.channels <= CHANNELS_PAIR &&
       lists_complete(s, join_transfers(s, list), m)) {
-    diag_help(
-        s->diag, "it completes if transfers with nothing computed between them are one group%s",
-        s->orders->lists && s->lowered->lowering == PIPE_GLOBAL ? ": join their cells with '+'"
-                                                                : "");
+    diag_help(s->diag,
+              "the lists complete if transfers with nothing computed between them are one group%s",
+              s->orders->lists && s->lowered->lowering == PIPE_GLOBAL
+                  ? ": join their cells with '+'"
+                  : "");
     return;
   }
   if (s->lowered->lowering != PIPE_GLOBAL) { /* engines have no other channels here */
     bool one = compiles_by(s, PIPE_GLOBAL), several = compiles_by(s, PIPE_CHANNELS);
     if (one || several)
-      diag_help(s->diag, "it completes in the order that pipec finds: --lowering=%s%s",
+      diag_help(s->diag, "the lists complete in the order that pipec finds: --lowering=%s%s",
                 one ? "global" : "channels", one && several ? ", --lowering=channels" : "");
     return;
   }
@@ -534,11 +534,12 @@ static void offer_help(Sched *s, const MachineList *list) {
     m.channels = (MachineChannels)c;
     if (!lists_complete(s, list, m))
       continue;
-    diag_help(s->diag, "it completes with %s", name[c]);
+    diag_help(s->diag, "the lists complete with %s", name[c]);
     return;
   }
   if (s->orders->lists && compiles_by(s, PIPE_GLOBAL))
-    diag_help(s->diag, "it completes with the transfers that pipec derives: --lowering=global");
+    diag_help(s->diag,
+              "the lists complete with the transfers that pipec derives: --lowering=global");
 }
 
 static bool judge(Sched *s, Verdict *verdict, const MachineList *list) {
@@ -561,14 +562,14 @@ static bool judge(Sched *s, Verdict *verdict, const MachineList *list) {
     if (has_least && !model.in_bytes && verdict->least_buffer == model.buffer + 1)
       diag_help(
           s->diag,
-          "one more message in the buffer of each directed rank pair cures it: --sends=buffered:%llu%s",
+          "the lists complete with one more message of buffer per directed rank pair: --sends=buffered:%llu%s",
           (unsigned long long)verdict->least_buffer,
-          s->orders->only_lists ? "" : "; what the engines carry out has none");
+          s->orders->only_lists ? "" : "; the engines have no such buffer");
     else if (has_least)
-      diag_note(s->diag, NO_SPAN, "it completes if each directed rank pair buffers %s",
+      diag_note(s->diag, NO_SPAN, "the lists complete if each directed rank pair buffers %s",
                 buffer_text(s, verdict->least_buffer));
     else
-      diag_note(s->diag, NO_SPAN, "no buffer cures it");
+      diag_note(s->diag, NO_SPAN, "no buffer size lets the lists complete");
   }
   arena_free(&scratch);
   offer_help(s, list);

@@ -94,14 +94,14 @@ static void report(Sched *s, Verdict *verdict, uint32_t r, uint32_t more) {
              memory_sum(s, r));
   verdict->over = 1 + r;
   if (more > 0)
-    diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit; this one needs the most", more,
+    diag_note(s->diag, NO_SPAN, "%u more rank%s over the limit; this rank needs the most", more,
               more == 1 ? " is" : "s are");
   uint64_t fixed = p->bytes[PEAK_state] + p->bytes[PEAK_grad] + p->bytes[PEAK_opt] +
                    p->bytes[PEAK_work]; /* and one version of each stage */
   for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
     fixed += round64(s->model->stage[s->model->rank_stage[i]].weight_bytes);
   if (fixed > limit && limit >= 1024)
-    diag_note(s->diag, NO_SPAN, "no order changes %s of it", bytes_text(s, fixed));
+    diag_note(s->diag, NO_SPAN, "every order needs %s of this", bytes_text(s, fixed));
   else if (limit < 1024)
     diag_help(s->diag, "the limit is in bytes: a larger one has a unit, such as 40GiB");
 }

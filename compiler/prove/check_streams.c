@@ -84,7 +84,7 @@ static inline bool touch(const Proof *p, At at, uint32_t what, const uint32_t ns
   uint32_t *t = &p->touched[(size_t)what * ns];
   if (at.of == PIPE_COMM && t[PIPE_COMM] > p->group) {
     diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
-               "rank %u: %s and %s use one slot, and are of one group", p->r,
+               "rank %u: %s and %s are in one group, but use one slot", p->r,
                row_text(p, row_of(p, PIPE_COMM, t[PIPE_COMM])), row_text(p, p->row));
     return false;
   }
@@ -141,8 +141,8 @@ static inline bool apart(const Proof *p, const PipeInstr *in, bool waits, bool r
       (!(inside && waits) && !(pipe_op_info[in->op].comm && in->group > 0 && records)))
     return true;
   diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
-             "rank %u: %s is issued at once with others, and an event is %s between them", p->r,
-             row_text(p, p->row), inside && waits ? "waited for" : "recorded");
+             "rank %u: %s begins together with other instructions, but an event is %s between them",
+             p->r, row_text(p, p->row), inside && waits ? "waited for" : "recorded");
   return false;
 }
 
@@ -158,7 +158,7 @@ static inline bool waits(const Proof *p, At at, const PipeSync *sync, uint32_t n
     if (sync[i].event >= p->k->nevent || after > p->row ||
         (p->last[sync[i].event] != after && !PLANTED(STREAMS_REUSED))) {
       diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
-                 "rank %u: %s waits for event %u, which %s has not recorded last", p->r,
+                 "rank %u: %s waits for event %u, but %s is not the last to record the event", p->r,
                  row_text(p, p->row), sync[i].event, row_text(p, sync[i].after));
       return false;
     }

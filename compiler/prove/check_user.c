@@ -102,7 +102,7 @@ static int64_t all_versions(const Sched *s) {
 bool quantity(Sched *s, const Expr *call, int64_t *value) {
   if (!s->lowered->peak && (call->builtin < BI_MAKESPAN || call->args)) { /* in a tune clause */
     diag_error(s->diag, DIAG_CLAUSE, call->at,
-               "'%s' is not known yet; a tune clause knows makespan() span() idle() bubble()",
+               "'%s' has no value yet; a tune clause can use makespan() span() idle() bubble()",
                span_text(s, call->at));
     return false;
   }

@@ -72,14 +72,12 @@ static void help(Sched *s, uint64_t makespan) {
     diag_help(s->diag, "'--critical-path' shows which transfers the step waits for");
   else if (most.to == NONE)
     diag_help(s->diag,
-              "rank %u sends and receives for %s: fewer stages on a rank, or smaller tensors, "
-              "take less",
+              "rank %u spends %s on transfers: use fewer stages per rank or smaller tensors",
               most.from, time_text(s, most.time));
   else
-    diag_help(
-        s->diag,
-        "rank %u sends to rank %u for %s: fewer stages on a rank, or smaller tensors, take less",
-        most.from, most.to, time_text(s, most.time));
+    diag_help(s->diag,
+              "rank %u spends %s on sends to rank %u: use fewer stages per rank or smaller tensors",
+              most.from, time_text(s, most.time), most.to);
 }
 
 void warn_slow_links(Sched *s) {

@@ -64,7 +64,7 @@ static void report_buffer(Sched *s, FILE *f) {
     return;
   fprintf(f, "buffer    %s\n",
           s->verdict->least_buffer == 0
-              ? "none is needed: it completes with rendezvous sends too"
+              ? "not needed: the lists complete with rendezvous sends, too"
               : arena_printf(s->arena, "at least %s per directed rank pair",
                              buffer_text(s, s->verdict->least_buffer)));
 }
@@ -92,7 +92,7 @@ static void report_lists(Sched *s, FILE *f) {
   if (s->lowered->lowering != PIPE_GLOBAL)
     fprintf(
         f,
-        "program   none: it does not complete as the engines carry it out (rendezvous, one comm stream per rank)\n");
+        "program   none: the engines (rendezvous, one comm stream per rank) would deadlock on it\n");
 }
 
 double above_percent(uint64_t value, uint64_t bound) {
@@ -196,7 +196,7 @@ static void report_all(Sched *s, FILE *f) {
   const ForAll *a = &s->for_all;
   if (!a->proved) {
     fprintf(f, "all %-5s %s%s\n", m,
-            a->refuted ? "" : "proved for these values only, for others not decided: ", a->text);
+            a->refuted ? "" : "proved for these values only; other values not decided: ", a->text);
     return;
   }
   const char *of = a->multiple == 1 ? m

@@ -34,7 +34,7 @@ static bool is_only(Sched *s, const Clause *c) {
   for (const Clause *d = c->next; d; d = d->next)
     if (d->kind == CL_TUNE) {
       diag_error(s->diag, DIAG_CLAUSE, d->at, "'tune' is given twice");
-      diag_note(s->diag, c->at, "the first one");
+      diag_note(s->diag, c->at, "given first here");
       return false;
     }
   return true;
@@ -60,23 +60,24 @@ static uint32_t joined(const Sched *s) {
 static bool cannot_move(Sched *s, const Clause *c) {
   const uint32_t op = joined(s), early = justify_obstacle(s);
   if (op != NONE || s->orders->send == SEND_NEXT) {
-    diag_error(s->diag, DIAG_CLAUSE, c->tries->at, "tries move single ops, and %s",
-               op == NONE ? "'send next' holds up what comes after one"
-                          : arena_printf(s->arena, "%s is one action with others", op_text(s, op)));
+    diag_error(s->diag, DIAG_CLAUSE, c->tries->at, "tries move single ops, but %s",
+               op == NONE
+                   ? "with 'send next' each op delays the next"
+                   : arena_printf(s->arena, "%s shares an action with other ops", op_text(s, op)));
     if (op != NONE)
-      diag_note(s->diag, s->orders->site[s->orders->op[op].site], "it comes from here");
+      diag_note(s->diag, s->orders->site[s->orders->op[op].site], "the op comes from here");
     diag_help(s->diag, WITHOUT_TRIES);
   } else if (early != NONE) {
     diag_error(s->diag, DIAG_CLAUSE, s->orders->site[s->orders->op[early].site],
                "rank %u runs %s before %s: 'tries' moves only orders that end with their updates",
                op_rank(s, early), op_text(s, early), op_text(s, early + 1));
     diag_note(s->diag, c->tries->at,
-              "tries are asked for here; an op moved past an update would read other weights");
+              "here is 'tries'; an op moved past an update would read other weights");
     diag_help(s->diag, WITHOUT_TRIES);
   } else if (s->orders->ncopy > 0) {
     diag_error(s->diag, DIAG_CLAUSE, s->orders->site[s->orders->copy[0].site],
-               "'tries' moves the ops, so OFF and LOAD cannot have a place among them");
-    diag_note(s->diag, c->tries->at, "tries are asked for here");
+               "'tries' moves ops, so the order cannot contain OFF or LOAD");
+    diag_note(s->diag, c->tries->at, "here is 'tries'");
     diag_help(s->diag, "the clause 'offload s, m when ...' adds OFF and LOAD to a finished order");
   } else {
     return false;
@@ -92,8 +93,8 @@ static bool move_ops(Sched *s, Expanded *e, Tries *done, bool first, int64_t *va
   if (!eval(s, c->tries, &tries))
     return false;
   if (tries < 0 || tries > MAX_TRIES) {
-    diag_error(s->diag, DIAG_RANGE, c->tries->at, "%lld tries; 0 to %d are possible",
-               (long long)tries, MAX_TRIES);
+    diag_error(s->diag, DIAG_RANGE, c->tries->at, "%lld tries; expected 0 to %d", (long long)tries,
+               MAX_TRIES);
     return false;
   }
   if (tries == 0)

@@ -90,9 +90,10 @@ static bool set_shared(Instance *x) {
                    st->model, bytes_text(s, st->tied_bytes), bytes_text(s, st->grad_bytes));
       else
         diag_error(s->diag, DIAG_TIE, at,
-                   "stages %u and %u share weights: %s of the one, %s of the other", first->model,
-                   st->model, bytes_text(s, first->tied_bytes), bytes_text(s, st->tied_bytes));
-      diag_help(s->diag, "'bytes s { tied = e }' says how much of a stage's gradient is shared");
+                   "stages %u and %u share weights, but their shared gradients have %s and %s",
+                   first->model, st->model, bytes_text(s, first->tied_bytes),
+                   bytes_text(s, st->tied_bytes));
+      diag_help(s->diag, "'bytes s { tied = e }' gives the shared part of a stage's gradient");
       return false;
     }
     for (uint32_t j = s->model->tie_row0[k]; j < s->model->tie_row0[k + 1]; j++)
@@ -337,8 +338,8 @@ bool set_costs(Instance *x) {
   for (int k = 0; s->model->timed && !with_units && k < NTIMEKEYS; k++)
     if (has[k] && !wins[k] && !from_profile[k] && takes_time(s, (CostKey)k)) {
       diag_error(s->diag, DIAG_UNIT, set_at[k],
-                 "'%s' has no unit of time, but those of the profile are ns", cost_key[k]);
-      diag_help(s->diag, "write it with a unit, such as 2ms, or let the profile give it");
+                 "'%s' has no unit of time, but the times of the profile are in ns", cost_key[k]);
+      diag_help(s->diag, "add a unit, such as 2ms, or leave the time to the profile");
       return false;
     }
   note_lacks(s, x->model, has, from_profile);

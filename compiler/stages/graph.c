@@ -76,9 +76,8 @@ static bool add_clause(Instance *x, const Clause *c, Edges *edges) {
       return bad_edge(s, c, a, b,
                       arena_printf(s->arena, "the stages are 0 to %u", s->model->nmodel - 1), NULL);
     if (a >= b)
-      return bad_edge(
-          s, c, a, b, "an edge goes to a later stage",
-          "forwards go along it, gradients come back: number the stages in the order of the forwards");
+      return bad_edge(s, c, a, b, "an edge goes to a later stage",
+                      "number the stages in the order of their forwards");
     *vec_push(s->arena, edges) = (PipeEdge){.from = (uint32_t)a, .to = (uint32_t)b, .skip = 1};
     x->model->nedge = edges->n;
     if ((edges->n & (edges->n - 1)) == 0 && !fits(s, c))
@@ -134,10 +133,10 @@ static bool find_edges(Instance *x, Edges *edges) {
       e[i] = edges->at[order[i]];
       e[i].out = i - first[m];
       if (i > first[m] && !e[first[m]].skip && e[i].to == e[first[m]].to)
-        return bad_edge(s, c0, e[i].from, e[i].to, "the chain of stages has it already",
-                        "leave it out, or write 'dag' before 'stages' for no chain at all");
+        return bad_edge(s, c0, e[i].from, e[i].to, "the chain of stages already has this edge",
+                        "leave the edge out, or write 'dag' before 'stages' for no chain");
       if (i > first[m] && e[i].to == e[i - 1].to)
-        return bad_edge(s, c0, e[i].from, e[i].to, "it is given twice", NULL);
+        return bad_edge(s, c0, e[i].from, e[i].to, "given twice", NULL);
     }
   edges->at = e;
   return true;
@@ -259,7 +258,7 @@ static bool tie_clause(Sched *s, Model *model, const Clause *c, uint32_t *group)
     group[v] = s->model->ntie + 1;
   }
   if (n < 2) {
-    diag_error(s->diag, DIAG_TIE, c->at, "weights are shared by two stages or more");
+    diag_error(s->diag, DIAG_TIE, c->at, "a tie needs two stages or more");
     return false;
   }
   model->ntie++;

@@ -19,7 +19,8 @@ bool note_extends(Sched *s, Span at) {
                    (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end);
   if (inherited)
     diag_note(s->diag, sc->base_at,
-              "'%s' extends that schedule: what it requires and checks holds here, too", sc->name);
+              "'%s' extends this schedule and takes over its requires, checks and limits",
+              sc->name);
   return inherited;
 }
 
@@ -93,7 +94,7 @@ bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *
     } else if (!p->init) {
       diag_error(s->diag, DIAG_PARAM, at, "schedule '%s' needs a value for '%s'", sc->name,
                  p->name);
-      diag_note(s->diag, p->at, "it has no default");
+      diag_note(s->diag, p->at, "the parameter has no default");
       return false;
     } else if (!eval(s, p->init, &s->eval.env[p->slot])) {
       return false;
@@ -290,7 +291,7 @@ bool find_orders(Instance *x, const Clause **order) {
       }
       if (order[r] && depth[r] == x->clauses.at[i].depth) {
         diag_error(s->diag, DIAG_NO_ORDER, c->at, "rank %lld has two orders", (long long)r);
-        diag_note(s->diag, order[r]->at, "the other one");
+        diag_note(s->diag, order[r]->at, "the other order");
         return false;
       }
       order[r] = c;

@@ -121,7 +121,7 @@ static bool layer_line(Layers *l, const char *line, const char *name, const char
     ok = skip(&p, end, " -- stage_id=") && decimal(&p, end, 0, &stage) && stage < NONE && p == end;
   if (!ok)
     return bad(l, at > p ? at : p, end > p ? end : p + 1,
-               "a layer goes on 'forward_compute_time=MS, backward_compute_time=MS, "
+               "after its name a layer has 'forward_compute_time=MS, backward_compute_time=MS, "
                "activation_size=BYTES, parameter_size=BYTES'");
   y.stage = (uint32_t)stage;
   y.cost[KEY_BOUNDARY] = y.cost[KEY_ACT];
@@ -181,7 +181,7 @@ static bool read_lines(Layers *l, uint32_t len) {
       if (l->layer.at[i].number == l->layer.at[i - 1].number) {
         uint32_t at = l->layer.at[i].line > l->layer.at[i - 1].line ? l->layer.at[i].line
                                                                     : l->layer.at[i - 1].line;
-        return bad(l, l->text + at, line_end(l, at, len), "this layer is there twice");
+        return bad(l, l->text + at, line_end(l, at, len), "this layer is given twice");
       }
   }
   return true;
@@ -241,7 +241,7 @@ static bool sort_layers(Layers *l) {
     row++;
   diag_error(l->s->diag, DIAG_PROFILE,
              l->text ? (Span){l->file, y[row].line, y[row].line + 4} : l->at,
-             "%sthe edges are a circle through %s",
+             "%sthe edges form a cycle through %s",
              l->text ? "" : arena_printf(l->s->arena, "%s: ", l->path),
              l->text ? "this layer" : y[row].name);
   return false;
@@ -309,13 +309,13 @@ static bool list_layer(Layers *l, json_t *v) {
   }
   for (int k = 0; k < NKEYS; k++) {
     if (row > 0 && seen[k] != l->has[k])
-      return layers_refused(l, arena_printf(a, "'%s' is given for some layers and not for '%s'",
+      return layers_refused(l, arena_printf(a, "'%s' is given for some layers, but not for '%s'",
                                             cost_key[k], seen[k] ? l->layer.at[0].name : name));
     l->has[k] = seen[k];
   }
   for (uint32_t i = 0; i < row; i++)
     if (strcmp(l->layer.at[i].name, name) == 0)
-      return layers_refused(l, arena_printf(a, "layer '%s' is there twice", name));
+      return layers_refused(l, arena_printf(a, "layer '%s' is given twice", name));
   *vec_push(a, &l->layer) = y;
   return true;
 }

@@ -39,7 +39,7 @@ typedef struct Card {
 } Card;
 
 static bool refused(const Layers *l, const char *key, const char *what) {
-  return layers_refused(l, arena_printf(l->s->arena, "'%s' of the model is not %s", key, what));
+  return layers_refused(l, arena_printf(l->s->arena, "'%s' of the model must be %s", key, what));
 }
 
 static size_t values(json_t *v) { return json_is_array(v) ? json_array_size(v) : 1; }

@@ -210,8 +210,8 @@ static void warn_free(Sched *s, const Passed *passed, uint32_t n) {
     if (i == first || time > 0)
       continue;
     diag_warn(s->diag, DIAG_FREE_LINK, s->model->link_clause[k]->at,
-              "no transfer on these links takes any time, so they change nothing");
-    diag_help(s->diag, "say what transfers take: 'time { send = e }', or latency and bandwidth");
+              "no transfer on these links takes time, so the links change nothing");
+    diag_help(s->diag, "give transfers a time: 'time { send = e }', or latency and bandwidth");
   }
 }
 

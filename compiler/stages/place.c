@@ -81,7 +81,7 @@ static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
   while (m && i < s->opt->ndefine && strcmp(s->opt->define[i].name, m->name) != 0)
     i++;
   if (m && i < s->opt->ndefine)
-    diag_help(s->diag, "leave out -D %s=%lld: --for-all=%s is about every value", m->name,
+    diag_help(s->diag, "leave out -D %s=%lld: --for-all=%s covers every value", m->name,
               (long long)s->opt->define[i].value, m->name);
   else if (!by_rows)
     diag_help(s->diag,
@@ -111,11 +111,10 @@ static bool cut(Sched *s, Model *model, Pipe *p) {
     return false;
   if (s->model->npipe > 0 && slices != s->model->slices) {
     diag_error(s->diag, DIAG_CLAUSE, c->slices ? c->slices->at : c->at,
-               "all pipes of a schedule cut their microbatches into as many slices: %u, not %u",
+               "all pipes of a schedule have the same number of slices: %u, not %u",
                s->model->slices, slices);
-    diag_note(s->diag, s->model->pipe[0].clause->at, "the first one");
-    diag_help(s->diag,
-              "sizes, times and tensors of a stage are those of one slice, whoever runs it");
+    diag_note(s->diag, s->model->pipe[0].clause->at, "the first pipe");
+    diag_help(s->diag, "sizes and times of a stage are of one slice, in every pipe");
     return false;
   }
   model->slices = slices;
@@ -146,32 +145,31 @@ static bool add_pipe(Instance *x, const Clause *c, int64_t index, uint64_t *nsta
   if (root != c && !c->root) {
     diag_error(s->diag, DIAG_CLAUSE, c->at,
                "a second pipe must be a replica of the first: 'replica of %s'", root->name);
-    diag_note(s->diag, root->at, "the first one");
+    diag_note(s->diag, root->at, "the first pipe");
     diag_help(
         s->diag,
-        "another model beside it is further stages of one pipe: 'dag', with the edges of both");
+        "for a second model, add its stages to the first pipe: 'dag', with the edges of both models");
     return false;
   }
   if (root != c && c->dag) {
     diag_error(s->diag, DIAG_CLAUSE, c->at,
-               "a replica has the edges of what it replicates: 'dag' stands there only");
-    diag_note(s->diag, root->at, "the first one");
+               "a replica has the edges of the first pipe: write 'dag' only there");
+    diag_note(s->diag, root->at, "the first pipe");
     return false;
   }
   if (s->model->npipe > 0 && p->nstage != s->model->pipe[0].nstage) {
     diag_error(s->diag, DIAG_CLAUSE, c->value->at,
-               "a replica has the stages of what it replicates: %u, not %u",
+               "a replica has as many stages as the first pipe: %u, not %u",
                s->model->pipe[0].nstage, p->nstage);
-    diag_note(s->diag, root->at, "the first one");
+    diag_note(s->diag, root->at, "the first pipe");
     return false;
   }
   if (s->model->npipe > 0 && c->forward != s->model->forward) {
     diag_error(
         s->diag, DIAG_FORWARD_ONLY, c->at,
-        "this pipe is %s, the first one is %s: all pipes of a schedule are 'forward', or none",
-        c->forward ? "only run forward" : "trained",
-        s->model->forward ? "only run forward" : "trained");
-    diag_note(s->diag, root->at, "the first one");
+        "this pipe is %s, but the first pipe is %s: make all pipes of a schedule 'forward', or no pipe",
+        c->forward ? "forward-only" : "trained", s->model->forward ? "forward-only" : "trained");
+    diag_note(s->diag, root->at, "the first pipe");
     return false;
   }
   x->model->forward = c->forward;
@@ -207,7 +205,7 @@ static bool warn_remainder(Sched *s) {
   }
   if (s->model->npipe > 1 && sum < all) {
     diag_warn(s->diag, DIAG_REMAINDER, s->model->pipe[0].clause->mbs->at,
-              "the %u pipes have %lld of %lld microbatches together: %lld %s in none",
+              "the %u pipes have %lld of %lld microbatches together: %lld %s in no pipe",
               s->model->npipe, (long long)sum, (long long)all, (long long)(all - sum),
               all - sum == 1 ? "is" : "are");
     diag_help(s->diag, "let the schedule require that %u divides %s, or give a pipe the rest",
@@ -269,8 +267,7 @@ static bool place_of(Sched *s, const Pipe *p, uint32_t m, uint32_t mb, uint32_t 
     if (p->nstage > s->model->nrank)
       diag_help(
           s->diag,
-          "%u stages on %u rank%s: '%s %% %u' goes round the ranks, '%s / %u' keeps neighbours "
-          "together",
+          "%u stages on %u rank%s: '%s %% %u' deals them out in turn, '%s / %u' keeps neighbours together",
           p->nstage, s->model->nrank, s->model->nrank == 1 ? "" : "s", c->var, s->model->nrank,
           c->var, (p->nstage + s->model->nrank - 1) / s->model->nrank);
     else if (!c->mb_var && (r == -1 || r == s->model->nrank))
@@ -352,9 +349,9 @@ static bool join_replicas(Sched *s) {
       if (on[r] == m + 1) {
         diag_error(s->diag, DIAG_PLACE, s->model->pipe[pipe_of(s, i)].clause->place->at,
                    "rank %u holds stage %u twice: replicas are on different ranks", r, m);
-        diag_help(s->diag,
-                  "one copy of its weights does for both: let one pipe have all microbatches, "
-                  "'place s, m -> ...'");
+        diag_help(
+            s->diag,
+            "let one pipe have all microbatches, 'place s, m -> ...': one copy of the weights is enough");
         return false;
       }
       on[r] = m + 1;

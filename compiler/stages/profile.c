@@ -120,13 +120,13 @@ static bool has_layers(json_t *root) {
 static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
   json_t *version = json_object_get(root, "pipe_profile");
   if (!json_is_integer(version) && json_object_get(root, "traceEvents")) {
-    bad(s, at, path, "this is a trace, of pr_write_trace or --emit=trace, and no profile");
+    bad(s, at, path, "this file is a trace (pr_write_trace, --emit=trace), not a profile");
     diag_help(s->diag, "pr_write_profile writes a profile of the same run");
     return false;
   }
   if (!json_is_integer(version)) {
-    bad(s, at, path, "not a profile: it has no \"pipe_profile\": 1");
-    diag_help(s->diag, "pr_write_profile writes one of a run; lang/spec.md 6 has the form");
+    bad(s, at, path, "not a profile: \"pipe_profile\": 1 is missing");
+    diag_help(s->diag, "pr_write_profile writes a profile of a run; lang/spec.md 6 has the form");
     return false;
   }
   if (json_integer_value(version) != 1)
@@ -141,20 +141,19 @@ static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
                arena_printf(s->arena, "unknown key '%s'; the keys are%.*s", key,
                             (int)strlen(known) - 1, known));
   return !json_object_get(root, "stages") || !has_layers(root) ||
-         bad(s, at, path, "it has \"stages\" and what they are made of: leave one out");
+         bad(s, at, path, "\"stages\" conflicts with \"layers\" and \"model\": keep one of them");
 }
 
 static bool apply_stages(Sched *s, Span at, const char *path, json_t *stages, bool *has) {
   if (!json_is_array(stages))
-    return bad(s, at, path, "it has no \"stages\", \"layers\", \"variants\" or \"model\"");
+    return bad(s, at, path, "a profile needs \"stages\", \"layers\", \"variants\" or \"model\"");
   if (json_array_size(stages) != s->model->nmodel) {
     bad(s, at, path,
         arena_printf(s->arena, "stages in the profile: %zu, in the schedule: %u",
                      json_array_size(stages), s->model->nmodel));
     diag_help(
         s->diag,
-        "a profile is of one way to cut the model; a profile of layers (lang/spec.md 6) is cut "
-        "for any number of stages");
+        "a profile of stages fits one cut of the model; a profile of layers (lang/spec.md 6) fits any number of stages");
     return false;
   }
   for (uint32_t st = 0; st < s->model->nmodel; st++) {
@@ -164,7 +163,7 @@ static bool apply_stages(Sched *s, Span at, const char *path, json_t *stages, bo
     for (int k = 0; k < NKEYS; k++) {
       if (st > 0 && seen[k] != has[k])
         return bad(s, at, path,
-                   arena_printf(s->arena, "'%s' is given for some stages and not for stage %u",
+                   arena_printf(s->arena, "'%s' is given for some stages, but not for stage %u",
                                 cost_key[k], seen[k] ? 0 : st));
       has[k] = seen[k];
     }
@@ -240,9 +239,8 @@ bool layers_read(Sched *s, const char *path, Variants *v) {
         s, l.at, path,
         arena_printf(s->arena, "'%s' has no meaning for a plan, which needs only the layers", key));
   if (ok && !has_layers(root)) {
-    bad(s, l.at, path,
-        "it has no \"layers\", \"variants\" or \"model\": a plan needs the layers, not stages");
-    diag_help(s->diag, "a profile of stages is of one way to cut the model (lang/spec.md 6)");
+    bad(s, l.at, path, "a plan needs \"layers\", \"variants\" or \"model\", not \"stages\"");
+    diag_help(s->diag, "a profile of stages fits one cut of the model (lang/spec.md 6)");
     ok = false;
   }
   if (ok && n > MOST_VARIANTS)

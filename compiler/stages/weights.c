@@ -23,10 +23,10 @@ static bool never_holds(Sched *s, const WeightLine *l, const WeightLine *first) 
   if (first->when)
     return true;
   diag_error(s->diag, DIAG_CLAUSE, l->at, "'%s' is given twice", line_text(s, l));
-  diag_note(s->diag, first->at, "the first one, which holds always");
+  diag_note(s->diag, first->at, "the first line, which always holds");
   if (l->when)
     diag_help(s->diag,
-              "the first line of its kind that holds counts: the one without 'when' stands last");
+              "the first line whose 'when' holds counts: write the line without 'when' last");
   return false;
 }
 
@@ -42,8 +42,8 @@ bool find_weights(Instance *x) {
     return true;
   if (s->model->forward) {
     diag_error(s->diag, DIAG_FORWARD_ONLY, clause->at,
-               "'weights' in a schedule that only runs forward: there is no update");
-    diag_note(s->diag, s->model->pipe[0].clause->at, "its pipe says so");
+               "'weights' in a forward-only schedule: there is no update");
+    diag_note(s->diag, s->model->pipe[0].clause->at, "this pipe is 'forward'");
     return false;
   }
   /* from the schedule itself to its last base; the lines of each in the order of the text */
@@ -144,7 +144,7 @@ bool weight_per(Sched *s, const WeightLine *l, uint32_t op, int64_t *value) {
 
 void weight_note(Sched *s, const WeightLine *l) {
   if (l)
-    diag_note(s->diag, l->at, "this line says which version");
+    diag_note(s->diag, l->at, "this line gives the version");
 }
 
 bool weight_ring(Sched *s, uint32_t stage, const WeightLine **line, int64_t *n) {
@@ -160,6 +160,6 @@ bool weight_ring(Sched *s, uint32_t stage, const WeightLine **line, int64_t *n) 
     return true;
   diag_error(s->diag, DIAG_RANGE, (*line)->value->at, "stage %u has %lld versions of its weights",
              s->model->stage[stage].model, (long long)*n);
-  diag_help(s->diag, "1 is the newest alone");
+  diag_help(s->diag, "write at least 1, the newest version alone");
   return false;
 }

@@ -157,7 +157,7 @@ static bool make_binary(Make *k, const Expr *e, PipeTermOp op, const Part *a, co
     diag_error(k->s->diag, DIAG_DIVISION, e->at, "division by zero: '%s' is 0 (%s)",
                span_text(k->s, e->b->at), op_numbers(k));
     if (k->at->number[FO_DELAY] == 0)
-      diag_help(k->s->diag, "of a stage that is never late: delay > 0 ? ... : %s",
+      diag_help(k->s->diag, "for stages without delay write delay > 0 ? ... : %s",
                 k->at->line->word == WW_APPLIES ? "g"
                 : k->at->line->word == WW_RATE  ? "1"
                 : k->at->line->word == WW_THEN  ? "0"

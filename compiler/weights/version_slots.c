@@ -68,8 +68,8 @@ static bool overwritten(Slots *v) {
       s->diag, DIAG_VERSION, s->orders->site[s->orders->op[op].site],
       "rank %u runs %s with version %u of the weights of stage %u, which has been overwritten", r,
       op_text(s, op), version, stage);
-  diag_note(s->diag, s->orders->site[s->orders->op[u].site], "%s puts version %u in its place",
-            op_text(s, u), version + st->ring);
+  diag_note(s->diag, s->orders->site[s->orders->op[u].site],
+            "%s writes version %u into the same slot", op_text(s, u), version + st->ring);
   if (weight_line(s, WW_READS, op, s->orders->op[op].mb, &line))
     weight_note(s, line);
   if (weight_ring(s, stage, &ring, &n) && ring)

@@ -43,7 +43,7 @@ static bool unborn(Reads *v, uint32_t op, const WeightLine *line, int64_t versio
   if (version < 0 || version > n) {
     diag_error(
         s->diag, DIAG_VERSION, s->orders->site[s->orders->op[op].site],
-        "rank %u runs %s with version %lld of the weights of stage %u, which are versions 0 to %u",
+        "rank %u runs %s with version %lld of the weights of stage %u; the versions are 0 to %u",
         op_rank(s, op), op_text(s, op), (long long)version, stage, n);
     weight_note(s, line);
     diag_help(s->diag, version < 0 ? "max(e, 0): version 0 is there from the start"
@@ -55,7 +55,7 @@ static bool unborn(Reads *v, uint32_t op, const WeightLine *line, int64_t versio
       s->diag, DIAG_VERSION, s->orders->site[s->orders->op[op].site],
       "rank %u runs %s with version %lld of the weights of stage %u, which does not exist yet",
       op_rank(s, op), op_text(s, op), (long long)version, stage);
-  diag_note(s->diag, s->orders->site[s->orders->op[u].site], "%s makes it, %u ops later",
+  diag_note(s->diag, s->orders->site[s->orders->op[u].site], "%s makes the version %u ops later",
             op_text(s, u), u - op);
   weight_note(s, line);
   diag_help(s->diag, "version %u is the newest here: read an older one, or run %s after %s", newest,
@@ -182,14 +182,12 @@ static void warn_async(Reads *v, uint32_t b, uint32_t updates) {
     return;
   diag_warn(
       s->diag, DIAG_ASYNC, s->orders->site[s->orders->op[b].site],
-      "asynchronous: %u update%s of stage %u between %s and %s: the gradient is not that of the weights "
-      "that it changes",
+      "asynchronous: %u update%s of stage %u between %s and %s: the gradient comes from older weights than it updates",
       updates, updates == 1 ? "" : "s", s->orders->op[f].stage, op_text(s, f), op_text(s, b));
   diag_note(s->diag, s->orders->site[s->orders->op[f].site], "%s comes from here", op_text(s, f));
   diag_help(
       s->diag,
-      "if it is meant so, say what they read, weights { B reads F }, or how far: check staleness(r) <= %u "
-      "for r in 0..%u",
+      "if intended, name the version with weights { B reads F }, or bound it with check staleness(r) <= %u for r in 0..%u",
       updates, s->model->nrank);
 }
 

@@ -188,9 +188,9 @@ def most(lists, in_bytes):
 
 
 def least_in(said):
-    """The least buffer that pipec names; None: no buffer cures it."""
+    """The least buffer that pipec names; None: no buffer size lets the lists complete."""
     m = re.search(r"buffers (\d+) |at least (\d+) |--sends=buffered:(\d+)", said)
-    return None if "no buffer cures it" in said else int(m[1] or m[2] or m[3]) if m else 0
+    return None if "no buffer size lets the lists complete" in said else int(m[1] or m[2] or m[3]) if m else 0
 
 
 def draw(rng, models):

@@ -175,7 +175,7 @@ def ask(pipec, path, rows, *options):
 
 
 def said_least(text):
-    if "no buffer cures it" in text:
+    if "no buffer size lets the lists complete" in text:
         return None
     m = re.search(r"buffers (\d+) message|at least (\d+) message|--sends=buffered:(\d+)", text)
     return int(m[1] or m[2] or m[3]) if m else 0
