@@ -9,11 +9,11 @@
 static const char
     loop[] = "a loop is written 'do i in a..b { ... }' or 'do n { ... }'",
     function[] = "a function is written 'fn f(x) = e'",
-    value[] = "a value is given its name by 'let x = e', once and without a type",
+    value[] = "a value gets its name by 'let x = e', once and without a type",
     forward[] = "the forward of microbatch m is F(m)",
     backward[] = "the backward of microbatch m is B(m), or I(m) and W(m) in two parts",
     transfer[] = "the compiler adds the transfers; lists with their own transfers are CSV files",
-    reduction[] = "the reduction is not written: it belongs to U", update[] = "the update is U";
+    reduction[] = "leave the reduction out: U includes it", update[] = "the update is U";
 
 static const struct {
   const char *word;

@@ -154,7 +154,7 @@ static const char *unescape(Lexer *lx, const char *beg, const char *end) {
       p++;
       if (*p != '"' && *p != '\\') {
         diag_error(lx->diag, DIAG_BAD_STRING, span(lx, p - 1, p + 1), "unknown escape '\\%c'", *p);
-        diag_help(lx->diag, "a string knows \\\" and \\\\");
+        diag_help(lx->diag, "a string has the escapes \\\" and \\\\");
       }
       *out++ = *p;
     } else if ((unsigned char)*p < 0x20 || *p == 0x7f) {

@@ -303,7 +303,7 @@ static void side_words(Words *k, Side *side) {
       return;
     }
     if (gives ? side->gives != NULL : to->name != NULL) {
-      diag_error(k->ps->lx.diag, DIAG_SYNTAX, first->at, "'%s' is there twice", k->last->name);
+      diag_error(k->ps->lx.diag, DIAG_SYNTAX, first->at, "'%s' is given twice", k->last->name);
       diag_help(k->ps->lx.diag, "%s", side_form);
       return;
     }
@@ -317,7 +317,7 @@ static void side_words(Words *k, Side *side) {
       to->at.beg = at.beg;
     }
     if (gives ? !side->gives : !to->name) {
-      wrong_word(k, gives ? "the side op whose buffer it gives back" : "an op");
+      wrong_word(k, gives ? "the side op that took the buffer" : "an op");
       return;
     }
   }
@@ -1036,7 +1036,7 @@ static void reserved(Parse *ps, Span at, Name name) {
 /* Reports `use warmup of` of version 0.1. */
 static void one_phase(Parse *ps, Span at) {
   diag_error(ps->lx.diag, DIAG_REMOVED, at, "one phase of a schedule cannot be used by itself");
-  diag_help(ps->lx.diag, "use all of it, or write the ops of the phase: a kernel, loops, a clock or rules");
+  diag_help(ps->lx.diag, "use the whole schedule, or write the ops of the phase: a kernel, loops, a clock or rules");
 }
 
 /* Reports transfers in an order, of version 0.1: only the first one. */
@@ -1157,9 +1157,9 @@ static const char *form(int token) {
   case TOK_RANKS: return "the number of ranks is written 'ranks P'";
   case TOK_PIPE: return "a pipe is written 'pipe NAME stages S mbs M place s -> e'";
   case TOK_ORDER:
-    return "an order is written 'order r { ... }', of some ranks 'order r in a..b { ... }'";
+    return "an order is written 'order r { ... }', for some ranks 'order r in a..b { ... }'";
   case TOK_BYTES:
-    return "sizes are written 'bytes s { act = e }': they are of a stage, the same for all microbatches";
+    return "sizes are written 'bytes s { act = e }': a stage has the same sizes for all microbatches";
   case TOK_SIDE: return side_form;
   case TOK_EXCLUSIVE:
     return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e; transfers, by the "
@@ -1172,9 +1172,9 @@ static const char *form(int token) {
   case TOK_CLOCK: return "a clock is written 'clock m { ... }' or 'clock m period T { ... }'";
   case TOK_RULES: return "rules are written 'rules m { ... }'";
   case TOK_DO: return "a loop is written 'do i in a..b { ... }' or 'do n { ... }'";
-  case TOK_IF: return "a block stands in braces: if c { ... }; of one op in 'rules' write 'when c'";
+  case TOK_IF: return "a block stands in braces: if c { ... }; for one op in 'rules' write 'when c'";
   case TOK_WHEN: return "'@' stands before 'when'";
-  case TOK_LET: return "a value is given its name by 'let x = e'";
+  case TOK_LET: return "a value gets its name by 'let x = e'";
   case TOK_FN: return "a function is written 'fn f(x) = e'";
   case TOK_OP: return "an op is named by 'op f(k) = F[c](m)'";
   default: return NULL;
@@ -1403,7 +1403,7 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     {compares && operator && !expects(want, '<'), "comparisons do not chain: a < b && b < c"},
     {words != NULL, words},
     {got == TOK_AS && ps->in_weights == 2, "the formula stands before 'per': F reads newest as e per m/N"},
-    {got == TOK_PER, "only what is read is shared: F reads newest as e per m/N"},
+    {got == TOK_PER, "only a line with 'reads' has 'per': F reads newest as e per m/N"},
     {expects(want, TOK_READS), "a line is written 'F reads newest', 'B reads F' or 'F reads e'"},
     {got == '=' && ps->in_weights == 2 && expr, "the number of versions is written 'versions e'"},
     {expects(want, TOK_DOTDOT), "a range is written 'a..b': from a to b - 1"},
@@ -1418,9 +1418,9 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     {(got == '<' || got == '>') && prev == got && expr,
      "there is no shift: multiply by the power of two"},
     {got == '+' && (prev == '+' || stmt), "a name keeps its value; 'do i in a..b { ... }' counts"},
-    {got == '=' && stmt, "a name is given its value by 'let', once: let x = e"},
+    {got == '=' && stmt, "a name gets its value by 'let', once: let x = e"},
     {got == '[' && clause && prev == TOK_NAME && ps->word == TOK_PIPE,
-     "what it replicates is the first pipe or array, named without an index: replica of p"},
+     "name the first pipe or array, without an index: replica of p"},
     {got == '[' && expr, "there are no lists: 'c ? a : b' chooses"},
     {got == '[' && stmt, "the chunk stands before the microbatch: F[c](m)"},
     {got == TOK_NUMBER && stmt && prev == TOK_NAME, "the microbatch stands in parentheses: F(0)"},
@@ -1429,7 +1429,7 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     {got == ':' && expects(want, '=') && !expects(want, '('), "a value follows '=': F = 1"},
     {got == TOK_NAME && prev == TOK_NUMBER && at.end - at.beg > 1 && is_unit(text, at.end - at.beg),
      "the unit follows the number without a blank"},
-    {got == TOK_NAME && prev == '}' && clause && same_line, "the '}' before it ends the clause"},
+    {got == TOK_NAME && prev == '}' && clause && same_line, "the '}' before this name ends the clause"},
     {got == '@' && ps->word == TOK_WHEN, form(TOK_WHEN)},
     {binds && word && got != TOK_NAME && same_line && prev == ps->word,
      "a keyword cannot be a name"},

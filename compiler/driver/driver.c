@@ -279,7 +279,7 @@ static bool run(Sched *s, bool output) {
   const bool holds = holds_for_all(s, asked);
   if (!holds && o->looped) {
     diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at,
-               "it is not proved for every %s, which --undecided=error asks for: %s", o->for_all,
+               "no proof for every %s, which --undecided=error asks for: %s", o->for_all,
                s->for_all.text);
     return false;
   }

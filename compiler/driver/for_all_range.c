@@ -68,8 +68,8 @@ static bool try_value(Values *e, int64_t value) {
   begin(e->s, &one, e->s->arena, said, &opt, value);
   compile_only(&one);
   if (said->first != DIAG_PARAM)
-    diag_note(said, NO_SPAN, "%s = %" PRId64 " is the first of these values that is refused",
-              e->s->opt->range.name, value);
+    diag_note(said, NO_SPAN, "%s = %" PRId64 " is the first refused value", e->s->opt->range.name,
+              value);
   return false;
 }
 

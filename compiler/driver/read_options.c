@@ -258,10 +258,12 @@ static bool for_program(Sched *s, const char *written) {
 static bool two_files(Sched *s, const char *first, const char *second) {
   if (strchr(second, '=') && second[0] != '-')
     return usage_refused(s, arena_printf(s->arena, "'%s' stands where a second file would", second),
-                         arena_printf(s->arena, "a parameter gets its value by -D %s", second));
-  return usage_refused(
-      s, arena_printf(s->arena, "two files, %s and %s: one is compiled at a time", first, second),
-      "--compare ranks several, and --emit=html draws several on one page");
+                         arena_printf(s->arena, "give a parameter its value with -D %s", second));
+  return usage_refused(s,
+                       arena_printf(s->arena,
+                                    "two files, %s and %s: pipec compiles one file at a time",
+                                    first, second),
+                       "--compare ranks several, and --emit=html draws several on one page");
 }
 
 /* Refuses what says where or how to write (of --arrows: --emit) where only a report or a grid is
@@ -564,7 +566,7 @@ static bool check_plan(Sched *s, const Given *g) {
   for (uint32_t i = 0; i < g->nfile; i++) {
     o->input = g->file[i];
     if (is_csv(o) || is_json(o))
-      return usage_error(s, "--best extends a schedule, and %s has none", o->input);
+      return usage_error(s, "--best extends a schedule; %s has no schedule", o->input);
     if (o->output && is_same_file(o->output, o->input))
       return usage_error(s, "-o would replace %s, which is imported", o->input);
   }
@@ -605,7 +607,7 @@ static bool check_options(Sched *s, const Given *g) {
     return check_compare(s, g);
   for (uint32_t i = 0; i < o->ndefine && o->range.n; i++)
     if (strcmp(o->define[i].name, o->range.name) == 0)
-      return usage_error(s, "-D %s: --for-all gives it its values", o->range.name);
+      return usage_error(s, "-D %s: --for-all gives the parameter its values", o->range.name);
   if (o->range.n && (o->critical_path || o->show || o->dump_after || o->counterexample))
     return usage_error(s, "%s compiles many values and prints one report of them", "--for-all");
   if (o->for_all && g->emits && o->emit != EMIT_C)
@@ -627,9 +629,11 @@ static bool check_options(Sched *s, const Given *g) {
   if (o->depfile && !o->output)
     return usage_error(s, "--depfile=%s names what -o OUT depends on: it needs -o", o->depfile);
   if ((o->for_all || o->range.n) && (is_csv(o) || is_json(o)))
-    return usage_error(s, "--for-all is for schedules with parameters, which %s has not", o->input);
+    return usage_error(s, "--for-all needs a schedule with parameters; %s has no parameters",
+                       o->input);
   if (o->torch_lax && !is_csv(o))
-    return usage_error(s, "--torch-lax says how to read a CSV file, and %s is none", o->input);
+    return usage_error(s, "--torch-lax says how to read a CSV file; %s is not a CSV file",
+                       o->input);
   return true;
 }
 

@@ -150,7 +150,7 @@ static bool one_action(Csv *c, const char *p, const char *end) {
     const char *b = arena_printf(c->s->arena, "%lluB%llu", (unsigned long long)stage,
                                  (unsigned long long)mb);
     if (!odd(c, span(c, p, end),
-             arena_printf(c->s->arena, "'%s' is how PyTorch wrote %s up to version 2.5",
+             arena_printf(c->s->arena, "PyTorch wrote '%s' for %s up to version 2.5",
                           cut(c, p, end), b),
              b))
       return false;
@@ -353,7 +353,7 @@ static bool read_rows(Csv *c, uint32_t len) {
   }
   if (ok && c->comms && c->idle.file != NO_FILE) {
     diag_error(c->s->diag, DIAG_CSV, c->idle,
-               "an idle cell in a file with transfers, where PyTorch has none");
+               "an idle cell in a file with transfers: PyTorch writes no such cell");
     diag_note(c->s->diag, c->comms_at, "this makes it a compute_comms file");
     ok = false;
   }
@@ -393,13 +393,13 @@ static bool place(Csv *c) {
       } else if (rank[a->stage] != r) {
         diag_error(s->diag, DIAG_PLACE, at_site(c, a), "stage %u is on rank %u and on rank %u",
                    a->stage, rank[a->stage], r);
-        diag_note(s->diag, at_site(c, first[a->stage]), "it is first here");
+        diag_note(s->diag, at_site(c, first[a->stage]), "first given here");
         return false;
       }
     }
     if (!any) {
       diag_error(s->diag, DIAG_EMPTY_RANK, c->row_at.at[r],
-                 "rank %u computes nothing: every line is a rank, a blank one too", r);
+                 "rank %u computes nothing: every line is a rank, a blank line, too", r);
       ok = false;
     }
   }
@@ -545,12 +545,13 @@ static bool check_reduce_waits(Csv *c) {
       bool wait = a && a->kind == K_WAIT_REDUCE_GRAD;
       if (wait && (!open || open->stage != a->stage)) {
         diag_error(s->diag, DIAG_CSV, at_site(c, a),
-                   "rank %u waits for %uREDUCE_GRAD, which is not on its way", r, a->stage);
+                   "rank %u waits for %uREDUCE_GRAD, which has not begun", r, a->stage);
         ok = false;
       } else if (open && !wait && (!a || a->kind == K_REDUCE_GRAD)) {
         diag_error(s->diag, DIAG_CSV, at_site(c, open),
                    "rank %u does not wait for %uREDUCE_GRAD %s: %uWAIT_REDUCE_GRAD is missing", r,
-                   open->stage, a ? "before the next one" : "before its end", open->stage);
+                   open->stage, a ? "before the next REDUCE_GRAD" : "before its last action ends",
+                   open->stage);
         ok = false;
       }
       if (wait)
@@ -587,7 +588,7 @@ static bool check_reduce(Csv *c, bool own) {
       } else if ((a->kind == PIPE_B || a->kind == PIPE_W) && reduce[a->stage]) {
         diag_error(
             s->diag, DIAG_UPDATE, at_site(c, a),
-            "rank %u runs this after %uREDUCE_GRAD, which is to reduce all gradients of the stage",
+            "rank %u runs this after %uREDUCE_GRAD, which must follow all gradients of the stage",
             r, a->stage);
         diag_note(s->diag, at_site(c, reduce[a->stage]), "%uREDUCE_GRAD is here", a->stage);
         reduce[a->stage] = NULL;
@@ -649,7 +650,7 @@ bool read_csv(Sched *s, Expanded *e) {
     diag_error(s->diag, DIAG_USAGE, NO_SPAN,
                "%s has its own transfers: it can be proved with --check, not emitted",
                s->opt->input);
-    diag_help(s->diag, "--lowering=global passes over them: pipec puts in its own");
+    diag_help(s->diag, "--lowering=global replaces them by transfers of pipec");
     return false;
   }
   return true;

@@ -102,9 +102,8 @@ bool read_bad(Read *d, Span at, const char *what) {
 
 bool read_keys(Read *d, Span at, json_t *object, const char *what, const char *known) {
   const char *key = json_unknown_key(object, known);
-  return !key || read_bad(d, at,
-                          arena_printf(d->s->arena, "%s has a key '%s', which this form has not",
-                                       what, key));
+  return !key ||
+         read_bad(d, at, arena_printf(d->s->arena, "%s has the unknown key '%s'", what, key));
 }
 
 /* as in read_json.h */
@@ -137,7 +136,8 @@ static bool read_word(Read *d, Span at, json_t *object, const char *key, const c
 static bool written_only(Read *d, Span at, json_t *object, const char *const *key) {
   for (; *key; key++)
     if (json_object_get(object, *key)) {
-      diag_error(d->s->diag, DIAG_JSON, at, "'%s' is written by --emit=json, and not read", *key);
+      diag_error(d->s->diag, DIAG_JSON, at,
+                 "--emit=json writes '%s', but pipec does not read '%s' back", *key, *key);
       diag_help(d->s->diag, "compile the .pipe text of this program");
       return false;
     }
@@ -157,7 +157,7 @@ static bool read_head(Read *d, json_t *root) {
     return false;
   if (version != 1)
     return read_bad(d, at,
-                    arena_printf(s->arena, "version %llu of the form; this pipec reads version 1",
+                    arena_printf(s->arena, "version %llu of the format; this pipec reads version 1",
                                  (unsigned long long)version));
   if (!written_only(d, at, root, only) || !read_keys(d, at, root, "the program", known) ||
       !read_word(d, at, root, "schedule", &d->x.in.model->name) ||
@@ -260,7 +260,7 @@ static bool join_pipes(Read *d) {
            (!d->tables || st->model >= n || (i > first + n && st->model < st[-1].model))))
         return read_bad(
             d, d->stage_at.at[i],
-            "every pipe has all stages of the model, and the microbatches after those before");
+            "every pipe has all stages of the model, and its microbatches follow the microbatches of the pipe before");
       if (main_row && i > first)
         st->prev = i - 1, st->nin = 1, st[-1].next = i, st[-1].nout = 1;
     }
@@ -269,8 +269,9 @@ static bool join_pipes(Read *d) {
     mb += mbs;
   }
   if (mb != s->model->nmb)
-    return read_bad(d, d->stage_at.at[s->model->nstage - 1],
-                    "the pipes together have other microbatches than the program");
+    return read_bad(
+        d, d->stage_at.at[s->model->nstage - 1],
+        "the microbatches of all pipes together differ from the microbatches of the program");
   return true;
 }
 
@@ -340,7 +341,7 @@ static bool copy_in_order(Read *d, Span at, uint32_t r) {
   const Sched *s = d->s;
   const Copy *c = &s->orders->copy[s->orders->ncopy - 1];
   return s->orders->ncopy < 2 || s->model->stage[c[-1].stage].rank != r || c[-1].at <= c->at ||
-         read_bad(d, at, "its 'wait' is less than that of the copy before it");
+         read_bad(d, at, "'wait' is less than 'wait' of the copy before");
 }
 
 /* Reads an OFF or LOAD. It stands before the op whose index on the rank is `wait`. */
@@ -349,13 +350,12 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
   Sched *s = d->s;
   uint64_t wait = 0, peer = NONE;
   if (s->model->forward)
-    return read_bad(d, use->at,
-                    "copies to and from host memory in a program that only runs forward");
+    return read_bad(d, use->at, "copies to and from host memory in a forward-only program");
   if (!read_number(d, use->at, j, "wait", true, 0, INT32_MAX, &wait) ||
       !read_number(d, use->at, j, "peer", false, 0, s->model->nrank - 1, &peer))
     return false;
   if (peer == r)
-    return read_bad(d, use->at, "'peer' is another rank");
+    return read_bad(d, use->at, "'peer' must be another rank");
   if (!push_copy(&d->x, (uint8_t)use->op, stage, mb))
     return false;
   Copy *c = &s->orders->copy[s->orders->ncopy - 1];
@@ -366,7 +366,8 @@ static bool read_copy(Read *d, uint32_t r, json_t *j, const OpRef *use, uint32_t
   uint32_t other = (c->kind == PIPE_OFF ? s->orders->at_load
                                         : s->orders->at_off)[(size_t)stage * s->model->nmb + mb];
   if (other && s->orders->copy[other - 1].to != c->to)
-    return read_bad(d, use->at, "OFF and LOAD of a microbatch have the same 'peer', or both none");
+    return read_bad(d, use->at,
+                    "OFF and LOAD of a microbatch have the same 'peer', or both have no 'peer'");
   return true;
 }
 
@@ -413,7 +414,8 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
   uint32_t kind = kind_of(text);
   bool copies = kind == PIPE_OFF || kind == PIPE_LOAD;
   if (kind == PIPE_NOPS || kind >= PIPE_SIDE)
-    return read_bad(d, at, arena_printf(s->arena, "'%s' is not an op that is read back", text));
+    return read_bad(d, at,
+                    arena_printf(s->arena, "'%s' is an op that pipec does not read back", text));
   if (pipe_op_info[kind].comm)
     return true; /* derived, so ignored */
   if (json_object_get(j, "phase") && !read_word(d, at, j, "phase", &phase))
@@ -434,7 +436,7 @@ static bool read_instr(Read *d, uint32_t r, json_t *j, uint64_t *group) {
     return read_bad(
         d, at, arena_printf(s->arena, "'op' is %s, but stage and microbatch say %s", text, says));
   if (s->model->forward && kind != PIPE_F)
-    return read_bad(d, at, arena_printf(s->arena, "%s in a program that only runs forward", text));
+    return read_bad(d, at, arena_printf(s->arena, "%s in a forward-only program", text));
   OpRef *use = NEW(s->arena, OpRef);
   use->at = at;
   use->op = (uint8_t)kind;
@@ -493,10 +495,10 @@ static bool read_rank(Read *d, uint32_t r, json_t *j) {
                       "'wait' counts more ops than the rank has");
     if (before > s->orders->rank_op0[r] && s->orders->op[before - 1].group > 0)
       return read_bad(d, s->orders->site[s->orders->copy[k].site],
-                      "by its 'wait' it stands between ops of one action");
+                      "'wait' places this copy between ops of one action");
   }
   if (left > 0)
-    return read_bad(d, at, "its last action has fewer ops than 'group' says");
+    return read_bad(d, at, "the last action has fewer ops than 'group' says");
   if (s->orders->nop == s->orders->rank_op0[r]) {
     diag_error(s->diag, DIAG_EMPTY_RANK, at, "rank %u has no op", r);
     return false;
@@ -519,8 +521,9 @@ static bool number_groups(Read *d) {
   for (uint32_t k = 1; k <= s->model->ngroup; k++)
     if (n[k] == 0)
       return read_bad(d, d->rank_at.at[0],
-                      arena_printf(s->arena, "no rank is in 'group_of_copies' %u, and one in %u",
-                                   k - 1, s->model->ngroup - 1));
+                      arena_printf(s->arena,
+                                   "no rank is in 'group_of_copies' %u, but a rank is in %u", k - 1,
+                                   s->model->ngroup - 1));
   return true;
 }
 
@@ -580,7 +583,8 @@ bool read_json(Sched *s, Expanded *e) {
   const char *zero = memchr(d.text, 0, len); /* jansson would ignore it */
   if (zero) {
     uint32_t pos = (uint32_t)(zero - d.text);
-    diag_error(s->diag, DIAG_JSON, (Span){d.file, pos, pos + 1}, "a byte 0, which JSON has not");
+    diag_error(s->diag, DIAG_JSON, (Span){d.file, pos, pos + 1},
+               "a byte 0: JSON text has no byte 0");
     return false;
   }
   json_t *root = json_parse(s, DIAG_JSON, d.file, d.text, len);

@@ -32,8 +32,8 @@ static bool read_edge(Read *d, json_t *j, const PipeEdge *before, PipeEdge *e) {
       .from = (uint32_t)from, .to = (uint32_t)to, .skip = (uint32_t)skip, .send = {send, back}};
   if (before && (before->from > e->from ||
                  (before->from == e->from && (before->to >= e->to || (before->skip && !e->skip)))))
-    return read_bad(
-        d, top(d), "edges stand in the order of 'from', then that to the next stage, then of 'to'");
+    return read_bad(d, top(d),
+                    "edges are sorted by 'from', then the edge to the next stage, then by 'to'");
   e->out = before && before->from == e->from ? before->out + 1 : 0;
   return true;
 }
@@ -67,16 +67,17 @@ bool read_edges(Read *d, json_t *root) {
       if (!st || st->model != m || mb < st->mb0 || mb - st->mb0 >= st->nmb)
         return read_bad(
             d, top(d),
-            arena_printf(s->arena,
-                         "\"rows\" of stage %u: microbatch %u is of no row of that stage and pipe",
-                         m, mb / s->model->slices));
+            arena_printf(
+                s->arena,
+                "\"rows\" of stage %u: microbatch %u belongs to no row of this stage and pipe", m,
+                mb / s->model->slices));
       row[(size_t)m * s->model->nmb + mb] = (uint32_t)r;
       runs[r] = 1;
     }
   }
   for (uint32_t i = 0; i < s->model->nstage; i++)
     if (!runs[i])
-      return read_bad(d, d->stage_at.at[i], "no microbatch in \"rows\" is of this row");
+      return read_bad(d, d->stage_at.at[i], "no microbatch in \"rows\" belongs to this row");
   d->x.in.model->row_of = row;
   join_graph(s, d->x.in.model, edge, n, row);
   return true;
@@ -107,9 +108,9 @@ bool read_ties(Read *d, json_t *stages) {
   }
   for (uint32_t k = 1; k <= s->model->ntie; k++)
     if (members[k] < 2)
-      return read_bad(d, top(d), "weights are shared by two stages or more");
+      return read_bad(d, top(d), "a tie needs two stages or more");
   if (s->model->ntie > 0 && s->model->forward)
-    return read_bad(d, top(d), "'tied_with' in a program that only runs forward");
+    return read_bad(d, top(d), "'tied_with' in a forward-only program");
   if (s->model->ntie > 0)
     join_ties(s, d->x.in.model, group);
   for (uint32_t i = 0; i < s->model->nstage; i++) {
@@ -179,7 +180,7 @@ bool read_links(Read *d, json_t *root) {
     qsort(share.at, share.n, sizeof *share.at, by_pair);
   for (uint32_t i = 1; i < share.n; i++)
     if (by_pair(&share.at[i - 1], &share.at[i]) == 0)
-      return read_bad(d, top(d), "a pair stands twice in a link");
+      return read_bad(d, top(d), "a link has the same pair twice");
   d->x.in.model->share = share.n ? share.at : NULL, d->x.in.model->nshare = share.n,
   d->x.in.model->nlink = (uint32_t)json_array_size(list);
   return true;
@@ -212,7 +213,7 @@ bool read_unit_times(Read *d, json_t *stages) {
       return read_bad(
           d, d->stage_at.at[i],
           "all stages have 'slice_times', a list for each slice, or all 'unit_times', a "
-          "list for each unit of the pipe, or none");
+          "list for each unit of the pipe, or no times");
     for (uint32_t u = 0; u < n; u++) {
       json_t *times = json_array_get(list, u);
       uint64_t *to = &s->model->unit_time[((size_t)i * s->model->nunit_time + u) * PIPE_UNIT_TIMES];

@@ -83,11 +83,11 @@ static bool read_head(Trace *t, uint32_t from, const json_t *head) {
       other ? arena_printf(t->s->arena, "a trace of %s %s, not of %s %s", name, params, p->name,
                            p->params)
             : arena_printf(t->s->arena, "a trace of another program of %s %s", name, params));
-  diag_help(t->s->diag,
-            other
-                ? "compile the schedule and the parameters that were traced"
-                : "the traced program was compiled from another text, profile or library, or with "
-                  "other options: compile it as it was then, or trace it again");
+  diag_help(
+      t->s->diag,
+      other
+          ? "compile the schedule and the parameters that were traced"
+          : "the trace is of another text, profile, library or options: compile with the same inputs, or trace again");
   return false;
 }
 
@@ -166,7 +166,7 @@ static bool read_event(Trace *t, uint32_t from, const json_t *event) {
   const char *ph = word(event, "ph");
   const json_int_t pid = json_integer_value(json_object_get(event, "pid"));
   if (!*ph)
-    return bad(t, from, "this is no event: it has no \"ph\"");
+    return bad(t, from, "not an event: \"ph\" is missing");
   if (strcmp(ph, "M") == 0 && strcmp(word(event, "name"), "process_name") == 0 &&
       strcmp(word(json_object_get(event, "args"), "name"), "Measured") == 0)
     t->group = pid;
@@ -220,7 +220,7 @@ bool read_trace(Sched *s, Measured *to) {
     return false;
   t.file = diag_source(s->diag, s->opt->with, t.text, t.len);
   if (!s->prog)
-    return bad(&t, 0, "a trace is of a program, and here only lists are proved");
+    return bad(&t, 0, "a trace is of a program, but this file has only lists");
   for (uint32_t r = 0; r < s->prog->nrank; r++)
     t.total += s->prog->rank[r].ninstr;
   bool events = false;
