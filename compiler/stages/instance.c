@@ -249,7 +249,7 @@ bool find_only(Instance *x, ClauseKind kind, const char *word, const Clause **fo
       continue;
     if (*found && depth == x->clauses.at[i].depth) {
       diag_error(x->s->diag, DIAG_CLAUSE, c->at, "'%s' is given twice", word);
-      diag_note(x->s->diag, (*found)->at, "the first one");
+      diag_note(x->s->diag, (*found)->at, "given first here");
       return false;
     }
     *found = c, depth = x->clauses.at[i].depth;

@@ -153,8 +153,8 @@ class Run:
         recomputes = any(re.fullmatch(r"\d+R\d+", op["op"]) for op in ops)
         if recomputes and any(size.draws for size in self._sizes_of):
             raise ValueError(
-                "the schedule recomputes forwards, and dropout, or what else a stage draws at "
-                "random, would be another the second time"
+                "the schedule recomputes forwards, but a stage draws random numbers, such as "
+                "dropout: its second forward would differ"
             )
         self._stash: dict[tuple[int, int, int], Stash] = {}
         self._slot: dict[tuple[int, int], list[Tensor]] = {}
@@ -336,7 +336,7 @@ class Run:
         if not self._end.alive:
             raise ValueError("the run is closed")
         if self._pid != os.getpid():
-            raise ValueError("the run is of the process that forked this one, with its threads")
+            raise ValueError("the run belongs to the parent process and cannot be used after fork")
         return self._run
 
     # Errors

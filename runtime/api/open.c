@@ -56,9 +56,10 @@ static PrStatus read_deadline(PrRun *run) {
   if (asked)
     *s = strtod(asked, &end);
   if (asked && (*end || !(*s > 0 && *s <= 1e9)))
-    return pr_fail(run, PR_E_ARG, "PIPE_DEADLINE is '%.100s', not seconds", asked);
+    return pr_fail(run, PR_E_ARG,
+                   "PIPE_DEADLINE is '%.100s': expected seconds, above 0 and at most 1e9", asked);
   if (!(*s >= 0 && *s <= 1e9))
-    return pr_fail(run, PR_E_ARG, "options: deadline_s is %g", *s);
+    return pr_fail(run, PR_E_ARG, "options: deadline_s is %g: expected seconds, 0 to 1e9", *s);
   return PR_OK;
 }
 
@@ -100,7 +101,7 @@ static PrStatus open_here(PrRun *run) {
   if ((st = read_deadline(run)) || (st = check_processes(run)))
     return st;
   if (o->seed && o->engine)
-    return pr_fail(run, PR_E_ARG, "options: a seed and an engine");
+    return pr_fail(run, PR_E_ARG, "options: seed and engine are both set: set only one");
   if ((st = pr_take_lists(run)) || (st = take_ranks(run)) || (st = pr_check_model(run)) ||
       (st = pr_fault_read(run)))
     return st;

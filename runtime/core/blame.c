@@ -271,7 +271,8 @@ bool pr_blame(PrRun *run, const PrPlace *place, char *text, size_t room) {
                ", which has been completed there: the message is lost");
     return true;
   case STUCK:
-    snprintf(text, room, "rank %u is in %s, and so is the other side: the message does not arrive",
+    snprintf(text, room,
+             "rank %u is in %s and its peer has begun, too, but the message does not arrive",
              best.rank, where);
     return true;
   default: return false;

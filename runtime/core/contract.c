@@ -56,7 +56,9 @@ PrStatus pr_take_contract(PrRun *run, RankRun *k) {
   if (strcmp(on, "1") != 0)
     return pr_fail(run, PR_E_ARG, "PIPE_CHECK_MODEL is '%s', not 0 or 1", on);
   if (run->engine->take)
-    return pr_fail(run, PR_E_ARG, "PIPE_CHECK_MODEL=1: this engine's tensors are not the host's");
+    return pr_fail(
+        run, PR_E_ARG,
+        "PIPE_CHECK_MODEL=1 needs tensors in host memory: this engine keeps its tensors on devices");
   for (uint32_t i = 0; i < k->t->ninstr; i++) {
     again = again || k->t->instr[i].op == PIPE_R;
     most = k->t->instr[i].group + 1u > most ? k->t->instr[i].group + 1u : most;
@@ -194,7 +196,9 @@ PrStatus pr_after_ops(PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t
     const Made made = {pr_checksum(k->slot[c[i].act], s->size.act), version_of(k, &c[i])};
     const bool same = made.version == stash->version && made.version != PIPE_NONE;
     if (c[i].op == PIPE_R && same && made.sum != stash->sum)
-      st = pr_fail(run, PR_E_MODEL, "model: rank %u, %s: made another 'act' than F did", k->id, at);
+      st = pr_fail(run, PR_E_MODEL,
+                   "model: rank %u, %s: R made a stash ('act') that differs from the stash of F",
+                   k->id, at);
     *stash = made;
   }
   return st;

@@ -28,7 +28,7 @@
 static PrStatus refuse(PrRun *run, const char *text, const char *why) {
   return pr_fail(
       run, PR_E_ARG,
-      "PIPE_FAULT=%s: %s; it is <point>:<rank>:<step>[:crash|hang|slow=<ms>|drop|corrupt]", text,
+      "PIPE_FAULT=%s: %s; expected <point>:<rank>:<step>[:crash|hang|slow=<ms>|drop|corrupt]", text,
       why);
 }
 
@@ -85,7 +85,7 @@ static PrStatus read_action(PrRun *run, const char *all, const char *action) {
     return refuse(run, all, "no such action");
   }
   if (f->point != PR_AT_INSTRUCTION && f->kind >= PR_DROP)
-    return refuse(run, all, "only an instruction has a message");
+    return refuse(run, all, "drop and corrupt need an instruction, not SAVE or COMMIT");
   if (run->o.seed && (f->kind == PR_HANG || f->kind == PR_DROP))
     return refuse(run, all, "an engine without threads can only crash, be slow or corrupt");
   if (f->point != PR_AT_INSTRUCTION || !pr_is_here(run, f->rank))
@@ -95,7 +95,7 @@ static PrStatus read_action(PrRun *run, const char *all, const char *action) {
   if (f->kind == PR_DROP && !pipe_is_send(c->op))
     return refuse(run, all, "only a SEND can be dropped");
   if (f->kind == PR_CORRUPT && !pipe_is_send(c->op) && !writes)
-    return refuse(run, all, "it writes and sends no tensor");
+    return refuse(run, all, "corrupt needs an instruction that writes or sends a tensor");
   return PR_OK;
 }
 

@@ -15,7 +15,7 @@ static PrStatus check_callbacks(PrRun *run) {
   if (!m->sizes || !m->init || !m->forward || (!m->update && !p->forward))
     FAIL(run, "model: sizes, init, forward and update may not be NULL");
   if (m->identity && strchr(m->identity, '\n'))
-    FAIL(run, "model: its identity has more than one line");
+    FAIL(run, "model: the identity of the model has more than one line");
   uint32_t nslice = m->nslice > 1 ? m->nslice : 1;
   if (nslice != pipe_slices(p))
     FAIL(run, "model is written for %u slices, the program has %u", nslice, pipe_slices(p));
@@ -29,13 +29,15 @@ static PrStatus check_callbacks(PrRun *run) {
     if (p->stage[s].tied != PIPE_NONE)
       FAIL(run, "model: the program ties stages, so tie may not be NULL");
   if (m->holds_stash && pipe_slices(p) > 1)
-    FAIL(run, "model: it holds stashes, which the ops of a program with slices share");
+    FAIL(
+        run,
+        "model: the model holds its own stashes, but the ops of a program with slices share a stash");
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; pr_is_here(run, r) && i < p->rank[r].ninstr; i++) {
       const PipeInstr *c = &run->rank[r].t->instr[i];
       char op[PIPE_OP_TEXT];
       if (m->holds_stash && (c->op == PIPE_OFF || c->op == PIPE_LOAD))
-        FAIL(run, "model: it holds stashes, which the program moves");
+        FAIL(run, "model: the model holds its own stashes, but the program moves stashes");
       if ((c->op != PIPE_B || m->backward) && (c->op != PIPE_I || m->backward_input) &&
           (c->op != PIPE_W || m->backward_weight))
         continue;
@@ -116,8 +118,9 @@ static PrStatus check_formula(PrRun *run, const PipeInstr *c, uint32_t row, bool
   const PrModel *m = &run->m;
   const PipeStage *g = &run->p->stage[c->stage];
   if (arrays && (run->stage[c->stage].size.weight % sizeof(float) || m->elem != sizeof(float)))
-    FAIL(run, "model: the schedule has formulas, for which weights and gradients must be arrays of "
-              "float (PrModel.elem = 4)");
+    FAIL(
+        run,
+        "model: the schedule has formulas, so weights and gradients must be arrays of float (PrModel.elem = 4)");
   for (uint32_t i = 0; i < f->n; i++) {
     const PipeTerm *t = &f->term[i];
     if (t->op == PIPE_TERM_REAL && t->arg == PIPE_REAL_LR && !m->lr)
@@ -127,8 +130,10 @@ static PrStatus check_formula(PrRun *run, const PipeInstr *c, uint32_t row, bool
     const PipeTerm *t = &f->term[i];
     bool moment = t->op == PIPE_TERM_ELEM && (t->arg == PIPE_ELEM_V || t->arg == PIPE_ELEM_V2);
     if (moment && (!m->moment || m->moment(m->self, g->model, (int)(t->arg - PIPE_ELEM_V)) < 0))
-      FAIL(run, "model: its optimizer has no %s moment, which the schedule has formulas with",
-           t->arg == PIPE_ELEM_V ? "first" : "second");
+      FAIL(
+          run,
+          "model: formulas of the schedule read the %s moment of the optimizer, which this optimizer does not keep",
+          t->arg == PIPE_ELEM_V ? "first" : "second");
   }
   return PR_OK;
 }

@@ -242,9 +242,10 @@ PrStatus pr_damaged(PrRun *run, uint32_t rank, const PipeInstr *c, uint64_t step
   PipeInstr other = *c;
   other.op = (uint8_t)pr_partner(run->p, c, &other.stage);
   pipe_instr_text(partner, pipe_graph(run->p), &other);
-  return pr_fail(run, PR_E_MISMATCH,
-                 "damaged: rank %u, step %llu: what %s has got is not what %s on rank %u has sent",
-                 rank, (unsigned long long)step, pr_where(run, c, where), partner, c->peer);
+  return pr_fail(
+      run, PR_E_MISMATCH,
+      "damaged: rank %u, step %llu: the data of %s differs from the data that %s on rank %u sent",
+      rank, (unsigned long long)step, pr_where(run, c, where), partner, c->peer);
 }
 
 PrStatus pr_mispaired(PrRun *run, uint32_t src, const PipeInstr *a, uint64_t src_step, uint32_t dst,

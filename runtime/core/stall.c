@@ -72,7 +72,7 @@ PrStatus pr_report_stall(PrRun *run) {
     k = stands_at(k) && head(k)->op != PIPE_SIDE_COMM ? k : NULL;
   }
   if (!k)
-    return pr_fail(run, PR_E_STALL, "stall: no rank can go on, and none is in a transfer%s",
+    return pr_fail(run, PR_E_STALL, "stall: no rank can go on, and no rank is in a transfer%s",
                    run->p->ngroup ? ": turns of copies and transfers wait for each other" : "");
   first = k; /* the lowest rank of the cycle comes first */
   for (RankRun *q = waits_for(run, k); q != k; q = waits_for(run, q))

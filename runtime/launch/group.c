@@ -333,7 +333,7 @@ static bool join(Group *g, const PipeProgram *p, const PrLaunch *at, double time
     doze(g, end + ANSWER_S);
   const bool welcome = g->welcome;
   if (!welcome && !g->over)
-    snprintf(why, STORE_TEXT, "not all of the ranks came in time to the store %s", at->store);
+    snprintf(why, STORE_TEXT, "some ranks did not join the store %s in time", at->store);
   else if (!welcome)
     snprintf(why, STORE_TEXT, "%s", g->text[0] ? g->text : "the connection to the store has ended");
   pthread_mutex_unlock(&g->lock);

@@ -123,8 +123,8 @@ static bool agrees(const Family *half, const char *name, const Family *f, uint32
     return false;
   if (n == found)
     return true;
-  snprintf(why, 200, "%s is %u, of %s, whose %s is not set; %s%s", name, n, half->name, half->rank,
-           f ? "the rank is that of " : "nothing tells the rank", f ? f->name : "");
+  snprintf(why, 200, "%s (%s) is %u, but %s is not set; %s%s", name, half->name, n, half->rank,
+           f ? "the rank comes from " : "no variable gives the rank", f ? f->name : "");
   return false;
 }
 

@@ -72,7 +72,7 @@ static int usage(const char *why, const char *what) {
           "usage: pipe-run -n N [options] PROGRAM [ARGUMENT...]\n"
           "  -n N            processes, one per rank\n"
           "  --mpi           start them with mpirun\n"
-          "  --grace S       seconds for the others once one has failed (default 10)\n"
+          "  --grace S       seconds for the other ranks after the first failure (default 10)\n"
           "  --start S       seconds for all ranks to join the run (default 600)\n"
           "  --store H:P     where the store listens (default 127.0.0.1, a free port)\n",
           why, what);

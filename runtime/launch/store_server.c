@@ -111,7 +111,7 @@ static void give_up(StoreServer *s) {
     first = s->member[r].came ? first : r;
   if (s->size - s->ncame > 1)
     snprintf(more, sizeof more, " and %u more", s->size - s->ncame - 1);
-  snprintf(text, sizeof text, "store: rank %u%s of %u did not come in time", first, more, s->size);
+  snprintf(text, sizeof text, "store: rank %u%s of %u did not join in time", first, more, s->size);
   refuse(s, text);
 }
 
@@ -182,8 +182,9 @@ static bool greet(StoreServer *s, Peer *p, const char *payload, uint32_t bytes) 
   memcpy(&h, payload, sizeof h);
   h.name[sizeof h.name - 1] = 0;
   if (h.size != s->size || h.rank >= s->size)
-    snprintf(text, sizeof text, "store: %s is for %u ranks, and one is rank %u; here are %u",
-             h.name, h.size, h.rank, s->size);
+    snprintf(text, sizeof text,
+             "store: %s joins with %u ranks and rank %u, but this run has %u ranks", h.name, h.size,
+             h.rank, s->size);
   for (uint32_t r = 0; !text[0] && r < s->size; r++) {
     const StoreJoin *o = &s->member[r].join;
     const StoreJoin *a = r < h.rank ? o : &h, *b = r < h.rank ? &h : o;
@@ -280,8 +281,8 @@ static void drop(StoreServer *s, uint32_t i) {
   s->member[p.rank].gone = true;
   if (s->ncame < s->size && s->member[p.rank].came) {
     char text[STORE_TEXT];
-    snprintf(text, sizeof text,
-             "store: the process of rank %u has ended before all ranks were there", p.rank);
+    snprintf(text, sizeof text, "store: the process of rank %u has ended before all ranks joined",
+             p.rank);
     refuse(s, text);
   }
   accuse(s, STORE_IS_GONE, p.rank, 0, "");

@@ -119,7 +119,7 @@ static PrStatus find(Load *l, const char *dir) {
   free(name);
   if (!ok)
     l->folder[0] = 0;
-  return ok ? PR_OK : damaged(l, "%s is damaged: it does not name a checkpoint", path);
+  return ok ? PR_OK : damaged(l, "%s is damaged: the file does not name a checkpoint", path);
 }
 
 /* The rest of the line at *at, if the line begins with `key` and a blank; else NULL. Moves *at past
@@ -138,7 +138,7 @@ static PrStatus read_losses(Load *l, char *text) {
   char *end;
   l->nloss = (uint32_t)strtoul(text, &end, 10);
   if (l->nloss > strlen(end)) /* each loss takes some text */
-    return REFUSE(l, "%.600s/manifest is damaged: it has fewer than %u losses", l->folder,
+    return REFUSE(l, "%.600s/manifest is damaged: the file has fewer than %u losses", l->folder,
                   l->nloss);
   l->loss = calloc(l->nloss + (size_t)1, sizeof *l->loss);
   if (!l->loss)
@@ -186,7 +186,7 @@ static PrStatus read_manifest(Load *l) {
   if ((value = line(&at, "program")) && strlen(value) > 17) /* another schedule may continue */
     snprintf(l->program, sizeof l->program, "%s", value + 17);
   if ((value = line(&at, "model")) && strcmp(value, identity)) {
-    st = REFUSE(l, "%.400s is of another model: '%.200s', this one is '%.200s'", l->folder, value,
+    st = REFUSE(l, "%.400s is of another model: '%.200s', this model is '%.200s'", l->folder, value,
                 identity);
     goto done;
   }
@@ -244,13 +244,13 @@ static PrStatus add_weights(Load *l) {
 static PrStatus foreign(Load *l, const char *key, bool model_has) {
   uint32_t nmodel = l->run->p->nmodel;
   if (l->nstage != nmodel && !l->run->m.tensor)
-    return REFUSE(l,
-                  "%.400s is of %u stages, this model has %u: only a model that names its tensors "
-                  "(PrModel.tensor) can be cut in another way",
-                  l->folder, l->nstage, nmodel);
+    return REFUSE(
+        l,
+        "%.400s has %u stages, this model %u: implement PrModel.tensor to change the number of stages",
+        l->folder, l->nstage, nmodel);
   return REFUSE(l, "%.400s is of another model: %s %s, which %s", l->folder,
-                model_has ? "it lacks" : "it has", key,
-                model_has ? "this one has" : "this one has not");
+                model_has ? "the checkpoint lacks" : "the checkpoint has", key,
+                model_has ? "this model has" : "this model lacks");
 }
 
 /* Reads a tensor of this process. in: file number *open, or NULL; the function opens another if
@@ -326,8 +326,8 @@ static PrStatus read_rows(Load *l) {
       } else if (!same_form(&h->t, t)) {
         st_form(&h->t, there);
         st_form(t, here);
-        st = REFUSE(l, "%.400s is of another model: %s is %s there, %s in this one", l->folder,
-                    t->key, there, here);
+        st = REFUSE(l, "%.400s is of another model: %s is %s in the checkpoint, %s in this model",
+                    l->folder, t->key, there, here);
       } else {
         h->wanted = true;
         if (t->data)

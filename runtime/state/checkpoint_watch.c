@@ -21,10 +21,12 @@ static uint64_t limit_of(const PrRun *run) {
 
 /* Describes what rank r does, by its PrRun.ck_at. */
 static void describe(const PrRun *run, uint32_t r, uint32_t at, char text[64]) {
-  static const char *const what[] = {
-      [CK_AT_NONE] = "has not come to it", [CK_AT_MEETING] = "waits for others",
-      [CK_AT_BEGIN] = "opens its folder",  [CK_AT_COMMIT] = "is in COMMIT",
-      [CK_AT_READ] = "is reading",         [CK_AT_READ_MEETING] = "waits for others"};
+  static const char *const what[] = {[CK_AT_NONE] = "has not reached the checkpoint",
+                                     [CK_AT_MEETING] = "waits for other ranks",
+                                     [CK_AT_BEGIN] = "opens its folder",
+                                     [CK_AT_COMMIT] = "is in COMMIT",
+                                     [CK_AT_READ] = "is reading",
+                                     [CK_AT_READ_MEETING] = "waits for other ranks"};
   if (at >= CK_AT_STAGE && at - CK_AT_STAGE >= run->p->nstage) /* a peer may send any number */
     at = CK_AT_NONE;
   if (at >= CK_AT_STAGE)

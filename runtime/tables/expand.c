@@ -167,7 +167,7 @@ static int same_slot(Expand *x, const Word *w) {
 /* The wait for all rows of a stream above the current one, except the last n. */
 static int wait_for(Expand *x, PipeOn on, int64_t n, uint32_t *wait) {
   if (n > x->done[on])
-    return refuse(x, "it waits for %u rows less %lld", x->done[on], (long long)n);
+    return refuse(x, "the row waits for %u rows less %lld", x->done[on], (long long)n);
   *wait = x->done[on] - (uint32_t)n;
   return 1;
 }
@@ -401,7 +401,7 @@ static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, Scratch *scrat
   const uint64_t hash = pipe_rank_hash(k);
   if (p->hash == 0)
     k->hash = hash;
-  return hash == k->hash || refuse(&x, "the rows are not what was proved");
+  return hash == k->hash || refuse(&x, "the rows differ from the proved program");
 }
 
 /* Writes out ranks from .. from + n - 1 in one block, after `head` bytes. NULL: why is set. */
@@ -433,7 +433,8 @@ static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head
 }
 
 int pipe_check_hash(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]) {
-  snprintf(why, PIPE_EXPAND_TEXT, "program: its tables are not what was proved: the hash differs");
+  snprintf(why, PIPE_EXPAND_TEXT,
+           "program: the tables differ from the proved program: the hash differs");
   return pipe_program_hash(p) == p->hash;
 }
 
@@ -442,7 +443,7 @@ int pipe_expand_rank(const PipeProgram *p, uint32_t r, PipeRank *out, char why[P
 }
 
 PipeProgram *pipe_expand(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]) {
-  snprintf(why, PIPE_EXPAND_TEXT, "program: it has no rows to write out");
+  snprintf(why, PIPE_EXPAND_TEXT, "program: the program has no rows to write out");
   if (!pipe_is_rows(p) || !p->stage)
     return NULL;
   size_t ranks = p->nrank * sizeof(PipeRank), head = (ranks + sizeof *p + 15) & ~(size_t)15;

@@ -246,7 +246,8 @@ static PipeProgram *tables(const Unroll *u, Room *r) {
 static PipeProgram *refuse(char why[PIPE_LOOP_TEXT], const PipeLooped *l, int64_t value) {
   enum { MOST = 3 };
   const char *name = l->param[l->open];
-  int at = snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 ", but for", name, value);
+  int at = snprintf(why, PIPE_LOOP_TEXT, "no program for %s = %" PRId64 "; there are programs for",
+                    name, value);
   for (uint32_t i = 0; i < l->nclass && i < MOST; i++) {
     const PipeLoopClass *c = &l->cls[i];
     at += snprintf(why + at, PIPE_LOOP_TEXT - (size_t)at, "%s %" PRId64, i ? ";" : "", c->from);

@@ -50,7 +50,7 @@ static PrStatus check_head(Check *k) {
   if (p->lowering >= PIPE_NLOWERINGS)
     FAIL(k, "program: lowering %u of %u", p->lowering, (uint32_t)PIPE_NLOWERINGS);
   if (p->nchannel && p->lowering != PIPE_CHANNELS)
-    FAIL(k, "program: %u channels, and lowering %u has none", p->nchannel, p->lowering);
+    FAIL(k, "program: %u channels, but lowering %u has no channels", p->nchannel, p->lowering);
   for (uint32_t i = 0; i < p->nchannel; i++) {
     const PipeChannel *c = &p->channel[i];
     bool moves = pipe_is_send(c->op);

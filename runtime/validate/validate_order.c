@@ -119,9 +119,9 @@ static PrStatus check_slices(Check *k, const PipeInstr *c) {
   if (c->op == PIPE_R && first[slices - 1].ops & back)
     FAIL_AT(k, c, "comes after the backward of slice %u", slices - 1);
   if (c->op == PIPE_F && slice > 0 && !(first[slice - 1].ops & SEEN(F)))
-    FAIL_AT(k, c, "comes before that of slice %u", slice - 1);
+    FAIL_AT(k, c, "comes before the same op of slice %u", slice - 1);
   if (backward && slice + 1 < slices && !(first[slice + 1].ops & back))
-    FAIL_AT(k, c, "comes before that of slice %u", slice + 1);
+    FAIL_AT(k, c, "comes before the same op of slice %u", slice + 1);
   return PR_OK;
 }
 
@@ -211,7 +211,7 @@ PrStatus pr_check_order(Check *k, const PipeInstr *c) {
                                             [PIPE_R] = SEEN(B) | SEEN(I),
                                             [PIPE_OFF] = SEEN(B) | SEEN(W)};
   if (k->p->forward && c->op != PIPE_F && c->op != PIPE_SEND_F && c->op != PIPE_RECV_F)
-    FAIL_AT(k, c, "stands in a program that only runs forward, stage %u", c->stage);
+    FAIL_AT(k, c, "stands in a forward-only program, stage %u", c->stage);
   if (c->op == PIPE_REDUCE)
     return check_reduce(k, c);
   if (c->op == PIPE_TIE)

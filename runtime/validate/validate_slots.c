@@ -476,7 +476,7 @@ PrStatus pr_check_guests_left(Check *k) {
       const Guest *g = &k->guest[r][i];
       if (g->pool && (!g->owner || g->full))
         FAIL(k, "program: rank %u: guest slot %u is %s", r, i,
-             g->full ? "full at the end" : "used by nobody");
+             g->full ? "full at the end" : "never used");
     }
   return PR_OK;
 }

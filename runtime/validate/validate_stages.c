@@ -45,7 +45,7 @@ static PrStatus check_shares(Check *k) {
   }
   free(used);
   if (!st && nused < p->nlink)
-    FAIL(k, "program: %u of %u links are shared by nobody", p->nlink - nused, p->nlink);
+    FAIL(k, "program: no pair of ranks shares %u of %u links", p->nlink - nused, p->nlink);
   return st;
 }
 
@@ -140,7 +140,7 @@ static PrStatus check_replicas(Check *k) {
       nrow++, mbs += g->nmb;
       if (g->replica >= p->nstage || p->stage[g->replica].model != m || nrow > p->nstage ||
           (g->replica <= s) != (g->replica == m))
-        FAIL(k, "program: the replicas of stage %u are not a circle of rising rows", m);
+        FAIL(k, "program: the replicas of stage %u are not a cycle of ascending rows", m);
       uint32_t other = last[g->rank];
       if (other > 0 && p->stage[other - 1].model == m)
         FAIL(k, "program: stages %u and %u are replicas on rank %u", other - 1, s, g->rank);
@@ -151,7 +151,7 @@ static PrStatus check_replicas(Check *k) {
            (unsigned long long)mbs, p->nmb);
   }
   if (nrow != p->nstage)
-    FAIL(k, "program: %u stages are replicas of none", p->nstage - nrow);
+    FAIL(k, "program: %u stages are replicas of no stage", p->nstage - nrow);
   return PR_OK;
 }
 
@@ -181,7 +181,7 @@ static PrStatus check_ties(Check *k) {
       next = g->tie;
       if (g->tied != q || g->tied_bytes != p->stage[s].tied_bytes || circle[q] ||
           (next <= q && next != s) || on[g->rank] == s + 1)
-        FAIL(k, "program: the stages tied to stage %u are not a circle", s);
+        FAIL(k, "program: the stages tied to stage %u are not a cycle", s);
       circle[q] = on[g->rank] = s + 1;
     } while ((q = next) != s);
   }
@@ -194,7 +194,7 @@ static PrStatus check_ties(Check *k) {
     }
   for (uint32_t s = 0; s < p->nstage; s++)
     if (circle[s] == s + 1 && !several[s])
-      FAIL(k, "program: stage %u is tied to no other", s);
+      FAIL(k, "program: stage %u is tied to no other stage", s);
   return PR_OK;
 }
 

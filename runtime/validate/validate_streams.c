@@ -115,7 +115,7 @@ PrStatus pr_check_channel(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
   if (p->lowering != PIPE_CHANNELS) {
     if (c->gout != PIPE_NONE)
-      FAIL_AT(k, c, "has channel %u, and there are none", c->gout);
+      FAIL_AT(k, c, "has channel %u, but the program has no channels", c->gout);
     return PR_OK;
   }
   if (c->gout >= p->nchannel)
@@ -139,7 +139,8 @@ PrStatus pr_check_channel(Check *k, const PipeInstr *c) {
   uint32_t *sum = op == PIPE_REDUCE ? &k->sum_channel[2 * (size_t)c->stage + (c->op == PIPE_TIE)]
                                     : NULL;
   if (sum && *sum && *sum != c->gout + 1)
-    FAIL_AT(k, c, "is in channel %u, and others of its stage are in channel %u", c->gout, *sum - 1);
+    FAIL_AT(k, c, "is in channel %u, but other sums of its stage are in channel %u", c->gout,
+            *sum - 1);
   if (sum)
     *sum = c->gout + 1;
   k->channel[c->gout] = 1;
@@ -202,8 +203,10 @@ static PrStatus find_records(PrEvents *e) {
     uint32_t above = i == 0 || y[-1].after == PIPE_NONE ? 0 : y[-1].after + 1;
     if (y->event >= t->nevent || at > y->before || y->before > t->ninstr ||
         (i > 0 && (y->before < y[-1].before || (y->before == y[-1].before && at <= above))))
-      FAIL(e, "program: rank %u: event %u of %u, from row %u to row %u, is not one", e->rank,
-           y->event, t->nevent, at, y->before);
+      FAIL(
+          e,
+          "program: rank %u: event %u of %u, from row %u to row %u, is out of range or out of order",
+          e->rank, y->event, t->nevent, at, y->before);
     uint32_t moves = at > 0 && pipe_op_info[t->instr[at - 1].op].comm ? t->instr[at - 1].group : 0;
     if (moves > 0 || (y->before > 0 && t->instr[y->before - 1].group > 0))
       FAIL(e, "program: rank %u: event %u, from row %u to row %u, is inside of a group", e->rank,

@@ -36,7 +36,7 @@ static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, bool 
     FAIL_AT(k, c, "weights in slot %u, which is not one of class weight of its stage", slot);
   if (reads && (version == PIPE_NONE || k->slot[slot].version != version))
     FAIL_AT(k, c, "reads version %u of the weights, but slot %u holds %s", version, slot,
-            k->slot[slot].version == PIPE_NONE ? "none" : "another one");
+            k->slot[slot].version == PIPE_NONE ? "no version" : "another version");
   return PR_OK;
 }
 
@@ -64,7 +64,8 @@ static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) 
       FAIL_AT(k, c, "reads weights in slot %u, and an estimate in slot %u", w->slot, w->guess);
     if (slot->guess_stage != c->stage || slot->version != w->version)
       FAIL_AT(k, c, "reads an estimate from version %u of the weights, but slot %u holds %s",
-              w->version, w->guess, slot->guess_stage == PIPE_NONE ? "none" : "another one");
+              w->version, w->guess,
+              slot->guess_stage == PIPE_NONE ? "no estimate" : "another estimate");
     return PR_OK;
   }
   k->pool[slot->pool].used += slot->action == 0;
