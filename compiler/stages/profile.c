@@ -141,7 +141,8 @@ static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
                arena_printf(s->arena, "unknown key '%s'; the keys are%.*s", key,
                             (int)strlen(known) - 1, known));
   return !json_object_get(root, "stages") || !has_layers(root) ||
-         bad(s, at, path, "\"stages\" conflicts with \"layers\" and \"model\": keep one of them");
+         bad(s, at, path,
+             "\"stages\" conflicts with \"layers\", \"variants\" and \"model\": keep one of them");
 }
 
 static bool apply_stages(Sched *s, Span at, const char *path, json_t *stages, bool *has) {
