@@ -162,7 +162,7 @@ static int estimates(const PipeProgram *good) {
   other->guess = PIPE_NONE, ok &= refused_for(&p, model, "weights in slot"), *other = was;
   other->guess = first->slot, ok &= refused_for(&p, model, "not one of class guess"), *other = was;
   first->formula = PIPE_NONE, first->slot = PIPE_NONE;
-  ok &= refused_for(&p, model, "holds none");
+  ok &= refused_for(&p, model, "holds no estimate");
   free(rank), free(w);
   return ok;
 }
@@ -196,7 +196,7 @@ int main(int argc, char **argv) {
   less = model, less.lr = NULL;
   bad |= !refused_for(prog[1], less, "lr may not be NULL");
   less = model, less.moment = NULL;
-  bad |= !refused_for(prog[1], less, "no first moment");
+  bad |= !refused_for(prog[1], less, "the first moment of the optimizer");
   bad |= !bad && !estimates(prog[3]);
   for (int k = 0; k < 4; k++)
     program_close(&g[k]);

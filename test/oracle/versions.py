@@ -193,8 +193,8 @@ def try_one(pipec, case, folder, breaks):
         for r, found in enumerate(ranks):
             if found[kind]:
                 op, v = found[kind]
-                want = f"error: rank {r} runs {r}{op.kind}{op.mb} with version {v} of the weights of stage {r}, which "
-                want += "has been overwritten" if kind else ""
+                want = f"error: rank {r} runs {r}{op.kind}{op.mb} with version {v} of the weights of stage {r}"
+                want += ", which has been overwritten" if kind else ""
                 return ("refused", want in done.stderr and done.returncode == 1, done.stderr + "\n" + want)
     if done.returncode != 0:
         return ("accepted", False, done.stderr)

@@ -148,8 +148,10 @@ PrStatus proc_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
       proc_put(j, PROC_OF_REST, PROC_ALL, (v - low + rank) % n, false, in, now);
     for (uint32_t d = 1; last > 0 && d < low && d < n - v; d *= 2)
       proc_put(j, PROC_OF_REST, PROC_ALL, (run->here + d) % n, true, out, last);
-    if (!proc_carry(j))
+    if (!proc_carry(j)) {
+      e->room = room;
       return (PrStatus)atomic_load(&run->status);
+    }
     if (v > 0)
       memcpy((char *)data + at, in, now);
     at += now;
@@ -325,5 +327,6 @@ bool proc_close(Proc *e) {
   free(e->job);
   free(e->sum);
   free(e->owner);
+  free(e->room);
   return true;
 }

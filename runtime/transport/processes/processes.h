@@ -105,6 +105,7 @@ struct Proc {
   uint64_t first; /* first step of this call of pr_steps */
   ProcSum *sum;   /* [ncoll] */
   uint32_t *owner; /* memory of all ProcSum.owner */
+  char *room;      /* of a share that has failed: messages may still arrive in it; or NULL */
   pthread_t watcher;
   bool has_watcher;
   _Atomic bool agreed; /* all ranks have opened; before, `agree` reports a failure to the others */
