@@ -467,14 +467,18 @@ static void take_turn(void) {
     pthread_cond_wait(&me->cond, &shim.lock);
 }
 
-/* Nothing goes on, and a call holds a host: has the thread that watches it had its time, too? */
+/* Nothing goes on, and a call holds a host: has the thread that watches it had its time, too? A
+ * pause of the whole process counts as one look, whatever the clock says. */
 static bool is_left_alone(void) {
-  enum { PATIENCE_S = 2 };
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  const uint64_t patience_ns = 2000000000, look_ns = 1000000;
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  const uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
   if (shim.held_at != shim.progress)
-    shim.held_at = shim.progress, shim.held_since = now.tv_sec;
-  return now.tv_sec - shim.held_since > PATIENCE_S;
+    shim.held_at = shim.progress, shim.held_ns = 0, shim.looked_ns = now;
+  shim.held_ns += now - shim.looked_ns < look_ns ? now - shim.looked_ns : look_ns;
+  shim.looked_ns = now;
+  return shim.held_ns > patience_ns;
 }
 
 static bool all_in_vain(void) {
@@ -552,11 +556,11 @@ void shim_hold(void) {
   me->rested = true;
   shim.nheld++;
   shim_in_vain();
-  shim.nheld--;
   pthread_mutex_unlock(&shim.lock);
   sched_yield();
   pthread_mutex_lock(&shim.lock);
   take_turn();
+  shim.nheld--;
 }
 
 void shim_rest(void) {

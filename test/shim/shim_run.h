@@ -139,7 +139,8 @@ extern struct Shim {
   uint64_t idle, idle_since; /* looks in vain since progress was idle_since */
   uint32_t nheld;            /* hosts that a call holds */
   uint64_t held_at;          /* progress when nothing went on, ... */
-  time_t held_since;         /* ... and since when, by the machine's clock */
+  uint64_t held_ns;          /* ... for how long this process has looked since, ... */
+  uint64_t looked_ns;        /* ... and the last look, by the machine's clock */
   uint32_t nhost, turn, nclock, errors, stuck, hung, aborts, transfers, threads;
   int version;
   uint8_t owner[MAX_CLOCKS]; /* host of a clock */
