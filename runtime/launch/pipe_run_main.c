@@ -114,14 +114,14 @@ static void become(char **program, bool reads, int death) {
 }
 
 /* Starts rank r. Its environment keeps the variables of other launchers; pipe-run's have
- * precedence. */
+ * precedence. They are set before the fork: the store's thread may hold the allocator's lock. */
 static pid_t start_rank(const Asked *a, uint32_t r) {
-  pid_t pid = fork();
-  if (pid)
-    return pid;
   set("PIPE_RANK", r);
   set("PIPE_SIZE", a->n);
   set("PIPE_LOCAL_RANK", r);
+  pid_t pid = fork();
+  if (pid)
+    return pid;
   setpgid(0, 0); /* ^C of a terminal reaches ranks only through pipe-run, once */
   become(a->program, r == 0, SIGKILL);
   return 0;
@@ -129,9 +129,6 @@ static pid_t start_rank(const Asked *a, uint32_t r) {
 
 /* Runs `mpirun -np N pipe-run --one PROGRAM ...`. */
 static pid_t start_mpirun(const Asked *a, const char *self) {
-  pid_t pid = fork();
-  if (pid)
-    return pid;
   static const char *const settings[][2] = {
       {"OMPI_MCA_orte_enable_recovery", "1"},
       {"OMPI_MCA_orte_abort_on_non_zero_status", "0"},
@@ -152,13 +149,17 @@ static pid_t start_mpirun(const Asked *a, const char *self) {
   char count[24], **args = calloc(n + (size_t)6, sizeof *args);
   snprintf(count, sizeof count, "%u", a->n);
   if (!args)
-    _exit(127);
+    return -1;
   char *head[] = {"mpirun", "-np", count, (char *)self, "--one"};
   memcpy(args, head, sizeof head);
   memcpy(args + 5, a->program, n * sizeof *args);
-  setpgid(0, 0);
-  become(args, true, SIGTERM);
-  return 0;
+  pid_t pid = fork();
+  if (pid == 0) {
+    setpgid(0, 0);
+    become(args, true, SIGTERM);
+  }
+  free(args);
+  return pid;
 }
 
 /* ---- how they end ---- */
