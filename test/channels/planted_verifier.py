@@ -59,10 +59,10 @@ def main():
     objects = [compiled(f"{root}/test/channels/machine_{x}.c") for x in parts]
     objects += [compiled(f"{root}/lang/{name}.c") for name in ("arena", "guard")]
     program = os.path.join(where, "planted")
+    right_prover = compiled(tree.source(root, "machine.c"))
     for name, (right, wrong) in MISTAKES.items():
-        prover = PROVER if name == BOTH else ("", "")
         both = [with_mistake(tree.source(root, "verify_machine.c"), name, right, wrong),
-                with_mistake(tree.source(root, "machine.c"), name, *prover)]
+                with_mistake(tree.source(root, "machine.c"), name, *PROVER) if name == BOTH else right_prover]
         subprocess.run(compiler + objects + both + ["-o", program], check=True)
         got = subprocess.run([program, programs, seed, "refused"], capture_output=True, text=True)
         found = got.returncode == 1 and "the verifier accepts what is wrong" in got.stdout
