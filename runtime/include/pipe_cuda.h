@@ -81,6 +81,16 @@ typedef enum PrNumber { PR_FLOAT32, PR_FLOAT64, PR_FLOAT16, PR_BFLOAT16, PR_INT6
  *   not forbid it; else NCCL. On one host pr_note gives the reason for NCCL */
 typedef enum PrCudaTransport { PR_CUDA_AUTO, PR_CUDA_NCCL, PR_CUDA_PEER } PrCudaTransport;
 
+/* The communicators of transfers, in the terms of ncclConfig_t. Sums have NCCL's own settings. The
+ * variables of NCCL, such as NCCL_MAX_CTAS, have precedence. */
+typedef struct PrCudaComm {
+  /* Thread blocks of a kernel. Each occupies a part of the device while it waits for its peer; NCCL
+   * by itself takes up to 16 for two ranks. 0: 4 at most, or min_ctas if that is more */
+  int max_ctas, min_ctas;
+  int cga_cluster;  /* thread blocks of a kernel that start together; 0: NCCL's choice */
+  int net_channels; /* thread blocks to a rank on another host; 0: NCCL's choice; NCCL 2.28 */
+} PrCudaComm;
+
 /* PrOptions.engine_options; all zero is the default. */
 typedef struct PrCudaOptions {
   const PrGroup *group; /* NULL: all ranks are in this process */
@@ -89,10 +99,7 @@ typedef struct PrCudaOptions {
   /* Most peers of one group of transfers; 0: 2. NCCL may split a larger group into several
    * launches, at different places on each rank. */
   uint32_t group_peers;
-  /* Most thread blocks of a communicator of transfers; 0: 4. Each occupies a part of the device
-   * while it waits for its peer. NCCL by itself takes up to 16 for two ranks; its variable
-   * NCCL_MAX_CTAS has precedence. Sums take as many as NCCL chooses. */
-  uint32_t transfer_blocks;
+  PrCudaComm transfers;
   /* 1: the step is captured once and replayed; a step with an injected fault is not replayed */
   int graph;
   int nvtx;             /* 1: an NVTX range around the calls of each instruction, in op notation */

@@ -142,6 +142,10 @@ typedef struct ShimAccess { const void *p; bool write; } ShimAccess;
 cudaError_t shim_launch(cudaStream_t s, void (*fn)(void *arg), const void *arg, size_t bytes,
                         const ShimAccess *access, uint32_t n);
 
+/* Of the communicator of the last ncclSend; 0: it was not said. */
+typedef struct ShimSettings { int max, min, cluster, net; } ShimSettings;
+extern ShimSettings shim_settings;
+
 /* The log, call by call as they were issued; host by host. */
 typedef enum ShimCall {
   SHIM_KERNEL,

@@ -63,8 +63,9 @@ typedef struct World { /* what the ranks of a communicator share */
   Queue queue[MAX_RANKS][MAX_RANKS][2];
   Queue sums[MAX_RANKS];
   struct Split {
-    int blocks[MAX_RANKS], color[MAX_RANKS], key[MAX_RANKS];
-    bool came[MAX_RANKS], blocking[MAX_RANKS];
+    int color[MAX_RANKS], key[MAX_RANKS];
+    bool came[MAX_RANKS];
+    ncclConfig_t config[MAX_RANKS];
   } split[MAX_SPLITS];
   uint32_t nsplit;
 } World;
@@ -78,7 +79,7 @@ struct ncclComm {
   uint32_t captured;            /* groups of graphs */
   bool aborted, gone, blocking; /* gone: given back */
   uint32_t inside;              /* calls on it that have not returned */
-  int blocks;                   /* most of a kernel; 0: it was not said */
+  ncclConfig_t config;
   /* In progress: */
   Group *pending;
   bool joining, late;
@@ -92,6 +93,7 @@ struct ncclComm {
   } * range;
 };
 
+ShimSettings shim_settings;
 static World *worlds;
 static uint64_t ids;
 static _Thread_local Group *open_group;
@@ -102,7 +104,7 @@ static _Thread_local uint32_t naborted;
 void nccl_reset(void) { worlds = NULL, ids = 0; }
 
 ncclResult_t ncclGetVersion(int *version) {
-  *version = shim.version ? shim.version : 22809;
+  *version = shim.version ? shim.version : NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 
@@ -155,7 +157,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int n, ncclUniqueId id, int r
     shim_error("a communicator that blocks its host");
   *c = comm_new(w, rank);
   (*c)->blocking = config->blocking;
-  (*c)->blocks = config->maxCTAs;
+  (*c)->config = *config;
   (*c)->joining = !config->blocking;
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   shim_me()->order = !order || strtol(order, NULL, 0) != 1 ? ORDER_NONE
@@ -178,8 +180,8 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out,
     shim_error("a communicator that shares its parent's stream");
   if (c->pending || c->split_to || c->joining)
     shim_error("a call of NCCL while the communicator is in progress");
-  s->blocks[c->rank] = config->maxCTAs, s->color[c->rank] = color, s->key[c->rank] = key,
-  s->blocking[c->rank] = config->blocking, s->came[c->rank] = true;
+  s->color[c->rank] = color, s->key[c->rank] = key, s->config[c->rank] = *config;
+  s->came[c->rank] = true;
   *out = NULL;
   c->split_to = out;
   c->nsplit++;
@@ -214,8 +216,8 @@ static void finish_split(ncclComm_t c) {
     worlds = v;
   }
   *c->split_to = comm_new(v, rank);
-  (*c->split_to)->blocks = s->blocks[c->rank];
-  (*c->split_to)->blocking = s->blocking[c->rank];
+  (*c->split_to)->config = s->config[c->rank];
+  (*c->split_to)->blocking = s->config[c->rank].blocking;
 }
 
 /* ---- groups ---- */
@@ -372,8 +374,11 @@ static ncclResult_t add(Member m, ncclComm_t c, cudaStream_t s) {
   if (c->gone)
     shim_error("a call on a communicator that has been given back");
   shim.transfers += m.what != SUM;
-  if (m.what != SUM && c->world->n > 1 && c->blocks == 0)
+  if (m.what != SUM && c->world->n > 1 && c->config.maxCTAs == 0)
     shim_error("a transfer that may take all of the device while it waits");
+  if (m.what == SEND)
+    shim_settings = (ShimSettings){c->config.maxCTAs, c->config.minCTAs, c->config.cgaClusterSize,
+                                   c->config.nChannelsPerNetPeer};
   if (!open_group) {
     open_group = shim_new(sizeof *open_group);
     open_group->comm = c, open_group->stream = s, open_group->name = shim_range();

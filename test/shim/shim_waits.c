@@ -125,9 +125,36 @@ static void wheel(const char *stdlib, uint64_t seed) {
   free(c);
 }
 
+/* How much of a device transfers hold while they wait: what the options say reaches NCCL. */
+static void settings(const char *stdlib, uint64_t seed) {
+  static const struct Case {
+    PrCudaComm option;
+    ShimSettings want;
+  } of[] = {{{0}, {.max = 4}},
+            {{.min_ctas = 8}, {.max = 8, .min = 8}},
+            {{.max_ctas = 2, .min_ctas = 1, .cga_cluster = 1, .net_channels = 3}, {2, 1, 1, 3}}};
+  for (uint32_t i = 0; i < 2 * sizeof of / sizeof *of; i++) {
+    Compiled *c = compiled(stdlib, sample_named(i % 2 ? "1f1b channels" : "1f1b"));
+    const struct Case *k = &of[i / 2];
+    Job j = {.p = c->s.prog, .processes = true, .cuda = {.transfers = k->option}, .seed = seed + i};
+    job_run(&j);
+    EXPECT(job_whole(&j) && memcmp(&shim_settings, &k->want, sizeof k->want) == 0,
+           "settings %u: %s %s; at most %d, at least %d, in clusters of %d, to other hosts %d\n", i,
+           j.text, j.error[0], shim_settings.max, shim_settings.min, shim_settings.cluster,
+           shim_settings.net);
+    j.nccl = 22703;
+    job_run(&j);
+    if (k->option.net_channels)
+      show("NCCL 2.27", &j);
+    arena_free(&c->arena);
+    free(c);
+  }
+}
+
 void plan_waits(const char *stdlib, uint64_t seed) {
   one_queue(stdlib, seed);
   few_queues(stdlib, seed);
   absent(stdlib, seed);
   wheel(stdlib, seed);
+  settings(stdlib, seed);
 }

@@ -142,12 +142,22 @@ static PrStatus find_rounds(PrRun *run, Sets *x) {
 /* ---- splits ---- */
 
 static ncclConfig_t config_of(const PrCuda *c, bool blocks, bool transfers) {
-  enum { BLOCKS = 4 };
+  enum { CTAS = 4 };
+  const PrCudaComm *o = &c->o.transfers;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = blocks;
   config.splitShare = 0;
-  if (transfers)
-    config.maxCTAs = c->o.transfer_blocks ? (int)c->o.transfer_blocks : BLOCKS;
+  if (!transfers)
+    return config;
+  config.maxCTAs = o->max_ctas ? o->max_ctas : o->min_ctas > CTAS ? o->min_ctas : CTAS;
+  if (o->min_ctas)
+    config.minCTAs = o->min_ctas;
+  if (o->cga_cluster)
+    config.cgaClusterSize = o->cga_cluster;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+  if (o->net_channels)
+    config.nChannelsPerNetPeer = o->net_channels;
+#endif
   return config;
 }
 
@@ -316,8 +326,9 @@ static PrStatus prologue(PrRun *run) {
 /* ---- opening, closing ---- */
 
 static PrStatus check_nccl(PrRun *run) {
-  enum { LEAST = 22600 };
-  const PrGroup *g = cuda_of(run)->o.group;
+  enum { LEAST = 22600, NET_CHANNELS = 22800 };
+  const PrCuda *c = cuda_of(run);
+  const PrGroup *g = c->o.group;
   const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   int v = 0;
   if (!g)
@@ -326,6 +337,11 @@ static PrStatus check_nccl(PrRun *run) {
     return pr_fail(run, PR_E_DEVICE,
                    "a run with a process per rank takes NCCL 2.26 or later; this is NCCL %d.%d.%d",
                    v / 10000, v / 100 % 100, v % 100);
+  if (c->o.transfers.net_channels && (v < NET_CHANNELS || NCCL_VERSION_CODE < NET_CHANNELS))
+    return pr_fail(run, PR_E_ARG,
+                   "options: net_channels takes NCCL 2.28 or later; this is NCCL %d.%d.%d, and the "
+                   "engine was built with %d.%d",
+                   v / 10000, v / 100 % 100, v % 100, NCCL_MAJOR, NCCL_MINOR);
 #ifdef __aarch64__
   if (v < 22903 && g->rank == 0)
     fprintf(stderr, "warning: NCCL before 2.29.3 may hang on Arm hosts; this is NCCL %d.%d.%d\n",

@@ -30,8 +30,17 @@ typedef enum {
 } ncclDataType_t;
 #define ncclChar ncclInt8
 
-typedef struct { size_t size; int blocking, splitShare, maxCTAs; } ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER { sizeof(ncclConfig_t), 1, 0, 0 }
+#define NCCL_MAJOR 2
+#define NCCL_MINOR 28
+#define NCCL_VERSION(major, minor, patch) ((major) * 10000 + (minor) * 100 + (patch))
+#define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, 9)
+
+/* 0 is what was not said */
+typedef struct {
+  size_t size;
+  int blocking, splitShare, maxCTAs, minCTAs, cgaClusterSize, nChannelsPerNetPeer;
+} ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER { sizeof(ncclConfig_t), 1, 0, 0, 0, 0, 0 }
 
 ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t r);
