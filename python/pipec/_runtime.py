@@ -70,6 +70,7 @@ class Launch(Structure):
         *((name, c_uint32) for name in ("rank", "size", "local_rank")),
         ("store", ctypes.c_char * 280),
         ("key", ctypes.c_char * 64),
+        ("spare", c_uint32),
     ]
 
 

@@ -18,7 +18,8 @@
  *
  * Store. The processes meet at a store, whose address is
  * - PIPE_STORE=host:port, which pipe-run sets; else
- * - MASTER_ADDR and MASTER_PORT + 1 (torchrun itself uses MASTER_PORT; at most 65534); else
+ * - MASTER_ADDR and one of the four ports after MASTER_PORT (torchrun itself uses MASTER_PORT, at
+ *   most 65534): the first that rank 0 finds free. The others find it by the key; else
  * - in a job of Slurm the first host of SLURM_STEP_NODELIST (under mpirun of Open MPI:
  *   SLURM_JOB_NODELIST) and a port computed from SLURM_JOB_ID and SLURM_STEP_ID; else
  * - "" (unknown).
@@ -43,6 +44,7 @@ typedef struct PrLaunch {
   uint32_t rank, size, local_rank;
   char store[280]; /* "host:port", or "[IPv6 address]:port" */
   char key[64];    /* key of the store; "" if none is set */
+  uint32_t spare;  /* the store may be at so many ports after that of `store` instead */
 } PrLaunch;
 
 /* Fills in *out. PR_OK, or PR_E_ARG with the reason in why[200]. */

@@ -289,13 +289,37 @@ static void *read_on(void *arg) {
 
 /* Joining and leaving */
 
+/* Writes the i-th address where the store may be; at most at->spare. */
+static void address_of(const PrLaunch *at, uint32_t i, char to[STORE_ADDR]) {
+  const char *port = strrchr(at->store, ':') + 1;
+  snprintf(to, STORE_ADDR, "%.*s%lu", (int)(port - at->store), at->store,
+           strtoul(port, NULL, 10) + i);
+}
+
+/* Tries each address of the store once, as store_connect. At one of several a refusal comes from
+ * the store of another run, or from ours with the wrong key: it is the reason in why. */
+static int connect_once(const PrLaunch *at, char *why) {
+  char addr[STORE_ADDR], reason[STORE_TEXT];
+  int fd = store_is_key(at->key, why) ? -1 : -2;
+  bool refused = false;
+  for (uint32_t i = 0; fd == -1 && i <= at->spare; i++) {
+    address_of(at, i, addr);
+    fd = store_connect(addr, at->key, reason);
+    if (i == 0 || (fd == -2 && !refused))
+      snprintf(why, STORE_TEXT, "%s", reason);
+    refused |= fd == -2;
+    fd = fd == -2 && at->spare > 0 ? -1 : fd;
+  }
+  return fd;
+}
+
 /* Retries with growing pauses, because the server may not be up yet. After some seconds it prints
  * what it waits for. */
-static int connect_until(const char *addr, const char *key, double end, char *why) {
+static int connect_until(const PrLaunch *at, double end, char *why) {
   enum { SILENT_S = 10 };
   double tell = now() + SILENT_S;
   for (long ms = 1;; ms = ms < 500 ? 2 * ms : 500) {
-    int fd = store_connect(addr, key, why);
+    int fd = connect_once(at, why);
     if (fd != -1 || now() >= end)
       return fd;
     if (now() >= tell) {
@@ -312,7 +336,7 @@ static bool join(Group *g, const PipeProgram *p, const PrLaunch *at, double time
   const double end = now() + timeout_s;
   StoreJoin me = {.rank = at->rank, .size = at->size, .hash = p->hash};
   snprintf(me.name, sizeof me.name, "%s %s", p->name, p->params);
-  int fd = connect_until(at->store, at->key, end, why);
+  int fd = connect_until(at, end, why);
   if (fd < 0)
     return false;
   g->fd = fd;
@@ -348,17 +372,22 @@ static bool is_loopback(const char *addr) {
 
 /* Rank 0 serves the store at the known port, on all addresses of its host: the known name may
  * resolve differently here (Debian has the name of the host in /etc/hosts as 127.0.1.1) or belong
- * to a service that is not this host. PIPE_STORE_BIND restricts the addresses. own: address for
- * rank 0 itself. */
-static StoreServer *serve(const PrLaunch *at, char own[STORE_ADDR], char *why) {
-  const char *port = strrchr(at->store, ':'), *bind = getenv("PIPE_STORE_BIND");
-  char addr[STORE_ADDR], bound[STORE_ADDR], reason[STORE_TEXT];
+ * to a service that is not this host. PIPE_STORE_BIND restricts the addresses. Changes *at to the
+ * address for rank 0 itself. */
+static StoreServer *serve(PrLaunch *at, char *why) {
+  const char *bind = getenv("PIPE_STORE_BIND");
   const bool one = bind || is_loopback(at->store);
-  if (bind)
-    snprintf(addr, sizeof addr, "%.255s%.10s", bind, port);
-  else
-    snprintf(addr, sizeof addr, "%.260s%.10s", one ? at->store : "[::],0.0.0.0", one ? "" : port);
-  StoreServer *s = store_serve(addr, at->key, at->size, NULL, bound, reason);
+  char known[STORE_ADDR], addr[STORE_ADDR], bound[STORE_ADDR], reason[STORE_TEXT];
+  StoreServer *s = NULL;
+  for (uint32_t i = 0; !s && i <= at->spare; i++) {
+    address_of(at, i, known);
+    const char *port = strrchr(known, ':');
+    if (bind)
+      snprintf(addr, sizeof addr, "%.255s%.10s", bind, port);
+    else
+      snprintf(addr, sizeof addr, "%.260s%.10s", one ? known : "[::],0.0.0.0", one ? "" : port);
+    s = store_serve(addr, at->key, at->size, NULL, bound, reason);
+  }
   if (!s) {
     snprintf(why, STORE_TEXT,
              "rank 0 cannot serve the store: %.400s; PIPE_STORE=HOST:PORT names another place",
@@ -366,7 +395,9 @@ static StoreServer *serve(const PrLaunch *at, char own[STORE_ADDR], char *why) {
     return NULL;
   }
   fprintf(stderr, "store: rank 0 listens at %s\n", bound);
-  snprintf(own, STORE_ADDR, "%.260s%.10s", one ? bound : "127.0.0.1,[::1]", one ? "" : port);
+  snprintf(at->store, sizeof at->store, "%.260s%.10s", one ? bound : "127.0.0.1,[::1]",
+           one ? "" : strrchr(bound, ':'));
+  at->spare = 0;
   return s;
 }
 
@@ -391,7 +422,7 @@ PrStatus pr_group_open(PrGroup **out, const PipeProgram *p, const PrLaunch *at, 
   const bool of_rank_0 = at->size > 1 && strcmp(at->family, "pipe-run") != 0;
   PrLaunch own = *at;
   StoreServer *server = NULL;
-  if (of_rank_0 && at->rank == 0 && !(server = serve(at, own.store, why)))
+  if (of_rank_0 && at->rank == 0 && !(server = serve(&own, why)))
     return PR_E_LOST;
   return group_join(out, p, &own, (PrGroupServer *)server, of_rank_0, timeout_s,
                     PR_GROUP_PATIENCE_S, why);

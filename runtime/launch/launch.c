@@ -83,6 +83,7 @@ static bool find_slurm(const Family *f, PrLaunch *out, char why[200]) {
 }
 
 static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
+  enum { SPARE = 3 };
   const char *own = getenv("PIPE_STORE"), *host = getenv("MASTER_ADDR"),
              *port = getenv("MASTER_PORT");
   uint32_t n = 0;
@@ -105,6 +106,7 @@ static bool find_store(const Family *f, PrLaunch *out, char why[200]) {
       return false;
     }
     snprintf(out->store, sizeof out->store, "%.255s:%u", host, n + 1);
+    out->spare = 65534 - n < SPARE ? 65534 - n : SPARE;
   } else {
     return find_slurm(f, out, why);
   }

@@ -14,6 +14,9 @@ int main(void) {
   printf("%s: rank %u of %u", *l.family ? l.family : "alone", l.rank, l.size);
   if (l.local_rank != PIPE_NONE)
     printf(", %u on the host", l.local_rank);
-  printf("%s%s%s%s\n", *l.store ? ", store " : "", l.store, *l.key ? ", key " : "", l.key);
+  printf("%s%s", *l.store ? ", store " : "", l.store);
+  if (l.spare)
+    printf(" or %u ports after it", l.spare);
+  printf("%s%s\n", *l.key ? ", key " : "", l.key);
   return 0;
 }
