@@ -242,6 +242,14 @@ void shim_unordered(void) {
 }
 void shim_steady(bool on) { shim.steady = on; }
 bool shim_was_killed(void) { return (me ? me : parent)->dead; }
+bool shim_is_busy(void) {
+  bool busy = false;
+  pthread_mutex_lock(&shim.lock);
+  for (cudaStream_t s = shim.streams; s; s = s->all)
+    busy |= s->host == me && s->head;
+  pthread_mutex_unlock(&shim.lock);
+  return busy;
+}
 bool shim_is_dead(uint32_t host) {
   pthread_mutex_lock(&shim.lock);
   bool dead = shim.host[host].dead;

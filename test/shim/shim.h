@@ -89,6 +89,7 @@ void shim_steady(bool on);
  * every call to fail, and its work stops where it is. */
 void shim_kill(uint32_t host, uint64_t calls);
 bool shim_was_killed(void); /* this thread */
+bool shim_is_busy(void);    /* a stream of this host has work */
 bool shim_is_dead(uint32_t host);
 
 /* Of this thread: allocation number n from here on (from 1) fails, of device memory or, of what is

@@ -262,6 +262,8 @@ static void *host_thread(void *arg) {
                  .trace_steps = j->trace,
                  .checksums = j->checks,
                  .free_running = j->free_running,
+                 .on_step = j->on_step,
+                 .arg = j->told,
                  .deadline_s = j->deadline_s};
   PrRun *run;
   const bool absent = h->id == 1 && j->absent;

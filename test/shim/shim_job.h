@@ -47,6 +47,8 @@ typedef struct Job {
   void *arg;
   /* a folder: a checkpoint after half of the steps, which ends the run; to go on from */
   const char *save, *from;
+  void (*on_step)(void *arg, uint64_t step, double loss); /* of all hosts, with `told` */
+  void *told;
   uint32_t lose;          /* 1: host 1's first group of NCCL is not carried out; 2: nor host 0's */
   uint32_t starve;        /* host 1's allocation of this number in pr_open fails; 0: none */
   bool lazy;              /* the device does nothing before a host looks in vain */

@@ -114,7 +114,7 @@ void plan_kills(const char *stdlib, uint64_t seed) {
             {sample_named("bpipe"), 40, false, false, false},
             {sample_named("turns"), 40, false, false, false},
             {sample_named("1f1b channels"), 40, false, false, true},
-            {sample_named("chimera"), 12, false, false, true},
+            {sample_named("chimera"), 40, false, false, true},
             {sample_named("chimera"), 12, true, false, false},
             {sample_named("turns"), 12, true, false, false},
             {&onef1b, 40, false, true, false},

@@ -125,6 +125,69 @@ static void wheel(const char *stdlib, uint64_t seed) {
   free(c);
 }
 
+/* The kernel of this name in a step of a rank, by the log. */
+static const ShimLog *kernel_of(uint32_t rank, const char *name, uint32_t step) {
+  const ShimLog *l = shim_log(rank), *end = l + shim_log_length(rank);
+  while (l < end && (l->call != SHIM_KERNEL || strcmp(l->name, name) != 0 || step-- > 0))
+    l++;
+  if (l == end)
+    abort();
+  return l;
+}
+
+/* The first op of a step waits for the ops of its rank and the data that it needs, not for the
+ * losses: on rank 0 it may start before the last op of another rank in the step before is over. */
+static void losses(const char *stdlib, uint64_t seed) {
+  Compiled *c = compiled(stdlib, sample_named("1f1b"));
+  const PipeProgram *p = c->s.prog;
+  char last[16];
+  Job j = {.p = p, .processes = true, .log = true, .at_once = STEPS, .seed = seed};
+  job_run(&j);
+  EXPECT(job_whole(&j), "losses: %s %s\n", j.text, j.error[0]);
+  for (uint32_t r = 1; r < p->nrank; r++)
+    for (uint32_t s = 1; s < STEPS; s++) {
+      snprintf(last, sizeof last, "%uU", r);
+      EXPECT(!shim_after(kernel_of(0, "0F0", s), kernel_of(r, last, s - 1)),
+             "step %u of rank 0 waits for the end of rank %u in the step before\n", s, r);
+    }
+  shim_end();
+  arena_free(&c->arena);
+  free(c);
+}
+
+static void look(void *arg, uint64_t step, double loss) {
+  _Atomic uint32_t *busy = arg;
+  (void)loss;
+  *busy += step + 1 < STEPS && shim_is_busy();
+}
+
+/* on_step is called while the device has the next step: it is never drained between two steps,
+ * though it does nothing before a host waits for it. */
+static void on_step(const char *stdlib, uint64_t seed) {
+  Compiled *c = compiled(stdlib, sample_named("1f1b"));
+  const uint32_t nrank = c->s.prog->nrank;
+  for (uint32_t k = 0; k < 8; k++) {
+    const bool free_running = k & 4;
+    _Atomic uint32_t busy = 0;
+    Job j = {.p = c->s.prog,
+             .processes = true,
+             .lazy = true,
+             .at_once = STEPS,
+             .by = k & 1 ? BY_PEER : BY_NCCL,
+             .cuda = {.graph = k >> 1 & 1},
+             .free_running = free_running,
+             .on_step = look,
+             .told = (void *)&busy,
+             .seed = seed + k};
+    job_run(&j);
+    EXPECT(job_whole(&j) && busy == (STEPS - 1) * (free_running ? 1 : nrank),
+           "on_step %u: %s %s; %u times a device had the next step\n", k, j.text, j.error[0],
+           (unsigned)busy);
+  }
+  arena_free(&c->arena);
+  free(c);
+}
+
 /* How much of a device transfers hold while they wait: what the options say reaches NCCL. */
 static void settings(const char *stdlib, uint64_t seed) {
   static const struct Case {
@@ -157,4 +220,6 @@ void plan_waits(const char *stdlib, uint64_t seed) {
   absent(stdlib, seed);
   wheel(stdlib, seed);
   settings(stdlib, seed);
+  losses(stdlib, seed);
+  on_step(stdlib, seed);
 }

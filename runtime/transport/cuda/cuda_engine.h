@@ -91,8 +91,9 @@ typedef struct CudaRank {
     uint32_t ahead;
     uint64_t issued;
   } *fence;
-  cudaEvent_t over;       /* the end of the step; the leader has PrCuda.over */
-  cudaEvent_t ready;      /* without group: its COMM stream has reached a transfer or sum */
+  cudaEvent_t over;       /* its COMPUTE stream has reached the end of the step */
+  /* without group: its COMM stream has reached a transfer or sum; of a capture: the losses */
+  cudaEvent_t ready;
   /* [trace_slots][2 * ninstr] before and after each instruction; NULL without trace */
   cudaEvent_t *mark;
   CudaCheck *check;       /* [ninstr]; NULL: headers are not sent */

@@ -631,26 +631,29 @@ static PrStatus issue_lists(PrRun *run, uint64_t step) {
   return stalled(run, step);
 }
 
-/* Sends the losses of the step from all ranks to all. Free-running ranks do not meet. */
+/* Ends the step: sends its losses from all ranks to all, and to the host. COMM waits for the other
+ * ranks, so COMPUTE goes on with the next step; but all of a captured step is over before the next
+ * one begins. Free-running ranks do not meet. */
 static PrStatus gather_losses(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
   size_t n = (size_t)run->nsink * run->p->nmb;
   CudaRank *d = &c->rank[0];
-  cudaStream_t s = d->stream[PIPE_COMPUTE], x = d->stream[PIPE_COMM];
+  const bool meets = c->o.group && c->o.group->size > 1 && !c->edges && !run->free_running;
+  cudaStream_t s = d->stream[PIPE_COMPUTE], x = meets ? d->stream[PIPE_COMM] : s;
   double *loss = c->loss + (step & 1) * n;
   for (uint32_t r = 1; r < c->nhere; r++) {
     CUDA_TRY(run, cudaEventRecord(c->rank[r].over, c->rank[r].stream[PIPE_COMPUTE]));
     CUDA_TRY(run, cudaStreamWaitEvent(s, c->rank[r].over, 0));
   }
-  if (c->o.group && c->o.group->size > 1 && !c->edges && !run->free_running) {
-    CUDA_TRY(run, cudaEventRecord(d->over, s));
-    CUDA_TRY(run, cudaStreamWaitEvent(x, d->over, 0));
+  CUDA_TRY(run, cudaEventRecord(d->over, s));
+  CUDA_TRY(run, cudaStreamWaitEvent(x, d->over, 0));
+  if (meets)
     NCCL_TRY(run, c->comm, ncclAllReduce(loss, loss, n, ncclFloat64, ncclSum, c->comm, x));
-    CUDA_TRY(run, cudaEventRecord(d->ready, x));
-    CUDA_TRY(run, cudaStreamWaitEvent(s, d->ready, 0));
-  }
   CUDA_TRY(run, cudaMemcpyAsync(c->loss_to + (step & 1) * n, loss, n * sizeof *loss,
-                                cudaMemcpyDeviceToHost, s));
+                                cudaMemcpyDeviceToHost, x));
+  CUDA_TRY(run, cudaEventRecord(c->capturing ? d->ready : c->over[step & 1], x));
+  if (c->capturing)
+    CUDA_TRY(run, cudaStreamWaitEvent(s, d->ready, 0));
   return PR_OK;
 }
 

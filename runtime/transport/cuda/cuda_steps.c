@@ -317,9 +317,10 @@ static PrStatus issue_step(PrRun *run) {
     return st;
   if (replayed && c->base)
     CUDA_TRY(run, cudaEventRecord(c->base[step % run->trace_slots], s));
-  if (replayed)
+  if (replayed) {
     CUDA_TRY(run, cudaGraphLaunch(c->graph[step & 1], s));
-  CUDA_TRY(run, cudaEventRecord(c->over[step & 1], s));
+    CUDA_TRY(run, cudaEventRecord(c->over[step & 1], s));
+  }
   c->issued_steps++;
   return PR_OK;
 }
