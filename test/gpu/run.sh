@@ -12,8 +12,8 @@
 #   test/gpu/run.sh --build              there: builds and runs nothing
 #   test/gpu/run.sh --shim               there: with the device that the CPU plays, to see that the bundle is whole
 #
-# The cases are cases.sh's; each is by itself: what becomes of one, others run. Results go to OUT (default gpu-results):
-# summary.txt, the table that is also printed, the output of each case, and all of it once more in results.tar.gz.
+# The cases are cases.sh's; each is by itself: what becomes of one, others run. OUT (default gpu-results) gets two files:
+# summary.txt, the table that is also printed, and results.tar.gz, with the output of each case. Both are whole after each case.
 # BUDGET (seconds; default 3600, enough for all; 570 fits into ten minutes) is for all, building too: a case that no
 # time is left for is not begun, and can be run later: CASES="kill bench" runs these alone. Exit status 0: all has
 # passed; 1: something has not; 2: nothing could be run; 3: what was run has passed, but there was no time for all: the
@@ -210,6 +210,10 @@ run_all() {
   local status=0 line name limit result took left tried=0 missed=0 need=$SECONDS cut
   mkdir -p "$out"
   : > "$out/summary.txt"
+  work=$(mktemp -d)
+  packed=$work.tar.gz
+  trap 'rm -rf "$work" "$packed"' EXIT
+  told() { sed -n "s/^$1 //p" "$work/$name.log" | paste -sd '|' - | sed 's/|/ | /g'; }
   row() { printf '%-12s %-8s %5s s  %s\n' "$@" | tee -a "$out/summary.txt"; }
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | tee -a "$out/summary.txt" || true
   while read -r name limit; do
@@ -219,18 +223,19 @@ run_all() {
     if [ $left -lt 5 ]; then row "$name" "no time" 0 ""; missed=$((missed + 1)); continue; fi
     [ $limit -le $left ] || limit=$left cut=1
     took=$SECONDS result=0
-    timeout -k 10 "$limit" bash test/gpu/cases.sh "$name" "$bin" "$out/$name" > "$out/$name.log" 2>&1 < /dev/null || result=$?
+    timeout -k 10 "$limit" bash test/gpu/cases.sh "$name" "$bin" "$work/$name" > "$work/$name.log" 2>&1 < /dev/null || result=$?
     took=$((SECONDS - took))
-    line=$(sed -n 's/^= //p' "$out/$name.log" | paste -sd '|' - | sed 's/|/ | /g')
+    line=$(told =)
     case $result in
     0) row "$name" passed $took "$line"; tried=1 ;;
     77) row "$name" "not here" $took "$line" ;;
     124 | 137) if [ -n "$cut" ]; then row "$name" "no time" $took ""; missed=$((missed + 1)); continue; fi
       row "$name" "TOO LONG" $took "$line"; status=1 ;;
-    *) row "$name" FAILED $took "$(tail -n 1 "$out/$name.log")"; status=1 ;;
+    *) line=$(told !)
+      row "$name" FAILED $took "${line:-$(tail -n 1 "$work/$name.log")}"; status=1 ;;
     esac
+    tar -czf "$packed" -C "$work" --exclude=text . && mv "$packed" "$out/results.tar.gz"
   done < <(bash test/gpu/cases.sh --list)
-  tar -czf "$bin/results.tar.gz" -C "$out" --exclude=results.tar.gz --exclude=text . && mv "$bin/results.tar.gz" "$out" || true
   echo "results: $out"
   if [ $missed != 0 ]; then echo "$missed cases were not run to their ends: BUDGET=$need is enough for all"; fi
   [ $missed = 0 ] || [ $status != 0 ] || status=3

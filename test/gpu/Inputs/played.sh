@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # What stands for a program of the GPT, for cases.sh itself: it says what that would. PLAY=silent: a report that names
 # no instruction; PLAY=status: survivors end with another status; PLAY=other: processes, and what is by hand, come to other losses; PLAY=hang: a rank that dies leaves the others waiting;
-# PLAY=slow: bench misses its aim; PLAY=old: NCCL is too old for channels; PLAY=leak: the sanitizer finds something. With NCCL_DEBUG NCCL says something, too.
+# PLAY=slow: bench misses its aim; PLAY=old: NCCL is too old for channels; PLAY=leak: the sanitizer finds something; PLAY=twice: a graph comes to other losses. With NCCL_DEBUG NCCL says something, too.
 # PLAYED: a file for the number of its process.
 case $(basename "$0") in
 compute-sanitizer)
@@ -54,4 +54,5 @@ if [ -n "$PIPE_FAULT" ]; then
 fi
 echo "loss 0 0x1.8p+1"
 [ "$PLAY$apart" = other1 ] && echo "loss 1 0x1p+1"
+case "$PLAY $* " in twice*" --graph "*) echo "loss 1 0x1p+1" ;; esac
 exit 0
