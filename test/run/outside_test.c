@@ -4,8 +4,8 @@
  *
  *   outside_test STDLIB_DIR FOLDER      the folder is there, and empty
  *
- * Every sample has the losses and weights of the threads engine, or is refused. Then one rank goes
- * wrong, and all say so. */
+ * Every sample has the losses and weights of the threads engine, or is refused, also where all
+ * microbatches of a tensor have one tag. Then one rank goes wrong, and all say so. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@
 
 #include "pipe_rows.h"
 #include "pipe_transport.h"
+#include "processes.h"
 #include "samples.h"
 
 enum { STEPS = 3, MOST_RANKS = 16, WORDS = 9 };
@@ -28,6 +29,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 
 typedef enum Case {
   ALL_WELL,
+  FEW_TAGS, /* one for all microbatches of a tensor */
   MODEL_FAILS,
   CARRY_FAILS,
   MODEL_HANGS,
@@ -264,16 +266,18 @@ static void train(Rank *r, PrGroup *group) {
   PrOptions o = {.deadline_s = late                   ? 0.5
                                : r->what == DISK_FULL ? 60
                                                       : 0,
-                 .checksums = r->what == ALL_WELL,
+                 .checksums = r->what <= FEW_TAGS,
                  .free_running = r->what == MEETING_HANGS,
                  .on_step = on_step,
                  .arg = r,
-                 .trace_steps = r->what == ALL_WELL || r->what == TRACE_HANGS};
+                 .trace_steps = r->what <= FEW_TAGS || r->what == TRACE_HANGS};
   char weight[8 * WORDS];
   PrRun *run;
   if (group)
     o.engine = &pr_transport, o.engine_options = &t;
   r->st = pr_open(&run, r->p, &m, &o);
+  if (!r->st && r->what == FEW_TAGS && group)
+    ((Proc *)run->of_engine)->units = 1;
   if (!r->st && r->what == SILENCE)
     r->st = pr_checkpoint(run, r->folder, 0);
   if (!r->st && r->what == DISK_FULL && pr_checkpoint(run, "/dev/null/none", 0) != PR_E_IO)
@@ -356,7 +360,7 @@ static bool run_all(const PipeProgram *p, Case what, const char *folder, Rank *r
   return true;
 }
 
-static bool compare(const PipeProgram *p, const char *name, uint32_t *refused) {
+static bool compare(const PipeProgram *p, const char *name, Case what, uint32_t *refused) {
   Rank want = {.p = p, .id = PIPE_NONE}, rank[MOST_RANKS];
   bool same = true;
   train(&want, NULL);
@@ -364,19 +368,48 @@ static bool compare(const PipeProgram *p, const char *name, uint32_t *refused) {
     printf("%s: threads: %s\n", name, want.text);
     return false;
   }
-  if (!run_all(p, ALL_WELL, NULL, rank))
+  if (!run_all(p, what, NULL, rank))
     return false;
   for (uint32_t i = 0; i < p->nrank; i++)
     same = same && rank[i].st == rank[0].st && rank[i].hash == rank[0].hash;
   if (same && rank[0].st == PR_E_ARG && strstr(rank[0].text, "lacks")) {
-    printf("%s: %s\n", name, rank[0].text);
-    (*refused)++;
+    if (what == ALL_WELL)
+      printf("%s: %s\n", name, rank[0].text);
+    *refused += what == ALL_WELL;
     return true;
   }
   if (!same || rank[0].st || rank[0].hash != want.hash)
     printf("%s: status %d, hash %" PRIx64 ", not %" PRIx64 ": %s\n", name, rank[0].st, rank[0].hash,
            want.hash, rank[0].text);
   return same && !rank[0].st && rank[0].hash == want.hash;
+}
+
+/* How many units tags tell apart, and the largest number of a transfer; by a table. */
+static void show_tags(void) {
+  static const struct {
+    uint32_t nstage, nmb, most_tag;
+  } of[] = {{4, 8, 32767},
+            {64, 4096, 32767},
+            {65, 4096, 32767},
+            {256, 4096, (1u << 22) - 1},
+            {256, 4096, (1u << 23) - 1},
+            {256, 4096, UINT32_MAX >> 1},
+            {16384, 2, 32767}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    const PipeProgram p = {.nstage = of[i].nstage, .nmb = of[i].nmb};
+    const PipeInstr last = {.op = PIPE_SEND_B, .stage = p.nstage - 1, .mb = p.nmb - 1};
+    const uint32_t units = proc_units(&p, of[i].most_tag);
+    uint64_t most = 0;
+    for (uint32_t mb = 0; units && mb < p.nmb; mb++) {
+      PipeInstr c = last;
+      c.mb = mb;
+      const uint64_t tag = proc_number(&p, units, &c) * PROC_KINDS + PROC_KINDS - 1;
+      most = tag > most ? tag : most;
+    }
+    printf("%u stages, %u microbatches, tags up to %u: %u told apart, the last tag is %" PRIu64
+           "\n",
+           p.nstage, p.nmb, of[i].most_tag, units, most);
+  }
 }
 
 int main(int argc, char **argv) {
@@ -394,12 +427,15 @@ int main(int argc, char **argv) {
     return 2;
   for (uint32_t i = 0; i < nsamples; i++) {
     Compiled *c = malloc(sizeof *c);
-    if (!sample_compile(c, argv[1], &samples[i]) || !compare(c->s.prog, samples[i].name, &refused))
+    if (!sample_compile(c, argv[1], &samples[i]) ||
+        !compare(c->s.prog, samples[i].name, ALL_WELL, &refused) ||
+        !compare(c->s.prog, samples[i].name, FEW_TAGS, &refused))
       wrong++;
     arena_free(&c->arena);
     free(c);
   }
   printf("%u samples, %u refused, %u wrong\n", nsamples, refused, wrong);
+  show_tags();
   Sample sample = {"1f1b", NULL, 4, 6};
   Compiled *c = malloc(sizeof *c);
   if (!sample_compile(c, argv[1], &sample))

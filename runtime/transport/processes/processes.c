@@ -193,20 +193,11 @@ PrStatus proc_steps(PrRun *run, uint64_t n) {
 
 /* Opening and closing */
 
-static PrStatus check_tags(const Proc *e) {
-  const PrRun *run = e->run;
-  uint64_t most = run->p->nstage;
-  for (uint32_t i = 0; i < e->k->ncomm; i++) {
-    const PipeInstr *c = &e->k->t->instr[e->k->comm[i].index];
-    uint64_t number = c->op == PIPE_SIDE_COMM || pipe_is_sum(c->op)
-                          ? 0
-                          : pipe_transfer_number(run->p, c);
-    most = number > most ? number : most;
-  }
-  most = (most + 1) * PROC_KINDS - 1;
-  return most <= e->most_tag ? PR_OK
-                             : pr_fail(e->run, PR_E_ARG, "program: %llu tags, and here are %u",
-                                       (unsigned long long)most, e->most_tag);
+static PrStatus find_units(Proc *e) {
+  e->units = proc_units(e->run->p, e->most_tag);
+  return e->units ? PR_OK
+                  : pr_fail(e->run, PR_E_ARG, "program: %u tags are too few for %u stages",
+                            e->most_tag + 1, e->run->p->nstage);
 }
 
 /* Lies in the room of the caller's job. Times in ns. */
@@ -220,7 +211,7 @@ static PrStatus open_here(Proc *e) {
   RankRun *k = e->k;
   enum { CHILDREN = 33 }; /* most messages of proc_share: 32 children and one arrival */
   PrStatus st;
-  if ((st = pr_init_rank(run, k)) || (st = check_tags(e)) || (st = proc_take_sums(e)))
+  if ((st = pr_init_rank(run, k)) || (st = find_units(e)) || (st = proc_take_sums(e)))
     return st;
   e->job = calloc(k->nstream + 2 + (size_t)run->p->nrank, sizeof *e->job);
   if (!e->job)

@@ -26,10 +26,11 @@
 
 #define PROC_SECOND UINT64_C(1000000000)
 
-/* A tag is number * PROC_KINDS + kind; the number distinguishes messages of one kind. */
+/* A tag is number * PROC_KINDS + kind; the number distinguishes messages of one kind. Messages of
+ * one tag from one rank to another have the same order on both. */
 typedef enum ProcKind {
-  PROC_OF_STREAM, /* pipe_transfer_number */
-  PROC_OF_CHECKSUM, /* pipe_transfer_number */
+  PROC_OF_STREAM,   /* proc_number */
+  PROC_OF_CHECKSUM, /* proc_number */
   PROC_OF_SUM,      /* row: sums.c */
   PROC_OF_REST,     /* ProcRest */
   PROC_KINDS
@@ -93,7 +94,8 @@ struct Proc {
   PrRun *run;
   const ProcWire *wire;
   const PrGroup *g;
-  uint32_t most_tag; /* largest tag that the wire takes */
+  uint32_t most_tag; /* largest tag that the wire takes; equal on all ranks */
+  uint32_t units;    /* proc_units */
   bool buffers;      /* a message of 0 bytes completes without its other side */
   bool one_clock;    /* all ranks are on one host */
   bool spin;      /* there is a core for each thread */
@@ -132,6 +134,12 @@ bool proc_carry(ProcJob *j);
 bool proc_carries(ProcJob *j); /* `next` of proc_carry's job */
 
 /* streams.c */
+/* How many units (microbatches, or slices of them) of a tensor the tags up to most_tag tell apart;
+ * further units have their tags again. All of the step if there are tags for them, and never fewer
+ * than a group has under way. 0: there are too few tags for the program. */
+uint32_t proc_units(const PipeProgram *p, uint32_t most_tag);
+/* The number of SEND or RECV c, equal at both ends. */
+uint64_t proc_number(const PipeProgram *p, uint32_t units, const PipeInstr *c);
 PrStatus proc_open_stream(Proc *e, CommRun *c);
 void proc_begin(PrRun *run, CommRun *c, uint32_t i, CommRun **todo);
 void proc_of_stream_come(ProcJob *j, uint32_t i);

@@ -3,12 +3,23 @@
  * group at once, a sum round by round, or a side op. A transfer moves the slot itself; with
  * checksums a message of 8 bytes goes beside it.
  *
- * The tag identifies a message among all that are under way between two ranks: it says which tensor
- * of which microbatch it is (pipe_transfer_number). */
+ * The tag says which tensor of which microbatch a message is (proc_number). */
 #include "checksum.h"
 #include "processes.h"
 
 #include <stdlib.h>
+
+uint32_t proc_units(const PipeProgram *p, uint32_t most_tag) {
+  const uint64_t numbers = ((uint64_t)most_tag + 1) / PROC_KINDS;
+  const uint64_t tensors = 2 * (uint64_t)(p->edge ? p->nedge : p->nstage);
+  const uint64_t fit = tensors ? numbers / tensors : p->nmb;
+  const uint32_t least = p->nmb < PIPE_GROUP_MOST ? p->nmb : PIPE_GROUP_MOST;
+  return numbers < p->nstage || fit < least ? 0 : fit < p->nmb ? (uint32_t)fit : p->nmb;
+}
+
+uint64_t proc_number(const PipeProgram *p, uint32_t units, const PipeInstr *c) {
+  return pipe_transfer_number(p, c) / p->nmb * units + c->mb % units;
+}
 
 void proc_begin(PrRun *run, CommRun *c, uint32_t i, CommRun **todo) {
   Proc *e = run->of_engine;
@@ -35,7 +46,7 @@ static void put_transfers(ProcJob *j) {
     const uint32_t index = pr_comm_at(c, first + i)->index;
     const PipeInstr *in = &j->e->k->t->instr[index];
     const bool sends = pipe_is_send(in->op);
-    const uint64_t bytes = pr_moved_bytes(run, in), number = pipe_transfer_number(run->p, in);
+    const uint64_t bytes = pr_moved_bytes(run, in), number = proc_number(run->p, j->e->units, in);
     char *slot = j->e->k->slot[sends ? in->in : in->out];
     if (pr_fault_is(run, PR_DROP, run->here, index, c->step)) {
       pr_note_over(c, first + i);
