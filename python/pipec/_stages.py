@@ -107,6 +107,11 @@ class Stage(Known):
     def __init__(
         self, module: torch.nn.Module, make: MakeOptimizer, shared: Sequence[Tensor] = ()
     ) -> None:
+        if any(p.device.type != "cpu" for p in module.parameters()):
+            raise ValueError(
+                "a stage has parameters on a device, and the engine is the CPU's: "
+                "pipec.torch.PipeSchedule runs schedules on devices"
+            )
         self.module = copy.deepcopy(module)  # the optimizer owns its parameters
         number: dict[Tensor, int] = {p: i for i, p in enumerate(module.parameters())}
         first = [number[p] for p in shared]
@@ -119,8 +124,6 @@ class Stage(Known):
         names = [name for name, _ in self.module.named_parameters()]
         self.tensors = [(names[i], p.shape) for i, p in zip(self.order, self.parameters)]
         self.size = sum(p.numel() for p in self.parameters)
-        if any(p.device.type != "cpu" for p in self.parameters):
-            raise ValueError("a stage has parameters on a device: this engine is the CPU's")
         self.dtype = self.parameters[0].dtype if self.parameters else torch.float32
         if any(p.dtype != self.dtype for p in self.parameters):
             types = sorted({str(p.dtype) for p in self.parameters})

@@ -50,6 +50,41 @@ DTYPES = (
     " int64 uint64 float64 complex64"
 ).split()
 
+_INSTEAD = {  # of engines of the C library
+    "mpi": (
+        ": under mpirun 'dist' has one process per rank, after\n"
+        'torch.distributed.init_process_group("gloo", init_method="tcp://HOST:PORT", '
+        'rank=int(os.environ["OMPI_COMM_WORLD_RANK"]), '
+        'world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]))\n'
+        "HOST is the host of rank 0, PORT a free port there"
+    ),
+    "cuda": (
+        ": this package has no engine of devices; pipec.torch.PipeSchedule runs schedules on "
+        "devices, in PyTorch's runtime"
+    ),
+}
+
+
+def _check_modules_can(schedule: Schedule) -> None:
+    """Raises ValueError for a schedule with slices, with edges beside the chain of stages, or with
+    side ops."""
+    of = schedule.json
+    if of["slices"] > 1:
+        raise ValueError(
+            f"the schedule cuts microbatches into {of['slices']} slices, and modules process whole "
+            "microbatches"
+        )
+    for edge in of.get("edges", ()):
+        if edge["skip"]:
+            raise ValueError(
+                f"the schedule connects stages {edge['from']} and {edge['to']} by an edge, and "
+                "modules are a chain"
+            )
+    if "sides" in of:
+        raise ValueError(
+            f"the schedule has the side op {of['sides'][0]['side']}, and modules have none"
+        )
+
 
 def _close(run: c_void_p, processes: Processes | None, used: list[Any]) -> None:
     if processes and run and rt.lib.pr_error(run):
@@ -110,8 +145,9 @@ class Run:
         group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
         if engine not in ("threads", "dist"):
-            why = "; no device has been there to try it" if engine == "cuda" else ""
+            why = _INSTEAD.get(engine, "")
             raise ValueError(f"engine is 'threads' or 'dist', not {engine!r}{why}")
+        _check_modules_can(schedule)
         rows = schedule.json["stages"]
         count = 1 + max(row["model"] for row in rows)
         if len(stages) != count:
@@ -396,8 +432,6 @@ class Run:
 
     def _forward(self, pointer: Any) -> None:
         call = pointer[0]
-        if call.nx > 1 or call.ny > 1:
-            raise NotImplementedError("a stage with edges to several others")
         if not call.nx:
             x = [t.detach() for t in as_tuple(self._inputs[call.mb])]
         else:
@@ -499,7 +533,10 @@ class Run:
             stash.rest = dy
         else:
             parameters = stash.module.parameters()
-            _, stash.rest = stage_backward_input(stash.y, dy, stash.wanted, parameters)
+            try:
+                _, stash.rest = stage_backward_input(stash.y, dy, stash.wanted, parameters)
+            except RuntimeError as e:  # in place of the exception that a backward raises
+                raise e.__cause__ or e
         self._give(call, stash)
 
     def _weight(self, pointer: Any) -> None:

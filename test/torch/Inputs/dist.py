@@ -31,7 +31,7 @@ def trained(schedule, kind, group):
     example = torch.zeros(engine.ROWS, engine.WIDTH, dtype=dtype) if 0 in placed[rank] or kind == "threads" else None
     try:
         run = Run(schedule, stages, engine.loss_fn, example, make, engine=kind, group=group)
-    except RunError as e:
+    except (RunError, ValueError) as e:
         return str(e).removeprefix("rank 0: ")
     with run:
         losses = []

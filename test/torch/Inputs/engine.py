@@ -186,7 +186,7 @@ def trained(name):
         lambda m: torch.optim.SGD(m.parameters(), lr=RATE, momentum=MOMENTUM))
     try:
         run = Run(schedule, layers(count, dtype), loss_fn, torch.zeros(ROWS, WIDTH, dtype=dtype), make)
-    except RunError as e:
+    except (RunError, ValueError) as e:
         return str(e)
     with run:
         oracle = Replay(schedule, count, adam) if max(updates.values()) > 1 else Plain(count)
