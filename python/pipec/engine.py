@@ -41,7 +41,7 @@ from ._stages import (
     tensors_at,
 )
 
-__all__ = ["Run", "RunError", "profile"]
+__all__ = ["Run", "RunError", "cut", "profile"]
 
 Tensor = torch.Tensor
 # PrDtype, in its order
@@ -165,6 +165,7 @@ class Run:
         self.schedule, self._loss_fn = schedule, loss_fn
         self._microbatches = schedule.json["microbatches"]
         self._rows = [(row["rank"], row["model"]) for row in rows]
+        self._proved = {row["model"]: row for row in rows}
         ops = [op for rank in schedule.json["rank"] for op in rank["instr"]]
         self._versions = any("version" in op for op in ops)
         self._trains = not schedule.json["forward"]
@@ -412,7 +413,9 @@ class Run:
     def _sizes(self, stage: int, out: Any) -> None:
         own = self._known[stage]
         size, last = self._sizes_of[stage], stage + 1 == len(self._sizes_of)
-        out[0].act, out[0].gout = size.act, size.gout
+        proved = self._proved[stage]  # of stages cut from layers: the sums of the layers, a bound
+        out[0].act = max(size.act, proved.get("act", 0))
+        out[0].gout = max(size.gout, proved.get("gout", 0))
         out[0].boundary = 0 if last else size.boundary
         out[0].weight = out[0].grad = own.bytes
         out[0].opt, out[0].tied = len(own.moments) * own.bytes, own.tied
@@ -614,11 +617,13 @@ def profile(
     optimizer: MakeOptimizer,
     *,
     repeats: int = 7,
+    layers: bool = False,
 ) -> dict[str, Any]:
     """Measures each stage with one microbatch, for `compile(profile=...)`: the median times of its
     ops in ns, and its sizes in bytes. The stages run one after the other, on this thread.
 
     example, target: one microbatch
+    layers: True: the modules are layers, which pipec.plan, best and compile cut into stages
     """
     entries, shared = [], shared_parameters(stages)
     x = tuple(t.detach() for t in as_tuple(example))
@@ -635,10 +640,36 @@ def profile(
         times = {op: int(statistics.median(ns[1:])) for op, ns in took.items()}
         sizes = {"act": size.act, "gout": size.gout, "boundary": 0 if last else size.boundary}
         sizes |= {"weight": own.bytes, "grad": own.bytes, "opt": len(own.moments) * own.bytes}
-        sizes |= {"tied": own.tied} if any(shared) else {}
-        entries.append(times | {"R": times["F"], "send": 0} | sizes)
+        if layers:
+            sizes |= {"name": str(number)}
+        else:
+            sizes |= {"send": 0} | ({"tied": own.tied} if any(shared) else {})
+        entries.append(times | {"R": times["F"]} | sizes)
         x = size.output
-    return {"pipe_profile": 1, "stages": entries}
+    return {"pipe_profile": 1, "layers" if layers else "stages": entries}
+
+
+class _Chain(torch.nn.Sequential):
+    """A Sequential in which a layer may return several tensors: the arguments of the next."""
+
+    def forward(self, *x: Any) -> Any:
+        for layer in self:
+            x = as_tuple(layer(*x))
+        return x if len(x) > 1 else x[0]
+
+
+def cut(schedule: Schedule, layers: Sequence[torch.nn.Module]) -> list[torch.nn.Module]:
+    """The stages of a schedule that pipec has cut from `profile(layers, ..., layers=True)`."""
+    ends = re.findall(r"^# +\d+  \d[-\d]*  +(\d+)  ", schedule.text or "", re.M)  # pipec.plan
+    if not ends:  # compiled with the profile
+        of = re.search(r"^layers +(\d+) in \d+ stages(?:, cut after (.*))?$", schedule.report, re.M)
+        if not of:
+            raise ValueError("the schedule has not been cut from a profile of layers")
+        ends = [*(of[2].split(", ") if of[2] else ()), int(of[1]) - 1]
+    ends = [int(last) + 1 for last in ends]
+    if ends[-1] != len(layers):
+        raise ValueError(f"the schedule has been cut from {ends[-1]} layers, not {len(layers)}")
+    return [_Chain(*layers[begin:end]) for begin, end in zip([0, *ends], ends)]
 
 
 def _one_microbatch(

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""Profiles layers, lets pipec cut them into stages for one, three and four ranks, and trains the stages beside the layers in a
+row. Prints how many stages there are."""
+import json
+
+import torch
+
+import pipec
+from pipec.engine import Run, cut, profile
+
+MICROBATCHES = 12
+loss_fn = torch.nn.functional.mse_loss
+
+
+class Two(torch.nn.Linear):
+    """Takes one tensor or two; returns two, of which it saves one as the next layer does."""
+
+    def forward(self, x, skip=None):
+        y = super().forward(x).relu()
+        return y, x if skip is None else skip + y
+
+
+class Last(torch.nn.Linear):
+    def forward(self, x, skip):
+        return super().forward(x) + skip
+
+
+def make():
+    torch.manual_seed(0)
+    return [*(Two(16, 16) for _ in range(7)), Last(16, 16)]
+
+
+def sgd(m):
+    return torch.optim.SGD(m.parameters(), lr=0.1)
+
+
+def plain(x, target, steps):
+    """The losses of the layers in a row."""
+    layers = make()
+    optimizer = sgd(torch.nn.ModuleList(layers))
+    for _ in range(steps):
+        y = x,
+        for layer in layers:
+            y = layer(*y)
+        loss = loss_fn(y, target)
+        yield float(loss.detach())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def trained(schedule, x, target, wanted):
+    stages = cut(schedule, make())
+    with Run(schedule, stages, loss_fn, x[:2], sgd) as run:
+        assert run.bytes == schedule.memory
+        losses = [run.step(x, target) for _ in wanted]
+    assert all(abs(one - other) < 1e-5 for one, other in zip(losses, wanted)), (losses, wanted)
+    return f"{len(stages)} stage" + ("s" if len(stages) > 1 else "")
+
+
+torch.set_num_threads(1)
+x, target = torch.randn(2, 2 * MICROBATCHES, 16)
+wanted = list(plain(x, target, 3))
+measured = profile(make(), loss_fn, x[:2], target[:2], sgd, layers=True)
+for layer in measured["layers"]:  # equal times, so that the cuts are equal on every machine
+    layer.update(F=1000000, B=2000000, I=1000000, W=1000000, R=1000000, U=0)
+with open("layers.json", "w") as f:
+    json.dump(measured, f)
+for ranks in 1, 3, 4:
+    with open("cluster.json", "w") as f:
+        json.dump({"pipe_cluster": 1, "levels": [{"count": ranks, "bandwidth": "1MB"}]}, f)
+    schedules = {
+        "plan": pipec.plan("layers.json", "cluster.json", MICROBATCHES),
+        "best": pipec.best("layers.json", P=ranks, M=MICROBATCHES),
+        "zb_h1": pipec.compile("zb_h1", P=ranks, M=MICROBATCHES, profile="layers.json"),
+    }
+    print("; ".join(f"{name}: {trained(schedule, x, target, wanted)}" for name, schedule in schedules.items()))
+for schedule, layers in (pipec.compile("1f1b"), make()), (schedules["plan"], make()[:3]):
+    try:
+        cut(schedule, layers)
+    except ValueError as e:
+        print(e)
