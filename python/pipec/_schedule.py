@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from ctypes import c_void_p
@@ -69,8 +70,15 @@ class Schedule:
 
     @cached_property
     def csv(self) -> str:
-        """The ops of each rank, in PyTorch's compute_only format."""
-        return self.output("--emit=csv")
+        """The ops of each rank in the order that was proved, in PyTorch's compute_only format. On
+        the command line, `--emit=csv` may take another order of a `tune`: the best without
+        transfers."""
+        try:
+            return self.output("--emit=csv")
+        except RuntimeError:
+            rows = [row.split(",") for row in self.comms_csv.splitlines()]
+            compute = re.compile(r"\d+[FBIW]\d+|\(.*")
+            return "".join(",".join(filter(compute.fullmatch, row)) + "\n" for row in rows)
 
     @cached_property
     def comms_csv(self) -> str:
