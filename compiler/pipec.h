@@ -29,7 +29,9 @@
 #include "pipe_instr.h"
 #include "work.h"
 
-#define PIPEC_VERSION "0.2.0"
+#define TEXT_OF(x) #x
+#define DOTTED(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
+#define PIPEC_VERSION DOTTED(PIPE_VERSION_MAJOR, PIPE_VERSION_MINOR, PIPE_VERSION_PATCH)
 #define NONE UINT32_MAX
 
 enum {

@@ -80,7 +80,7 @@ static void run(void *of) {
   c->program = call->ok ? s.prog : NULL;
 }
 
-uint32_t pipe_compile_version(void) { return PIPE_COMPILE_VERSION; }
+uint32_t pipe_compile_version(void) { return PIPE_VERSION; }
 
 PipeCompileStatus pipe_compile(PipeCompiled **out, const char *name, const char *text, int noption,
                                const char *const *option) {

@@ -22,16 +22,12 @@
 
 #include "pipe_instr.h"
 
-/* 10000 * major + 100 * minor + patch of this header; pipe_compile_version has that of the library.
- * The minor number changes when callers must be compiled again (docs/versions.md). */
-#define PIPE_COMPILE_VERSION 200
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-uint32_t pipe_compile_version(void);
+uint32_t pipe_compile_version(void); /* PIPE_VERSION of the library */
 
 typedef enum PipeCompileStatus {
   PIPE_COMPILE_OK,       /* proved, with all checks, limits and memory limits */

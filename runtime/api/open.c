@@ -63,6 +63,8 @@ static PrStatus read_deadline(PrRun *run) {
   return PR_OK;
 }
 
+uint32_t pr_version(void) { return PIPE_VERSION; }
+
 /* Checks that there are as many processes as ranks. run->p may not be a program yet. */
 static PrStatus check_processes(PrRun *run) {
   const PipeProgram *p = run->p;

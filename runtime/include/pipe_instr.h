@@ -63,6 +63,13 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* The release of the installed headers. pr_version and pipe_compile_version give PIPE_VERSION of the
+ * library. Callers must be compiled again if MAJOR or MINOR differ (docs/versions.md). */
+#define PIPE_VERSION_MAJOR 0
+#define PIPE_VERSION_MINOR 2
+#define PIPE_VERSION_PATCH 0
+#define PIPE_VERSION (10000 * PIPE_VERSION_MAJOR + 100 * PIPE_VERSION_MINOR + PIPE_VERSION_PATCH)
+
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
 #define PIPE_ABI 12u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */

@@ -19,6 +19,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+uint32_t pr_version(void); /* PIPE_VERSION of the library */
+
 typedef enum PrStatus {
   PR_OK = 0,
   PR_E_ARG,      /* a bad program, model or option; another ABI */

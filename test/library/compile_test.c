@@ -169,7 +169,7 @@ int main(int argc, char **argv) {
     threads(argv[2]);
     return failed;
   }
-  CHECK(pipe_compile_version() == PIPE_COMPILE_VERSION);
+  CHECK(pipe_compile_version() == PIPE_VERSION);
   good();
   refused();
   wrong();
