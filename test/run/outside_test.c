@@ -372,7 +372,7 @@ static bool compare(const PipeProgram *p, const char *name, Case what, uint32_t 
     return false;
   for (uint32_t i = 0; i < p->nrank; i++)
     same = same && rank[i].st == rank[0].st && rank[i].hash == rank[0].hash;
-  if (same && rank[0].st == PR_E_ARG && strstr(rank[0].text, "lacks")) {
+  if (same && rank[0].st == PR_E_ARG && strstr(rank[0].text, "does not support")) {
     if (what == ALL_WELL)
       printf("%s: %s\n", name, rank[0].text);
     *refused += what == ALL_WELL;

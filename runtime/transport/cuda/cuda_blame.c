@@ -311,7 +311,7 @@ static void tell(const Look *l, char *text, size_t room) {
     char peer[48] = "";
     if (in && is_move(in))
       snprintf(peer, sizeof peer, ", whose peer is rank %u", in->peer);
-    snprintf(text, room, "rank %u has not come through %s%s", best_r,
+    snprintf(text, room, "rank %u has not completed %s%s", best_r,
              in ? pr_where(l->run, in, where) : "the step", peer);
     return;
   }

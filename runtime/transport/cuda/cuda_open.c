@@ -92,8 +92,7 @@ static PrStatus vain(PrRun *run, uint32_t r) {
     return st;
   return r == run->here
              ? pr_fail(run, PR_E_LOST, "rank %u: the other processes cannot be reached", r)
-             : pr_fail(run, PR_E_LOST, "lost: rank %u has waited in vain for what rank %u has",
-                       run->here, r);
+             : pr_fail(run, PR_E_LOST, "lost: rank %u got no answer from rank %u", run->here, r);
 }
 
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes) {
@@ -225,9 +224,10 @@ static PrStatus join(PrRun *run) {
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   int n = 0;
   cudaError_t e = cudaGetDeviceCount(&n);
-  if (e != cudaSuccess || c->o.device < 0 || c->o.device >= n)
-    return pr_fail(run, PR_E_DEVICE, "device %d: %s", c->o.device,
-                   e ? cudaGetErrorString(e) : "there are not so many");
+  if (e != cudaSuccess)
+    return pr_fail(run, PR_E_DEVICE, "device %d: %s", c->o.device, cudaGetErrorString(e));
+  if (c->o.device < 0 || c->o.device >= n)
+    return pr_fail(run, PR_E_DEVICE, "device %d does not exist; the host has %d", c->o.device, n);
   PrStatus st = cuda_use_device(run);
   return st || !c->o.group ? st : find_host(run);
 }
@@ -349,8 +349,8 @@ static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
   return n <= most
              ? PR_OK
              : pr_fail(run, PR_E_ARG,
-                       "program: the group of rank %u at %s is with %u ranks, and NCCL may cut it: "
-                       "options.group_peers allows %u",
+                       "program: the group of rank %u at %s has %u peers, and NCCL may split it; "
+                       "raise options.group_peers (now %u)",
                        r, pr_where(run, in, where), n, most);
 }
 

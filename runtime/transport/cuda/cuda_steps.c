@@ -133,7 +133,7 @@ static PrStatus too_late(PrRun *run) {
   if (in && in->peer != PIPE_NONE)
     snprintf(peer, sizeof peer, ", whose peer is rank %u", in->peer);
   return pr_fail(run, PR_E_DEADLINE,
-                 "deadline: step %llu takes longer than %g s; rank %u has not come through %s%s",
+                 "deadline: step %llu takes longer than %g s; rank %u has not completed %s%s",
                  (unsigned long long)c->done_steps, (double)c->limit_ns * 1e-9, rank,
                  in ? pr_where(run, in, where) : "the step", peer);
 }

@@ -291,9 +291,7 @@ static PrStatus join_mpi(Mpi *m) {
     return pr_fail(run, PR_E_ARG, "MPI has been finalized");
   MPI_Query_thread(&threads);
   if (threads < MPI_THREAD_SERIALIZED)
-    return pr_fail(run, PR_E_ARG,
-                   "MPI was initialized without MPI_THREAD_SERIALIZED, or has it not: the engine "
-                   "calls it from several threads");
+    return pr_fail(run, PR_E_ARG, "MPI must be initialized with MPI_THREAD_SERIALIZED or more");
   if (MPI_Comm_dup(o && o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD, &m->comm))
     return pr_fail(run, PR_E_LOST, "MPI_Comm_dup fails");
   MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN);

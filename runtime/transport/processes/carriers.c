@@ -127,7 +127,8 @@ static PrStatus join(PrRun *run) {
   const PrTransport *t = run->o.engine_options;
   const PrGroup *g = t ? t->group : NULL;
   if (!t || !t->carry || !g || g->rank >= g->size)
-    return pr_fail(run, PR_E_ARG, "options: the engine takes a transport with a group and `carry`");
+    return pr_fail(run, PR_E_ARG,
+                   "options: engine_options must be a PrTransport with `group` and `carry`");
   Carriers *s = run->of_engine = calloc(1, sizeof *s);
   if (!s)
     return pr_fail(run, PR_E_MEMORY, "no memory for the engine");

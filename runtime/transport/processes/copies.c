@@ -98,8 +98,9 @@ PrStatus proc_open_copies(Proc *e) {
   PrStatus st = PR_OK;
   bool lends = false;
   if (e->k->turns && !e->buffers)
-    return pr_fail(run, PR_E_ARG,
-                   "program: copies that take turns: the engine of outside transports lacks that");
+    return pr_fail(
+        run, PR_E_ARG,
+        "program: pr_transport does not support copies that take turns; use pr_mpi or pr_cuda");
   if (!(e->copier = proc_add_job(e, proc_carries, 1, 0)))
     return PR_E_MEMORY;
   e->guest = e->job + e->njob;

@@ -57,8 +57,11 @@ PrStatus proc_agree(PrRun *run, PrStatus st) {
   }
   free(all);
   bool lost = missing || e->g->share(e->g->arg, 0, &mine, sizeof mine);
-  if (lost && !pr_failed(run)) /* the first failure goes before the one of this rank */
-    return proc_fail_in_vain(e, "the others do not come to agree");
+  if (lost && !pr_failed(run)) { /* the first failure goes before the one of this rank */
+    char text[64];
+    snprintf(text, sizeof text, "rank %u did not answer", missing ? missing - 1 : 0);
+    return proc_fail_in_vain(e, text);
+  }
   if (st || pr_failed(run))
     return st ? st : (PrStatus)atomic_load(&run->status);
   if (mine.status && mine.status != PR_E_IO) /* after PR_E_IO the run continues */
