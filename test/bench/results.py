@@ -40,6 +40,8 @@ def engine(build, _, small):
     text = said(build + "/bench/engine_bench", *(["--small"] if small else []))
     for m in re.finditer(r"^overhead: (\d+) ranks, boundary (\d+) bytes: (\d+) ns", text, re.M):
         yield f"overhead, boundary of {m[2]} bytes", m[1], "", "wall time per instruction", m[3], "ns"
+    m = re.search(r"^agree: (\d+) ranks: ([0-9.]+) ms", text, re.M)
+    yield "agree", m[1], "", "wall time", m[2], "ms"
     m = re.search(r"^predict: (\d+) ranks, M = (\d+),.*? ratio ([0-9.]+)", text, re.M)
     yield "predict", m[1], m[2], "measured over predicted", m[3], ""
 
