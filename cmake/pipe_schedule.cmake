@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# pipe_schedule(target file.pipe [PARAMS P=4 M=8 ...] [SCHEDULE name] [SYMBOL name]
+# pipe_schedule(target file.pipe|name [PARAMS P=4 M=8 ...] [SCHEDULE name] [SYMBOL name]
 #               [PROFILE file.json] [INCLUDE dir ...] [OPTIONS option ...])
 #
-# Compiles file.pipe with pipec when it, anything it imports, or the profile has changed, and adds
+# Compiles file.pipe, or the schedule of the library with this name, with pipec when it, anything it imports, or the profile has changed, and adds
 # the C text to the sources of `target`, which should link pipe::piperun. The program is then
 #
 #   extern const PipeProgram SYMBOL;      pipe_program when no SYMBOL is given
@@ -34,10 +34,14 @@ function(pipe_schedule target file)
   if(NOT arg_SYMBOL)
     set(arg_SYMBOL pipe_program)
   endif()
-  get_filename_component(source ${file} ABSOLUTE)
+  set(source ${file})
+  set(depends pipe::pipec)
+  if(file MATCHES "[./]") # no name of the library
+    get_filename_component(source ${file} ABSOLUTE)
+    list(APPEND depends ${source})
+  endif()
   set(out ${CMAKE_CURRENT_BINARY_DIR}/${target}_pipe/${arg_SYMBOL}.c)
   set(options --symbol=${arg_SYMBOL})
-  set(depends ${source} pipe::pipec)
   foreach(param IN LISTS arg_PARAMS)
     list(APPEND options -D ${param})
   endforeach()

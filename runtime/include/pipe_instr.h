@@ -63,8 +63,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* The release of the installed headers. pr_version and pipe_compile_version give PIPE_VERSION of the
- * library. Callers must be compiled again if MAJOR or MINOR differ (docs/versions.md). */
+/* The release of the headers. pr_version and pipe_compile_version give the PIPE_VERSION of the
+ * library. If MAJOR or MINOR differ, callers must be compiled again (docs/versions.md). */
 #define PIPE_VERSION_MAJOR 0
 #define PIPE_VERSION_MINOR 2
 #define PIPE_VERSION_PATCH 0

@@ -4,8 +4,8 @@
  *
  *   machine   the abstract machine on a program of 10 million instructions
  *   overhead  wall time per instruction of ops that do nothing, 1F1B, M = 64
- *   agree     512 ranks, each a thread with a connection to the store, agree as at the end of pr_open:
- *             each sends its status to rank 0, which sends one to all
+ *   agree     512 ranks, each a thread with a connection to the store, agree as in pr_open: each
+ *             sends its status to rank 0, which sends one to all
  *   predict   1F1B with M = 4P whose ops wait for 2 ms and 4 ms, then for 10 ms and 20 ms (M = 2P),
  *             and use no CPU: the measured makespan over the predicted one. Part of what is above 1
  *             is the ops' own: the operating system wakes them late, later on a busy machine. So

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Refers to an engine, HEADER and ENGINE, and exits 0 if the library has the version of the headers. */
+ * Refers to the engine ENGINE of HEADER. Exits 0 if the library has the version of the headers. */
 #include HEADER
 
 int main(void) {
