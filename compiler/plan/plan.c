@@ -2,7 +2,8 @@
  * --plan: reads layers and a cluster, tries the most promising plans by compiling the schedule of
  * each, and writes the one with the shortest predicted step. The result depends on the files and
  * options only. Cost: that of search.c for each variant, and at most MOST_TRIED compiles, or
- * LEAST_SHARE for each variant and LEAST_MOVED. */
+ * LEAST_SHARE for each variant and LEAST_MOVED; more where plans are over the memory of a rank and
+ * are tried again with recomputation. */
 #include "plan.h"
 
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 
 #include "base.h"
 #include "choice.h"
+#include "lower.h"
 #include "price.h"
 
 enum { MOST_ESTIMATED = 50, MOST_TRIED = 150, LEAST_MOVED = 100, LEAST_SHARE = 10, SHOWN = 6 };
@@ -59,22 +61,41 @@ static bool compile_plan(const Priced *p, PricedCompile *y, Price *price) {
   return compile_priced(t->s, y, price);
 }
 
+/* Makes the stages recompute whose ranks are over the limit in `s`. False: each of them does. */
+static bool recompute_over(Choice *c, const Sched *s) {
+  bool changed = false;
+  c->stage = memcpy(NEW_ARRAY(c->task->s->arena, PlanStage, c->nstage), c->stage,
+                    c->nstage * sizeof *c->stage);
+  for (uint32_t i = 0, r = 0; i < c->nstage; r += c->stage[i++].replicas)
+    for (uint32_t k = r; k < r + c->stage[i].replicas; k++)
+      if (s->lowered->peak[k % c->nrank].bytes[PEAK_total] > c->task->memory)
+        changed |= !c->stage[i].recompute, c->stage[i].recompute = 1;
+  return changed;
+}
+
+/* Prices the plan; one that is over the limit once more with its fullest stages recomputing. */
 static void try_plan(Pricing *x, Choice choice) {
   const Task *t = choice.task;
-  Choice *c = NEW(t->s->arena, Choice);
+  Choice *c = NEW(t->s->arena, Choice), again = choice;
   *c = choice;
   Priced p = {.choice = c, .text = schedule_text(c)};
   PricedCompile y;
+  bool retry = false;
   if (compile_plan(&p, &y, &p.price)) {
     *vec_push(t->s->arena, &x->priced) = p;
     for (uint32_t i = x->priced.n - 1; i > 0 && worth(&p) < worth(&x->priced.at[i - 1]); i--) {
       x->priced.at[i] = x->priced.at[i - 1];
       x->priced.at[i - 1] = p;
     }
-  } else if (!x->why) {
-    x->why = arena_printf(t->s->arena, "%s: %s", choice_text(c), y.diag.first_text);
+  } else {
+    retry = x->s->opt->plan_cost == COST_STEP && y.diag.first == DIAG_MEMORY &&
+            c->order != ORDER_ZB_H1 && recompute_over(&again, &y.s);
+    if (!x->why)
+      x->why = arena_printf(t->s->arena, "%s: %s", choice_text(c), y.diag.first_text);
   }
   arena_free(&y.arena);
+  if (retry && add_choice(again))
+    try_plan(x, again);
 }
 
 static int by_estimate(const void *a, const void *b) {
@@ -209,7 +230,7 @@ static void try_moves(Pricing *x, const Priced p) {
       x->tried++;
       try_plan(x, t->found.at[t->found.n - 1]);
       show_progress(x);
-      if (x->tried == x->most || worth(&x->priced.at[0]) < best)
+      if (x->tried >= x->most || worth(&x->priced.at[0]) < best)
         return;
     }
   }
@@ -241,7 +262,7 @@ static bool price_all(Pricing *x) {
     show_progress(x);
   }
   for (uint32_t i = 0; s->opt->plan_cost == COST_STEP && i < x->priced.n;) {
-    if (x->tried == x->most)
+    if (x->tried >= x->most)
       break;
     Priced *p = &x->priced.at[i];
     i = p->moved ? i + 1 : 0; /* the best one whose moves were not tried */
