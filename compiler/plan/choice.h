@@ -13,10 +13,13 @@ enum { BATCHES_2BW = 4 }; /* that a schedule of ORDER_2BW runs: it has no steps 
 /* Row `from` of States is where the stage before it ends; START: the stage is the first. */
 #define START NONE
 
+/* Of a stash between its forward and its backward: in memory, made again, or in host memory. */
+typedef enum StashPlace { STASH_KEPT, STASH_MADE_AGAIN, STASH_AT_HOST } StashPlace;
+
 typedef struct PlanStage {
   uint32_t from, to;  /* rows of States: the layers of `to` that `from` lacks */
   uint32_t replicas;  /* which take turns; on consecutive ranks */
-  uint32_t recompute; /* 1: forwards run again before their backwards */
+  uint32_t stash;     /* StashPlace */
 } PlanStage;
 
 typedef struct Choice {
@@ -60,6 +63,7 @@ bool add_choice(Choice c);
 void write_schedule(const Choice *c, FILE *f);
 /* "1F1B, 3 stages on 2-1-1 ranks", and its microbatch and width if the profile has them. */
 const char *choice_text(const Choice *c);
+extern const char *const stash_text[]; /* by StashPlace: "recomputes" */
 /* ---- plan_svg.c: the plan as a picture; compiled: its schedule, with its price ---- */
 struct Price;
 void draw_plan(const Choice *c, Sched *compiled, const struct Price *price, FILE *f);

@@ -71,10 +71,11 @@ static bool read_speed(const Reader *r, json_t *list, Cluster *c) {
 
 static bool read_all(const Reader *r, json_t *root, Cluster *c) {
   json_t *version = json_object_get(root, "pipe_cluster"),
-         *levels = json_object_get(root, "levels"), *memory = json_object_get(root, "memory");
+         *levels = json_object_get(root, "levels"), *memory = json_object_get(root, "memory"),
+         *host = json_object_get(root, "host");
   if (!json_is_integer(version) || json_integer_value(version) != 1)
     return bad(r, "not a cluster: it has no \"pipe_cluster\": 1");
-  if (!only_keys(r, root, " pipe_cluster levels memory speed ", ""))
+  if (!only_keys(r, root, " pipe_cluster levels memory host speed ", ""))
     return false;
   c->nlevel = (uint32_t)json_array_size(levels);
   if (c->nlevel == 0 || c->nlevel > MOST_LEVELS)
@@ -86,6 +87,8 @@ static bool read_all(const Reader *r, json_t *root, Cluster *c) {
       return false;
   if (memory && (!json_quantity(memory, OF_BYTES, &c->memory) || c->memory == 0))
     return expected(r, "memory", "", "not the bytes of a rank, such as \"80GiB\"");
+  if (host && (!json_quantity(host, OF_BYTES, &c->host) || c->host == 0))
+    return expected(r, "host", "", "not bytes a second, such as \"25GB\"");
   return read_speed(r, json_object_get(root, "speed"), c);
 }
 

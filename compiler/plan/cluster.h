@@ -18,6 +18,7 @@ typedef struct Cluster {
   Level level[MOST_LEVELS]; /* the innermost first */
   uint32_t nlevel, nrank;
   uint64_t memory; /* bytes of a rank; 0: unknown */
+  uint64_t host;   /* bytes a second from a rank to host memory, and back; 0: there is none */
   double *speed;   /* [nrank] 1: as measured in the profile */
 } Cluster;
 

@@ -61,26 +61,26 @@ static bool compile_plan(const Priced *p, PricedCompile *y, Price *price) {
   return compile_priced(t->s, y, price);
 }
 
-/* Makes the stages recompute whose ranks are over the limit in `s`. False: each of them does. */
-static bool recompute_over(Choice *c, const Sched *s) {
+/* Has the stages spare memory whose ranks are over the limit in `s`. False: each of them does. */
+static bool spare_memory(Choice *c, const Sched *s, StashPlace place) {
   bool changed = false;
   c->stage = memcpy(NEW_ARRAY(c->task->s->arena, PlanStage, c->nstage), c->stage,
                     c->nstage * sizeof *c->stage);
   for (uint32_t i = 0, r = 0; i < c->nstage; r += c->stage[i++].replicas)
     for (uint32_t k = r; k < r + c->stage[i].replicas; k++)
       if (s->lowered->peak[k % c->nrank].bytes[PEAK_total] > c->task->memory)
-        changed |= !c->stage[i].recompute, c->stage[i].recompute = 1;
+        changed |= !c->stage[i].stash, c->stage[i].stash = place;
   return changed;
 }
 
-/* Prices the plan; one that is over the limit once more with its fullest stages recomputing. */
+/* Prices the plan; one that is over the limit again with its fullest stages sparing memory. */
 static void try_plan(Pricing *x, Choice choice) {
   const Task *t = choice.task;
-  Choice *c = NEW(t->s->arena, Choice), again = choice;
+  Choice *c = NEW(t->s->arena, Choice), again[] = {choice, choice};
   *c = choice;
   Priced p = {.choice = c, .text = schedule_text(c)};
   PricedCompile y;
-  bool retry = false;
+  bool retry[] = {false, false};
   if (compile_plan(&p, &y, &p.price)) {
     *vec_push(t->s->arena, &x->priced) = p;
     for (uint32_t i = x->priced.n - 1; i > 0 && worth(&p) < worth(&x->priced.at[i - 1]); i--) {
@@ -88,14 +88,18 @@ static void try_plan(Pricing *x, Choice choice) {
       x->priced.at[i - 1] = p;
     }
   } else {
-    retry = x->s->opt->plan_cost == COST_STEP && y.diag.first == DIAG_MEMORY &&
-            c->order != ORDER_ZB_H1 && recompute_over(&again, &y.s);
+    if (x->s->opt->plan_cost == COST_STEP && y.diag.first == DIAG_MEMORY &&
+        c->order != ORDER_ZB_H1) {
+      retry[0] = spare_memory(&again[0], &y.s, STASH_MADE_AGAIN);
+      retry[1] = t->cluster.host > 0 && spare_memory(&again[1], &y.s, STASH_AT_HOST);
+    }
     if (!x->why)
       x->why = arena_printf(t->s->arena, "%s: %s", choice_text(c), y.diag.first_text);
   }
   arena_free(&y.arena);
-  if (retry && add_choice(again))
-    try_plan(x, again);
+  for (int i = 0; i < 2; i++)
+    if (retry[i] && add_choice(again[i]))
+      try_plan(x, again[i]);
 }
 
 static int by_estimate(const void *a, const void *b) {
@@ -131,8 +135,9 @@ typedef enum Move {
   NCUTMOVES,
   GROW = NCUTMOVES, /* by an idle rank */
   SHRINK,
-  NOT_AGAIN, /* its forwards run once */
-  EARLIER,   /* forwards of all ranks, by one */
+  KEEP,    /* its stashes */
+  TO_HOST, /* its stashes go there and its forwards run once */
+  EARLIER, /* forwards of all ranks, by one */
   LATER,
   SPLIT /* + k: in two, the first on k + 1 ranks */
 } Move;
@@ -156,7 +161,7 @@ static bool split(const States *st, PlanStage *a, uint32_t k, uint32_t n) {
     if ((a->from == START || is_below(st, a->from, i)) && is_below(st, i, a->to) &&
         (best == NONE || fabs((double)st->time[i] - want) < fabs((double)st->time[best] - want)))
       best = i;
-  a[1] = (PlanStage){.from = best, .to = a->to, .replicas = n - k, .recompute = a->recompute};
+  a[1] = (PlanStage){.from = best, .to = a->to, .replicas = n - k, .stash = a->stash};
   a->to = best, a->replicas = k;
   return best != NONE;
 }
@@ -183,9 +188,15 @@ static bool moved(const Choice *c, uint32_t s, uint32_t move, PlanStage *stage, 
   case TAKE: a->replicas++, a[1].replicas--; break;
   case GROW: a->replicas++, other->nrank++; break;
   case SHRINK: a->replicas--, other->nrank--; break;
-  case NOT_AGAIN:
-    if (a->recompute-- == 0)
+  case KEEP:
+    if (a->stash == STASH_KEPT)
       return false;
+    a->stash = STASH_KEPT;
+    break;
+  case TO_HOST:
+    if (a->stash != STASH_MADE_AGAIN || t->cluster.host == 0)
+      return false;
+    a->stash = STASH_AT_HOST;
     break;
   case EARLIER: other->early++; break;
   case LATER:
@@ -193,7 +204,7 @@ static bool moved(const Choice *c, uint32_t s, uint32_t move, PlanStage *stage, 
       return false;
     break;
   case JOIN:
-    a->to = a[1].to, a->replicas += a[1].replicas, a->recompute |= a[1].recompute;
+    a->to = a[1].to, a->replicas += a[1].replicas, a->stash = a->stash ? a->stash : a[1].stash;
     memmove(a + 1, a + 2, (behind - 1) * sizeof *a);
     other->nstage--;
     break;
@@ -296,11 +307,12 @@ static void put_stages(const Choice *c, FILE *f) {
                             : arena_printf(t->s->arena, "%u", lo),
             printable(t->s, st->last[p->to]), seconds(t->s, range_time(st, p->from, p->to)),
             bytes_text(t->s, range_cost(st, p->from, p->to, KEY_WEIGHT)),
-            bytes_text(t->s, st->cross[p->to]), p->recompute ? "  recomputes" : "");
+            bytes_text(t->s, st->cross[p->to]),
+            p->stash ? arena_printf(t->s->arena, "  %s", stash_text[p->stash]) : "");
   }
 }
 
-/* The same but for cuts, what recomputes, and forwards in flight. */
+/* The same but for cuts, places of stashes, and forwards in flight. */
 static bool are_alike(const Choice *a, const Choice *b) {
   bool alike = a->task == b->task && a->order == b->order && a->nstage == b->nstage;
   for (uint32_t s = 0; alike && s < a->nstage; s++)

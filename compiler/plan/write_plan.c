@@ -139,14 +139,34 @@ static void put_bytes(const Writer *w) {
   fprintf(w->f, "  }\n");
 }
 
-static void put_recompute(const Writer *w) {
+/* `clause` for the stages whose stashes have this place. */
+static void put_stashes(const Writer *w, const char *clause, StashPlace place) {
   const char *when = "";
   uint32_t n = 0;
   for (uint32_t s = 0; s < w->c->nstage; s++)
-    if (w->c->stage[s].recompute)
+    if (w->c->stage[s].stash == place)
       when = arena_printf(w->t->s->arena, "%s%s s == %u", when, n++ ? " ||" : "", s);
   if (n > 0)
-    fprintf(w->f, n == w->c->nstage ? "  recompute\n" : "  recompute s, m when%s\n", when);
+    fprintf(w->f, n == w->c->nstage ? "  %s\n" : "  %s s, m when%s\n", clause, when);
+}
+
+/* The times of copies to host memory; back they are the same. */
+static void put_copies(const Writer *w) {
+  const Task *t = w->t;
+  const char **text = NEW_ARRAY(t->s->arena, const char *, w->c->nstage);
+  bool any = false;
+  for (uint32_t s = 0; s < w->c->nstage; s++) {
+    const PlanStage *p = &w->c->stage[s];
+    const double act = (double)range_cost(&t->states, p->from, p->to, KEY_ACT);
+    const bool copies = p->stash == STASH_AT_HOST;
+    text[s] = exact(t, time_unit, copies ? (uint64_t)ceil(act * 1e9 / (double)t->cluster.host) : 0);
+    any |= copies;
+  }
+  if (!any)
+    return;
+  fprintf(w->f, "  time s {\n");
+  put_cases(w, "    OFF = ", "s", text, w->c->nstage);
+  fprintf(w->f, "  }\n");
 }
 
 /* What leaves and enters a group whose link is shared. */
@@ -229,39 +249,46 @@ void write_schedule(const Choice *c, FILE *f) {
     fprintf(f, base[c->order], c->nrank);
     fprintf(f, c->order == ORDER_INTERLEAVED ? ", V = %u)" : ")", c->nstage / c->nrank);
     for (uint32_t s = 0; s < c->nstage; s++)
-      again |= c->stage[s].recompute;
+      again |= c->stage[s].stash != STASH_KEPT;
     if (again) /* its counts of stashes no longer hold */
       fprintf(f, " without checks");
   }
   fprintf(f, " {\n");
   if (w.own)
     put_turns(&w);
-  put_recompute(&w);
+  put_stashes(&w, "recompute", STASH_MADE_AGAIN);
+  put_stashes(&w, "offload", STASH_AT_HOST);
   put_shared(&w);
   put_times(&w);
+  put_copies(&w);
   put_bytes(&w);
   fprintf(f, "}\n");
 }
+
+const char *const stash_text[] = {"", "recomputes", "offloads"};
 
 const char *choice_text(const Choice *c) {
   static const char *const name[] = {"1F1B", "ZB-H1", "interleaved 1F1B", "2BW"};
   Arena *a = c->task->s->arena;
   const Layers *l = &c->task->layers;
   const char *ranks = "", *variant = "";
-  uint32_t again = 0;
+  uint32_t spare[] = {0, 0, 0}; /* stages by StashPlace */
   for (uint32_t s = 0; s < c->nstage; s++) {
     ranks = arena_printf(a, "%s%s%u", ranks, s ? "-" : "", c->stage[s].replicas);
-    again += c->stage[s].recompute;
+    spare[c->stage[s].stash]++;
   }
   const bool straight = c->nstage % c->nrank == 0;
   if (c->task->batch > 0)
     variant = arena_printf(a, ", microbatch %u", l->microbatch);
+  for (int i = STASH_AT_HOST; i >= STASH_MADE_AGAIN; i--)
+    if (spare[i] > 0)
+      variant = arena_printf(a, ", %s %u%s", i == STASH_AT_HOST ? "offloading" : "recomputing",
+                             spare[i], variant);
   if (l->width > 1)
     variant = arena_printf(a, "%s, width %u", variant, l->width);
-  return arena_printf(a, "%s%s, %u stage%s on %s rank%s%s%s%s", name[c->order],
+  return arena_printf(a, "%s%s, %u stage%s on %s rank%s%s", name[c->order],
                       c->early ? arena_printf(a, " with %u more in flight", c->early) : "",
                       c->nstage, c->nstage == 1 ? "" : "s",
                       straight ? arena_printf(a, "%u", c->nrank) : ranks, c->nrank == 1 ? "" : "s",
-                      again ? ", recomputing " : "", again ? arena_printf(a, "%u", again) : "",
                       variant);
 }

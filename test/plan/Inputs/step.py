@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Every cut of random chains of layers into stages, with every number of replicas, as a schedule written here and priced
 # by --compare, against the step of --plan, which must be among the shortest. Its own schedule has the step it says.
-# A third of them have little memory; there each set of stages may run its forwards again.
+# A third of them have little memory; there each stage may run its forwards again or have its stashes in host memory.
 #
 #   step.py PIPEC SEED INSTANCES
 import csv
@@ -23,10 +23,6 @@ def run(*words):
     return subprocess.run([pipec, *words], text=True, capture_output=True, check=True).stdout
 
 
-def some(n):
-    return [set(of) for k in range(n + 1) for of in itertools.combinations(range(n), k)]
-
-
 def plans(nlayer, nrank):
     for n in range(min(nlayer, nrank)):
         for at in itertools.combinations(range(1, nlayer), n):
@@ -35,7 +31,7 @@ def plans(nlayer, nrank):
                     yield list(zip([0, *at], [*at, nlayer], share))
 
 
-def schedule(layers, plan, again, M, latency, bandwidth):
+def schedule(layers, plan, stash, M, latency, bandwidth, host):
     first, text = [0], []
     for _, _, n in plan:
         first.append(first[-1] + n)
@@ -53,7 +49,12 @@ def schedule(layers, plan, again, M, latency, bandwidth):
                 ops += ["F(%d)" % own[k + ahead]] if k + ahead < len(own) else []
                 ops += ["B(%d)" % m]
             text.append("order r in %d..%d { %s U }" % (first[s] + i, first[s] + i + 1, " ".join(ops)))
-    text += ["recompute s, m when %s" % " || ".join("s == %d" % s for s in again)] if again else []
+    for clause in "recompute", "offload":
+        if clause in stash:
+            text.append("%s s, m when %s" % (clause, " || ".join("s == %d" % s for s, k in enumerate(stash) if k == clause)))
+    if "offload" in stash:
+        acts = [sum(y["act"] for y in layers[a:b]) for a, b, _ in plan]
+        text.append("time s { OFF = 1ns * (%s) }" % pick([-(-act * 10**9 // host) for act in acts]))
     text += ["time s { F = 1ns * (%s)  B = 1ns * (%s)  latency = %dns  bandwidth = %dB }" % (
         total("F"), total("B"), latency, bandwidth)]
     text += ["bytes s { act = %s  weight = %s  boundary = %s }" % (
@@ -63,20 +64,21 @@ def schedule(layers, plan, again, M, latency, bandwidth):
 
 worst = 0
 for number in range(instances):
-    tight = number % 3 == 2
+    tight, host = number % 3 == 2, rng.choice([0, 5, 20]) * 10**9
     layers = [{"name": "layer%d" % k, "F": rng.randrange(1, 40) * 10**6, "B": rng.randrange(1, 80) * 10**6,
                "act": (rng.randrange(100, 900) if tight else 1) * 10**6, "boundary": rng.randrange(1, 400) * 10**5,
                "weight": rng.randrange(0, 900) * 10**6} for k in range(rng.randrange(2, 5 if tight else 6))]
     nrank, M = rng.randrange(1, 4 if tight else 5), rng.choice([4, 7, 8, 12])
     latency, bandwidth = rng.choice([0, 10**5]), rng.choice([1, 4, 20]) * 10**9
     json.dump({"pipe_profile": 1, "layers": layers}, open("layers.json", "w"))
-    json.dump({"pipe_cluster": 1, "levels": [{"count": nrank, "latency": latency, "bandwidth": bandwidth}]},
-              open("cluster.json", "w"))
+    json.dump({"pipe_cluster": 1, "levels": [{"count": nrank, "latency": latency, "bandwidth": bandwidth}],
+               **({"host": host} if host else {})}, open("cluster.json", "w"))
     files = []
     for plan in plans(len(layers), nrank):
-        for again in some(len(plan)) if tight else [()]:
+        places = ["kept"] + tight * ["recompute"] + (tight and host > 0) * ["offload"]
+        for stash in itertools.product(places, repeat=len(plan)):
             files.append("%d.pipe" % len(files))
-            open(files[-1], "w").write(schedule(layers, plan, again, M, latency, bandwidth))
+            open(files[-1], "w").write(schedule(layers, plan, stash, M, latency, bandwidth, host))
     rows = list(csv.DictReader(io.StringIO(run("--compare", "--emit=csv", *files))))
     for file in files:
         os.remove(file)
