@@ -305,7 +305,7 @@ static int connect_once(const PrLaunch *at, char *why) {
   for (uint32_t i = 0; fd == -1 && i <= at->spare; i++) {
     address_of(at, i, addr);
     fd = store_connect(addr, at->key, reason);
-    if (i == 0 || (fd == -2 && !refused))
+    if (fd < 0 && (i == 0 || (fd == -2 && !refused)))
       snprintf(why, STORE_TEXT, "%s", reason);
     refused |= fd == -2;
     fd = fd == -2 && at->spare > 0 ? -1 : fd;

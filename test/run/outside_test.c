@@ -263,7 +263,7 @@ static void train(Rank *r, PrGroup *group) {
   PrTransport t = {.group = group, .arg = r, .carry = carry, .why = why};
   const bool late = r->what == SILENCE || r->what == MODEL_HANGS || r->what == MEETING_HANGS ||
                     r->what == TRACE_HANGS;
-  PrOptions o = {.deadline_s = late                   ? 0.5
+  PrOptions o = {.deadline_s = late                   ? 2
                                : r->what == DISK_FULL ? 60
                                                       : 0,
                  .checksums = r->what <= FEW_TAGS,
