@@ -110,6 +110,29 @@ static bool apply_network(Sched *s, Span at, const char *path, json_t *root, uin
   return true;
 }
 
+/* The times of copies to host memory and back, of the stashes of the stages. */
+static bool apply_host(Sched *s, Span at, const char *path, json_t *root, bool has[NENTRIES]) {
+  json_t *v = json_object_get(root, "host");
+  uint64_t rate;
+  if (!v)
+    return true;
+  if (!json_quantity(v, OF_BYTES, &rate) || rate == 0)
+    return bad(s, at, path, "\"host\" is not bytes a second, such as \"25GB\"");
+  if (!has[KEY_ACT])
+    return bad(s, at, path, "\"host\" needs the bytes of stashes: \"act\"");
+  if (has[KEY_OFF] || has[KEY_LOAD])
+    return bad(s, at, path, "\"host\" conflicts with \"OFF\" and \"LOAD\": keep one of them");
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    PipeStage *st = &s->model->stage[i];
+    const unsigned __int128 ns = (unsigned __int128)*cost_field(st, KEY_ACT) * 1000000000u;
+    const unsigned __int128 time = (ns + rate - 1) / rate;
+    *cost_field(st, KEY_OFF) = *cost_field(st, KEY_LOAD) =
+        time < UINT64_MAX ? (uint64_t)time : UINT64_MAX;
+  }
+  has[KEY_OFF] = has[KEY_LOAD] = true;
+  return true;
+}
+
 /* root: as of read_profile. */
 static bool has_layers(json_t *root) {
   return !root || json_object_get(root, "layers") || json_object_get(root, "variants") ||
@@ -134,7 +157,7 @@ static bool is_profile(Sched *s, Span at, const char *path, json_t *root) {
                arena_printf(s->arena, "profile version %lld; this pipec reads version 1",
                             (long long)json_integer_value(version)));
   const char *known =
-                 " pipe_profile stages layers variants model links latency bandwidth measured ",
+                 " pipe_profile stages layers variants model links latency bandwidth host measured ",
              *key = json_unknown_key(root, known);
   if (key)
     return bad(s, at, path,
@@ -210,6 +233,7 @@ bool profile_apply(Sched *s, Model *model, const char *path, Span at, uint64_t *
   else if (ok)
     ok = apply_stages(s, at, path, json_object_get(root, "stages"), now);
   ok = ok && (!root || (apply_network(s, at, path, root, link, now) &&
+                        apply_host(s, at, path, root, now) &&
                         apply_links(s, model, at, path, json_object_get(root, "links"))));
   json_drop(root);
   for (int k = 0; ok && k < NENTRIES; k++) {
