@@ -2,8 +2,9 @@
  * --best: the schedule with the shortest predicted step for the stages and the bytes that there
  * are. Compiles every file of the library, or those of the command line, and of a schedule with a
  * parameter `most` (stashes) or `V` (chunks a rank) several values. Schedules compete that train on
- * M microbatches with gradients of the weights that the step began with. The result depends on the
- * files and options only. Cost: a few compiles a file. */
+ * M microbatches with gradients of the weights that the step began with. Checks that fail at these
+ * costs are left out: they are claims about other costs. The result depends on the files and
+ * options only. Cost: a few compiles a file. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 #include "base.h"
 #include "equal_work.h"
+#include "limit.h"
 #include "price.h"
 #include "stages.h"
 #include "weights.h"
@@ -28,6 +30,7 @@ typedef struct Rival {
   const char *name;   /* of the schedule; NULL: none fits */
   const char *values; /* "most = 12", or "" */
   const char *lacks;  /* "send, U": the profile has none; NULL: it is complete */
+  const char *failed; /* "check failed: 8 <= 7 is false": it is left out; NULL: all checks hold */
   Price price;
 } Rival;
 
@@ -90,7 +93,11 @@ static Outcome try_values(Best *b, Rival *e, Values v, Price *price, Values *had
                             own[i].value);
     }
   b->tried++;
-  const bool ok = compile_priced(s, &x, price);
+  bool ok = compile_priced(s, &x, price);
+  /* `without checks` would drop its limits, too */
+  const bool failed = !ok && x.diag.errors > 0 && x.diag.first == DIAG_CHECK &&
+                      x.s.claims->nlimit == 0;
+  ok |= failed;
   *had = (Values){value_in(x.s.model->params, "V"), value_in(x.s.model->params, "most")};
   if (ok && !x.s.model->timed) {
     b->refused = "the profile has no times";
@@ -100,6 +107,7 @@ static Outcome try_values(Best *b, Rival *e, Values v, Price *price, Values *had
       e->name = arena_printf(s->arena, "%s", x.s.model->name), e->values = values;
       e->lacks = x.s.model->profile_lacks ? arena_printf(s->arena, "%s", x.s.model->profile_lacks)
                                           : NULL;
+      e->failed = failed ? arena_printf(s->arena, "%s", x.diag.first_text) : NULL;
       e->price = *price;
     }
   } else if (!ok && x.diag.errors > 0) {
@@ -185,7 +193,7 @@ static const char *import_name(Sched *s, const char *path) {
 
 /* "v_zb(most = 20)" */
 static const char *call_text(Sched *s, const Rival *e) {
-  return arena_printf(s->arena, "%s(%s)", e->name, e->values);
+  return arena_printf(s->arena, "%s(%s)%s", e->name, e->values, e->failed ? " without checks" : "");
 }
 
 /* The schedule that is written, and why. */
@@ -201,6 +209,8 @@ static void write_best(const Best *b, FILE *f) {
   fprintf(f, "# Best of pipec for %s: %s.\n", printable(s, s->opt->profile), params);
   fprintf(f, "# %s of %s.\n", call_text(s, e), printable(s, file_name(e->path)));
   put_price(s, &e->price, s->opt->memory_limit_bytes, f);
+  if (e->failed)
+    fprintf(f, "# checks  left out: at these costs \"%s\"\n", e->failed);
   if (e->lacks)
     fprintf(f, "# profile has no %s: counted as 0\n", e->lacks);
   fprintf(f, "#\n# next of %u tried, each with its best values:\n", b->tried);

@@ -38,10 +38,10 @@ bool compile_priced(const Sched *s, PricedCompile *x, Price *price) {
   x->s = (Sched){.arena = &x->arena, .diag = &x->diag, .opt = &x->opt, .again = s->again};
   diag_init(&x->diag, &x->arena, NULL);
   x->opt.emit = EMIT_NONE, x->opt.time_passes = false;
-  if (!s->again(&x->s) || x->diag.errors > 0 || !x->s.prog)
-    return false;
-  measure(&x->s, price);
-  return true;
+  const bool ok = s->again(&x->s) && x->diag.errors == 0 && x->s.prog;
+  if (ok || (x->diag.errors > 0 && x->diag.first == DIAG_CHECK))
+    measure(&x->s, price);
+  return ok;
 }
 
 const char *seconds(Sched *s, uint64_t ns) {

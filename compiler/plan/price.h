@@ -17,7 +17,8 @@ typedef struct Price {
 typedef struct PricedCompile { Arena arena; Options opt; Diag diag; Sched s; } PricedCompile;
 
 /* Compiles x->opt silently; the rest of x is empty before, and its arena is the caller's to free.
- * False: diag has the first error, or it is no program of ours. */
+ * False: diag has the first error, or it is no program of ours. A failed check is the only error of
+ * its compile, and *price is set. */
 bool compile_priced(const Sched *s, PricedCompile *x, Price *price);
 /* Bytes. Requires check_memory. */
 uint64_t fullest_rank(const Sched *s);
