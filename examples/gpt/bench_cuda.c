@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * What the CUDA engine costs, with a program of one rank: the time of a step by the engine, as it
- * is and replayed from a graph, against the same callbacks in the same order by hand, on one
- * stream, the best of a few rounds that take turns; what the device does nothing for between two
- * instructions, by events around each, in either; and the products of a layer alone, as cuBLAS
- * makes them, against the arithmetic of a step.
+ * What the CUDA engine costs under 1F1B: the time of a step by the engine, as it is and replayed
+ * from a graph, against a loop by hand (hand_cuda.h), the best of a few rounds that take turns; the
+ * gaps between instructions, by events around each, in either; and the products of a layer alone,
+ * as cuBLAS makes them, against the arithmetic of a step.
  *
  *   gpt_bench_cuda_P [--bf16] [--rounds N] [--times N] [options of the model]    on device 0
  *
@@ -29,8 +28,8 @@
 extern const PipeProgram pipe_program;
 
 enum { WARM = 5, TRACED = 4 };
-static uint64_t times = 40;  /* steps that are measured */
-static const double aim = 2; /* per cent over the loop by hand */
+static uint64_t times = 40;                  /* steps that are measured */
+static const double aim = 2, graph_aim = .5; /* per cent over the loop by hand */
 
 static double now_s(void) {
   struct timespec t;
@@ -60,8 +59,6 @@ static HandGaps gaps_of(PrRun *run) {
       const PrSpan *at = pr_trace(run, s, r), *last[2] = {NULL, NULL};
       for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
         const int comm = pipe_op_info[p->rank[r].instr[i].op].comm;
-        if (!hand_is_head(&p->rank[r], i))
-          continue;
         if (last[comm])
           sum[comm] += 1e-3 * ((double)at[i].start_ns - (double)last[comm]->end_ns), n[comm]++;
         last[comm] = &at[i];
@@ -89,7 +86,7 @@ static double engine(PrModel *model, int graph, HandGaps *gaps) {
 
 /* The same by hand; host_ns: of the host, an instruction. */
 static double by_hand(PrModel *model, double *host_ns, HandGaps *gaps) {
-  Hand *h = hand_open(&pipe_program, model);
+  Hand *h = hand_open(model, pipe_program.nmb);
   double start = 0, host = 0;
   for (uint64_t step = 0; step < WARM + times; step++) {
     if (step == WARM) {
@@ -127,7 +124,7 @@ static int does_the_same(PrModel *model) {
       want[step * n + m] = pr_loss_mb(run, m);
   }
   pr_close(run);
-  Hand *h = hand_open(&pipe_program, model);
+  Hand *h = hand_open(model, pipe_program.nmb);
   int same = 1;
   for (uint64_t step = 0; step < 2; step++) {
     hand_number(h, step);
@@ -351,10 +348,11 @@ int GPT_MAIN(int argc, char **argv) {
          bf16 ? "bf16" : "float", g.layers, g.d, g.batch * g.seq, pipe_program.nmb,
          pipe_program.nrank, count());
   printf("by hand    %9.3f ms a step, %.0f ns of the host per instruction\n", 1e3 * hand, host);
-  double over = 100 * (plain / hand - 1), each = 1e9 * (plain - hand) / count();
+  const double over = 100 * (plain / hand - 1), over_graph = 100 * (graph / hand - 1),
+               each = 1e9 * (plain - hand) / count();
   printf("engine     %9.3f ms a step, %+.2f %%, %+.0f ns per instruction\n", 1e3 * plain, over,
          each);
-  printf("graph      %9.3f ms a step, %+.2f %%\n", 1e3 * graph, 100 * (graph / hand - 1));
+  printf("graph      %9.3f ms a step, %+.2f %%\n", 1e3 * graph, over_graph);
   printf("gaps       %9.2f us between ops by hand, %.2f us in the engine, %.2f us in a graph, with "
          "events around each\n",
          gap.compute, gap_engine.compute, gap_graph.compute);
@@ -368,12 +366,13 @@ int GPT_MAIN(int argc, char **argv) {
   printf("products   %9.2f TFLOP/s by cuBLAS alone, of a layer's forward\n", peak);
   printf("step       %9.2f TFLOP/s by hand, %.0f %% of that\n", flop / hand * 1e-12,
          100 * flop / hand * 1e-12 / peak);
-  printf("= %s d %u, %u ranks: engine %+.2f %% (aim %.0f %%: %s), %+.0f ns an instruction (host by "
-         "hand %.0f), graph %+.2f %%, gaps %.2f, %.2f, %.2f us%s; step %.0f %% of %.0f TFLOP/s by "
-         "cuBLAS\n",
+  printf("= %s d %u, %u ranks: engine %+.2f %% (aim %g %%: %s), %+.0f ns an instruction (host by "
+         "hand %.0f), graph %+.2f %% (aim %g %%: %s), gaps %.2f, %.2f, %.2f us%s; step %.0f %% of "
+         "%.0f TFLOP/s by cuBLAS\n",
          bf16 ? "bf16" : "float", g.d, pipe_program.nrank, over, aim,
-         over <= aim ? "met" : "MISSED", each, host, 100 * (graph / hand - 1), gap.compute,
-         gap_engine.compute, gap_graph.compute, line, 100 * flop / hand * 1e-12 / peak, peak);
+         over <= aim ? "met" : "MISSED", each, host, over_graph, graph_aim,
+         over_graph <= graph_aim ? "met" : "MISSED", gap.compute, gap_engine.compute,
+         gap_graph.compute, line, 100 * flop / hand * 1e-12 / peak, peak);
   gpt_cuda_close(gpt);
   free(noise);
   if (!same)

@@ -271,7 +271,7 @@ case_initcheck() { sanitize initcheck; }
 case_synccheck() { sanitize synccheck; }
 case_racecheck() { sanitize racecheck; }
 
-# What the engine costs over the same callbacks, copies and events by hand, on a device that is busy and on one that waits for
+# What the engine costs over a loop by hand that follows Megatron-LM's 1F1B, on a device that is busy and on one that waits for
 # the host, of one rank and with the transfers of four; what a call of NCCL costs the host; and cuBLAS alone; numbers for a
 # person. A size whose losses are not those of the engine, or that misses its aim, fails the case; on the emulation nothing has
 # a time.
