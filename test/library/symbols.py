@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# `symbols.py LIBRARY.so HEADER...` prints what a shared library shows and the headers do not declare ("shown"), and what
-# they declare and it does not show ("hidden"). `symbols.py --apart A.a B.a` prints the names that both archives define.
+# `symbols.py LIBRARY HEADER...` prints what a library shows and the headers do not declare ("shown"), and what they declare
+# and it does not show ("hidden"). Weak names, and those with a dot, are nobody's. `symbols.py --apart A.a B.a` prints the
+# names that both archives define.
 import re
 import subprocess
 import sys
@@ -8,7 +9,8 @@ import sys
 
 def defined(path, *options):
     out = subprocess.run(["nm", *options, "--defined-only", "-g", path], check=True, capture_output=True, text=True).stdout
-    return {line.split()[-1] for line in out.splitlines() if len(line.split()) == 3}
+    rows = [line.split() for line in out.splitlines()]
+    return {row[2] for row in rows if len(row) == 3 and row[1] not in "WV" and "." not in row[2]}
 
 
 def declared(path):
@@ -35,7 +37,7 @@ if sys.argv[1] == "--apart":
     for name in sorted(defined(sys.argv[2]) & defined(sys.argv[3])):
         print("in both", name)
 else:
-    shows = defined(sys.argv[1], "-D")
+    shows = defined(sys.argv[1], *(["-D"] if sys.argv[1].endswith(".so") else []))
     says = set().union(*(declared(header) for header in sys.argv[2:]))
     for name in sorted(shows - says):
         print("shown", name)
