@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * pipe_expand: turns rows and loops (pipe_rows.h) into the tables of PipeRank. One pass over each
- * list, linear in its output. It trusts nothing in a list: it checks every number against the table
- * that it refers to. */
+ * pipe_expand: turns rows and loops (pipe_rows.h) into the tables of PipeRank. It reads the words
+ * of a list once, then executes them, those of a loop once for each turn. Linear in its output. It
+ * trusts nothing in a list: it checks every number against the table that it refers to. */
 #include "pipe_loop.h"
 #include "pipe_rows.h"
 
@@ -12,9 +12,17 @@
 
 enum { DEPTH = 2 }; /* most nested loops */
 
+/* A word with the HIGH before it and the steps after it. */
+typedef struct Word {
+  int64_t n;              /* its number, before any turn */
+  int32_t step[DEPTH];    /* added to n by turn of the innermost loop, of the loop around it */
+  uint32_t end;           /* the word of the list after it, for messages */
+  uint8_t tag, op, field; /* op, field: of the other row, for PIPE_WORD_SAME */
+} Word;
+
 typedef struct Loop {
   uint32_t begin; /* first word after LOOP */
-  uint64_t turns, turn;
+  uint32_t turns;
   uint32_t row; /* first row of the current turn */
 } Loop;
 
@@ -26,12 +34,14 @@ typedef struct OpRows {
 /* Memory that every rank reuses. */
 typedef struct Scratch {
   uint32_t *events; /* scratch of pipe_number_events */
+  Word *word;       /* [most words of a rank + 1] */
   OpRows of[PIPE_NOPS];
 } Scratch;
 
 typedef struct Expand {
   const PipeProgram *p;
-  uint32_t rank, at; /* at: current word */
+  uint32_t rank, at, nword; /* at: current word */
+  const Word *word;         /* [nword], then one of no row */
   PipeRank *to;
   PipeInstr *instr;
   PipeWeights *weights; /* NULL: none */
@@ -40,15 +50,11 @@ typedef struct Expand {
   uint32_t nrow, nlist, nsync;
   uint32_t done[PIPE_NSTREAMS]; /* rows of each stream above the current one */
   Loop loop[DEPTH];
+  uint32_t turn[DEPTH]; /* of the innermost loop, of the loop around it; 0: no loop */
   uint32_t depth;
   Scratch *scratch;
   char *why;
 } Expand;
-
-typedef struct Word {
-  uint32_t tag, op, field; /* op, field: of the other row, for PIPE_WORD_SAME */
-  int64_t n;
-} Word;
 
 static int refuse(const Expand *x, const char *fmt, ...) {
   char text[PIPE_EXPAND_TEXT - 80];
@@ -56,57 +62,75 @@ static int refuse(const Expand *x, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  snprintf(x->why, PIPE_EXPAND_TEXT, "program: rank %u, word %u, row %u: %s", x->rank, x->at,
-           x->nrow, text);
+  snprintf(x->why, PIPE_EXPAND_TEXT, "program: rank %u, word %u, row %u: %s", x->rank,
+           x->at > 0 ? x->word[x->at - 1].end : 0, x->nrow, text);
   return 0;
 }
 
 static uint32_t tag_of(uint32_t word) { return word >> 24; }
 static int64_t number_of(uint32_t word) { return word & 0xffffff; }
-static int64_t signed_of(uint32_t word) { return (number_of(word) ^ 0x800000) - 0x800000; }
+static int32_t signed_of(uint32_t word) {
+  return (int32_t)((word & 0xffffff) ^ 0x800000) - 0x800000;
+}
 
-/* Adds the steps (STEP, OUTER, GROW) after a word. */
-static int add_steps(Expand *x, Word *w) {
+/* Reads the steps (STEP, OUTER, GROW) of a word, which stands in `depth` loops, and moves *at past
+ * them. */
+static int read_steps(const Expand *x, uint32_t *at, uint32_t depth, Word *w) {
   const PipeRank *k = &x->p->rank[x->rank];
-  for (uint32_t tag = PIPE_WORD_STEP; tag <= PIPE_WORD_GROW && x->at < k->nrows; tag++) {
+  for (uint32_t tag = PIPE_WORD_STEP; tag <= PIPE_WORD_GROW && *at < k->nrows; tag++) {
     const uint32_t level = tag - PIPE_WORD_STEP;
-    if (tag_of(k->rows[x->at]) != tag)
+    if (tag_of(k->rows[*at]) != tag)
       continue;
-    if (tag < PIPE_WORD_GROW && x->depth <= level)
+    const int32_t step = signed_of(k->rows[(*at)++]);
+    if (tag == PIPE_WORD_GROW)
+      w->n += (int64_t)step * x->p->n;
+    else if (depth <= level)
       return refuse(x, "a step by turn, and no loop");
-    w->n += signed_of(k->rows[x->at++]) *
-            (int64_t)(tag == PIPE_WORD_GROW ? x->p->n : x->loop[x->depth - 1 - level].turn);
+    else
+      w->step[level] = step;
   }
   return 1;
 }
 
-/* Reads the current word with its HIGH and steps, and moves past them. */
-static int next_word(Expand *x, Word *out) {
+/* Reads the words of the list into x->word. */
+static int read_words(Expand *x, Word *out) {
   const PipeRank *k = &x->p->rank[x->rank];
-  const uint32_t *rows = k->rows;
-  int64_t high = 0;
-  *out = (Word){0, 0, 0, 0};
-  int large = x->at < k->nrows && tag_of(rows[x->at]) == PIPE_WORD_HIGH;
-  if (large)
-    high = number_of(rows[x->at++]) << 24;
-  if (x->at == k->nrows)
-    return refuse(x, "the list has no end");
-  uint32_t word = rows[x->at++];
-  out->tag = tag_of(word);
-  out->n = out->tag == PIPE_WORD_BEHIND ? signed_of(word) : number_of(word) | high;
-  if (out->tag >= PIPE_WORD_SAME) {
-    out->field = (uint32_t)out->n % PIPE_NFIELDS;
-    out->op = (uint32_t)out->n % PIPE_DISTANCE / PIPE_NFIELDS;
-    out->n = (int64_t)((uint64_t)out->n / PIPE_DISTANCE);
-  } else if (out->tag >= PIPE_WORD_NEW && out->n == 0xffffff && !large) {
-    out->n = PIPE_NONE; /* an empty entry of a list */
+  uint32_t depth = 0;
+  x->word = out;
+  for (uint32_t at = 0; at < k->nrows; out++, x->at = ++x->nword) {
+    const int large = tag_of(k->rows[at]) == PIPE_WORD_HIGH;
+    const int64_t high = large ? number_of(k->rows[at++]) << 24 : 0;
+    if (at == k->nrows)
+      return refuse(x, "the list has no end");
+    const uint32_t word = k->rows[at++];
+    *out = (Word){.tag = (uint8_t)tag_of(word), .n = number_of(word) | high};
+    if (out->tag == PIPE_WORD_BEHIND)
+      out->n = signed_of(word);
+    if (out->tag >= PIPE_WORD_SAME) {
+      out->field = (uint8_t)(out->n % PIPE_NFIELDS);
+      out->op = (uint8_t)(out->n % PIPE_DISTANCE / PIPE_NFIELDS);
+      out->n /= PIPE_DISTANCE;
+    } else if (out->tag >= PIPE_WORD_NEW && number_of(word) == 0xffffff && !large) {
+      out->n = PIPE_NONE; /* an empty entry of a list */
+    }
+    if (!read_steps(x, &at, depth, out))
+      return 0;
+    out->end = at;
+    depth += out->tag == PIPE_WORD_LOOP;
+    depth -= out->tag == PIPE_WORD_END && depth > 0;
   }
-  if (x->at < k->nrows && tag_of(rows[x->at]) - PIPE_WORD_STEP < 3u && !add_steps(x, out))
-    return 0;
-  if ((uint64_t)out->n <= UINT32_MAX ||
-      (out->tag == PIPE_WORD_BEHIND && out->n < 0 && out->n >= INT32_MIN))
+  *out = (Word){.tag = PIPE_WORD_END};
+  x->at = 0;
+  return 1;
+}
+
+/* Gives the number of the current word in the current turns, and moves past the word. */
+static inline int number(Expand *x, int64_t *n) {
+  const Word *w = &x->word[x->at++];
+  *n = w->n + w->step[0] * (int64_t)x->turn[0] + w->step[1] * (int64_t)x->turn[1];
+  if ((uint64_t)*n <= UINT32_MAX || (w->tag == PIPE_WORD_BEHIND && *n < 0 && *n >= INT32_MIN))
     return 1;
-  return refuse(x, "the number %lld is out of range", (long long)out->n);
+  return refuse(x, "the number %lld is out of range", (long long)*n);
 }
 
 /* ---- rows ---- */
@@ -154,13 +178,12 @@ static int put_slot(Expand *x, uint32_t field, uint32_t slot) {
   return 1;
 }
 
-static int same_slot(Expand *x, const Word *w) {
+static int same_slot(Expand *x, const Word *w, int64_t n) {
   const OpRows *of = w->op < PIPE_NOPS ? &x->scratch->of[w->op] : NULL;
-  uint32_t *from = of && w->n > 0 && w->n <= of->n
-                       ? slot_of(x, of->row[of->n - (uint32_t)w->n], w->field)
-                       : NULL;
+  uint32_t *from = of && n > 0 && n <= of->n ? slot_of(x, of->row[of->n - (uint32_t)n], w->field)
+                                             : NULL;
   if (!from || *from == PIPE_NONE)
-    return refuse(x, "op %u has no slot in field %u, %lld above", w->op, w->field, (long long)w->n);
+    return refuse(x, "op %u has no slot in field %u, %lld above", w->op, w->field, (long long)n);
   return put_slot(x, w->tag - PIPE_WORD_SAME, *from);
 }
 
@@ -180,40 +203,41 @@ static int put_sync(Expand *x, int64_t back) {
   return 1;
 }
 
-static int put_weight(Expand *x, const Word *w) {
+static int put_weight(Expand *x, uint32_t tag, int64_t n) {
   if (!x->weights)
     return refuse(x, "a program without versions of the weights has one");
   PipeWeights *to = &x->weights[x->nrow];
-  switch (w->tag) {
-  case PIPE_WORD_VERSION: to->version = (uint32_t)w->n; break;
-  case PIPE_WORD_FORMULA: to->formula = (uint32_t)w->n; break;
-  case PIPE_WORD_BEHIND: to->behind = (int32_t)w->n; break;
-  default: to->ahead = (uint32_t)w->n;
+  switch (tag) {
+  case PIPE_WORD_VERSION: to->version = (uint32_t)n; break;
+  case PIPE_WORD_FORMULA: to->formula = (uint32_t)n; break;
+  case PIPE_WORD_BEHIND: to->behind = (int32_t)n; break;
+  default: to->ahead = (uint32_t)n;
   }
   return 1;
 }
 
-/* Executes one word of a row. */
-static int put_word(Expand *x, PipeInstr *c, const Word *w) {
-  PipeOn own = (PipeOn)pipe_op_info[c->op].stream;
-  if (w->tag >= PIPE_WORD_SAME)
-    return same_slot(x, w);
-  if (w->tag >= PIPE_WORD_NEW)
-    return put_slot(x, w->tag - PIPE_WORD_NEW, (uint32_t)w->n);
-  switch (w->tag) {
-  case PIPE_WORD_MB: c->mb = (uint32_t)w->n; return 1;
-  case PIPE_WORD_AT: c->phase = w->n & 3, c->site = (uint32_t)(w->n >> 2); return 1;
-  case PIPE_WORD_GROUP: c->group = (uint16_t)w->n; return 1;
+/* Executes one word of a row, whose number is n. */
+static int put_word(Expand *x, PipeInstr *c, const Word *w, int64_t n) {
+  const PipeOn own = (PipeOn)pipe_op_info[c->op].stream;
+  const uint32_t tag = w->tag;
+  if (tag >= PIPE_WORD_SAME)
+    return same_slot(x, w, n);
+  if (tag >= PIPE_WORD_NEW)
+    return put_slot(x, tag - PIPE_WORD_NEW, (uint32_t)n);
+  switch (tag) {
+  case PIPE_WORD_MB: c->mb = (uint32_t)n; return 1;
+  case PIPE_WORD_AT: c->phase = n & 3, c->site = (uint32_t)(n >> 2); return 1;
+  case PIPE_WORD_GROUP: c->group = (uint16_t)n; return 1;
   case PIPE_WORD_WAIT:
-    return wait_for(x, own == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE, w->n, &c->wait);
+    return wait_for(x, own == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE, n, &c->wait);
   case PIPE_WORD_WAIT_COPY:
-    return wait_for(x, own == PIPE_COPY ? PIPE_COMM : PIPE_COPY, w->n, &c->wait_copy);
-  case PIPE_WORD_AFTER: return put_sync(x, w->n);
-  case PIPE_WORD_PEER: c->peer = (uint32_t)w->n; return 1;
-  case PIPE_WORD_TURN: c->turn = (uint32_t)w->n; return 1;
-  case PIPE_WORD_CHANNEL: c->channel = (uint32_t)w->n; return 1;
-  case PIPE_WORD_EDGE: c->edge = (uint32_t)w->n; return 1;
-  case PIPE_WORD_SIDE: c->side = (uint32_t)w->n; return 1;
+    return wait_for(x, own == PIPE_COPY ? PIPE_COMM : PIPE_COPY, n, &c->wait_copy);
+  case PIPE_WORD_AFTER: return put_sync(x, n);
+  case PIPE_WORD_PEER: c->peer = (uint32_t)n; return 1;
+  case PIPE_WORD_TURN: c->turn = (uint32_t)n; return 1;
+  case PIPE_WORD_CHANNEL: c->channel = (uint32_t)n; return 1;
+  case PIPE_WORD_EDGE: c->edge = (uint32_t)n; return 1;
+  case PIPE_WORD_SIDE: c->side = (uint32_t)n; return 1;
   case PIPE_WORD_INS: c->in_list = x->nlist; return 1;
   case PIPE_WORD_OUTS:
     c->out_list = x->nlist +
@@ -222,8 +246,8 @@ static int put_word(Expand *x, PipeInstr *c, const Word *w) {
   case PIPE_WORD_VERSION:
   case PIPE_WORD_FORMULA:
   case PIPE_WORD_BEHIND:
-  case PIPE_WORD_AHEAD: return put_weight(x, w);
-  default: return refuse(x, "a word of kind %u inside of a row", w->tag);
+  case PIPE_WORD_AHEAD: return put_weight(x, tag, n);
+  default: return refuse(x, "a word of kind %u inside of a row", tag);
   }
 }
 
@@ -241,13 +265,7 @@ static int find_peer(Expand *x, PipeInstr *c) {
   return 1;
 }
 
-static int is_word_of_row(const Expand *x) {
-  const PipeRank *k = &x->p->rank[x->rank];
-  uint32_t tag = x->at < k->nrows ? tag_of(k->rows[x->at]) : PIPE_WORD_END;
-  if (tag == PIPE_WORD_HIGH && x->at + 1 < k->nrows)
-    tag = tag_of(k->rows[x->at + 1]);
-  return tag > PIPE_WORD_FINISH;
-}
+static int is_word_of_row(const Expand *x) { return x->word[x->at].tag > PIPE_WORD_FINISH; }
 
 static int add_op_row(Expand *x, OpRows *of) {
   if (of->n == of->room) {
@@ -261,18 +279,19 @@ static int add_op_row(Expand *x, OpRows *of) {
   return 1;
 }
 
-/* Writes a row whose first word was `op`. */
-static int put_row(Expand *x, const Word *op) {
-  if (x->nrow == x->to->ninstr || op->n >= x->p->nstage)
-    return refuse(x, "more than %u rows, or stage %lld of %u", x->to->ninstr, (long long)op->n,
+/* Writes a row of `op`, whose first word has been read. */
+static int put_row(Expand *x, PipeOp op, int64_t stage) {
+  if (x->nrow == x->to->ninstr || stage >= x->p->nstage)
+    return refuse(x, "more than %u rows, or stage %lld of %u", x->to->ninstr, (long long)stage,
                   x->p->nstage);
   PipeInstr *c = &x->instr[x->nrow];
-  *c = pipe_instr((PipeOp)op->tag, (uint32_t)op->n, PIPE_NONE);
+  *c = pipe_instr(op, (uint32_t)stage, PIPE_NONE);
   if (x->weights)
     x->weights[x->nrow] = pipe_no_weights();
   while (is_word_of_row(x)) {
-    Word w;
-    if (!next_word(x, &w) || !put_word(x, c, &w))
+    const Word *w = &x->word[x->at];
+    int64_t n;
+    if (!number(x, &n) || !put_word(x, c, w, n))
       return 0;
   }
   if (!find_peer(x, c) || !add_op_row(x, &x->scratch->of[c->op]))
@@ -284,10 +303,11 @@ static int put_row(Expand *x, const Word *op) {
 
 /* ---- loops ---- */
 
-static int begin_loop(Expand *x, int64_t turns) {
+static int begin_loop(Expand *x, uint32_t turns) {
   if (x->depth == DEPTH || turns == 0)
-    return refuse(x, "a loop of %lld turns, %u around it", (long long)turns, x->depth);
-  x->loop[x->depth++] = (Loop){x->at, (uint64_t)turns, 0, x->nrow};
+    return refuse(x, "a loop of %u turns, %u around it", turns, x->depth);
+  x->loop[x->depth++] = (Loop){x->at, turns, x->nrow};
+  x->turn[1] = x->turn[0], x->turn[0] = 0;
   return 1;
 }
 
@@ -295,43 +315,48 @@ static int end_turn(Expand *x) {
   Loop *l = x->depth ? &x->loop[x->depth - 1] : NULL;
   if (!l || l->row == x->nrow)
     return refuse(x, "the end of a loop that is none, or has no row");
-  if (++l->turn < l->turns)
+  if (++x->turn[0] < l->turns) {
     x->at = l->begin, l->row = x->nrow;
-  else
+  } else {
     x->depth--;
+    x->turn[0] = x->turn[1], x->turn[1] = 0;
+  }
   return 1;
 }
 
 static int end_list(Expand *x) {
   while (is_word_of_row(x)) {
-    Word w;
-    if (!next_word(x, &w))
+    const uint32_t tag = x->word[x->at].tag;
+    int64_t n;
+    if (!number(x, &n))
       return 0;
-    if (w.tag != PIPE_WORD_AFTER)
-      return refuse(x, "a word of kind %u at the end of the step", w.tag);
-    if (!put_sync(x, w.n))
+    if (tag != PIPE_WORD_AFTER)
+      return refuse(x, "a word of kind %u at the end of the step", tag);
+    if (!put_sync(x, n))
       return 0;
   }
   if (x->depth || x->nrow != x->to->ninstr || x->nlist != x->to->nlist ||
-      x->nsync != x->to->nsync || x->at != x->p->rank[x->rank].nrows)
+      x->nsync != x->to->nsync || x->at != x->nword)
     return refuse(x, "%u rows of %u, %u slots in lists of %u, %u events of %u", x->nrow,
                   x->to->ninstr, x->nlist, x->to->nlist, x->nsync, x->to->nsync);
   return 1;
 }
 
 static int expand_rank(Expand *x) {
-  for (;;) {
-    Word w;
-    if (!next_word(x, &w))
+  while (x->at < x->nword) {
+    const uint32_t tag = x->word[x->at].tag;
+    int64_t n;
+    if (!number(x, &n))
       return 0;
-    if (w.tag == PIPE_WORD_FINISH)
+    if (tag == PIPE_WORD_FINISH)
       return end_list(x);
-    if (w.tag == PIPE_WORD_LOOP  ? !begin_loop(x, w.n)
-        : w.tag == PIPE_WORD_END ? !end_turn(x)
-        : w.tag < PIPE_NOPS      ? !put_row(x, &w)
-                                 : !refuse(x, "a word of kind %u, and no row", w.tag))
+    if (tag == PIPE_WORD_LOOP  ? !begin_loop(x, (uint32_t)n)
+        : tag == PIPE_WORD_END ? !end_turn(x)
+        : tag < PIPE_NOPS      ? !put_row(x, (PipeOp)tag, n)
+                               : !refuse(x, "a word of kind %u, and no row", tag))
       return 0;
   }
+  return refuse(x, "the list has no end");
 }
 
 uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uint32_t *room) {
@@ -393,7 +418,7 @@ static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, Scratch *scrat
   x.list = (uint32_t *)k->list, x.sync = (PipeSync *)k->sync;
   if (!p->rank[r].rows)
     return refuse(&x, "there are no rows");
-  if (!expand_rank(&x))
+  if (!read_words(&x, scratch->word) || !expand_rank(&x))
     return 0;
   uint32_t nevent = pipe_number_events(x.sync, k->nsync, k->ninstr, scratch->events);
   if (nevent != k->nevent)
@@ -408,14 +433,16 @@ static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, Scratch *scrat
 static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head, PipeRank *rank,
                     char *why) {
   Room count = {NULL, head};
-  uint64_t most = 0;
+  size_t most = 0, words = 0;
   for (uint32_t r = from; r < from + n; r++) {
     most = p->rank[r].ninstr > most ? p->rank[r].ninstr : most;
+    words = p->rank[r].nrows > words ? p->rank[r].nrows : words;
     lay_out(p, r, &count);
   }
-  Scratch scratch = {.events = malloc(3 * (most + 1) * sizeof *scratch.events)};
-  Room block = {calloc(1, count.used + 1), head};
-  int ok = scratch.events && block.at;
+  Scratch scratch = {.events = malloc(3 * (most + 1) * sizeof *scratch.events),
+                     .word = malloc((words + 1) * sizeof *scratch.word)};
+  Room block = {malloc(count.used + 1), head}; /* fill_in leaves no byte of a table unwritten */
+  int ok = scratch.events && scratch.word && block.at;
   if (!ok)
     snprintf(why, PIPE_EXPAND_TEXT, "no memory for the lists of %u ranks: %zu bytes", n,
              count.used);
@@ -425,6 +452,7 @@ static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head
     ok = fill_in(p, from + r, to, &scratch, why);
   }
   free(scratch.events);
+  free(scratch.word);
   for (int op = 0; op < PIPE_NOPS; op++)
     free(scratch.of[op].row);
   if (!ok)
