@@ -21,11 +21,18 @@ enum {
   MOST_STEP = 0x7fffff /* the largest step that a word can hold */
 };
 
-/* A word of a row, with its number kept apart from its tag. */
-typedef struct Word {
-  uint32_t tag; /* PipeWord; PIPE_WORD_SAME: with (op << 5 | field) of the other row << 8 */
-  int64_t n;
-} Word;
+/* A word of a row: its number in the lower NUMBER_BITS bits, signed, and its tag above. So the
+ * difference of two words of one tag is that of their numbers. The tag is a PipeWord; that of
+ * PIPE_WORD_SAME has (op << 5 | field) of the other row << 8. */
+typedef uint64_t Word;
+enum { NUMBER_BITS = 44 };
+static Word word_of(uint32_t tag, int64_t n) { return ((Word)tag << NUMBER_BITS) + (Word)n; }
+static int64_t number_of(Word w) {
+  return (int64_t)(w << (64 - NUMBER_BITS)) >> (64 - NUMBER_BITS);
+}
+static uint32_t tag_of(Word w) {
+  return (uint32_t)((w + ((Word)1 << (NUMBER_BITS - 1))) >> NUMBER_BITS);
+}
 
 /* A row or a loop. The words of a loop are the words of its first turn. */
 typedef struct Part {
@@ -47,9 +54,9 @@ typedef struct Use {
 /* Memory that is used again for every rank. */
 typedef enum RoomOf {
   ROOM_USE,
-  ROOM_COUNT,
-  ROOM_ID,
-  ROOM_BEST,
+  ROOM_COUNT, /* two: of rows, of parts that are folded once */
+  ROOM_ID = ROOM_COUNT + 2,
+  ROOM_BEST = ROOM_ID + 2,
   ROOM_CHOICE,
   ROOM_KEYS,
   ROOM_IDS,
@@ -72,6 +79,8 @@ struct RowMaker {
   VEC(int64_t) step;
   VEC(uint32_t) code;
   bool fixed[256];    /* is_fixed by PipeWord */
+  uint64_t key;       /* of the current row so far */
+  uint32_t round;     /* Met.round of the current entries */
   Use *use, **use_of; /* by slot: of this rank; of other ranks, for OFF and LOAD */
   uint32_t *updates;  /* count_updates; NULL: no versions of the weights */
   uint32_t done[PIPE_NSTREAMS], of_op[PIPE_NOPS]; /* rows so far, by stream and by op */
@@ -83,7 +92,7 @@ static void *room(Rows *x, RoomOf of, size_t n, size_t each) {
   Room *r = &x->room[of];
   if (r->bytes < n * each) {
     r->bytes = n * each + n * each / 2;
-    r->at = arena_alloc(x->arena, r->bytes);
+    r->at = arena_zalloc(x->arena, r->bytes, 1);
   }
   return r->at;
 }
@@ -100,7 +109,9 @@ static uint64_t mix(uint64_t h, uint64_t v) {
 /* ---- rows ---- */
 
 static void put(Rows *x, uint32_t tag, int64_t n) {
-  *vec_push(x->arena, &x->word) = (Word){tag, n};
+  const Word w = word_of(tag, n);
+  *vec_push(x->arena, &x->word) = w;
+  x->key = mix(x->key, x->fixed[tag & 0xff] ? w : tag);
 }
 
 /* Writes a slot as the distance to its last use, or by number if it has none. */
@@ -251,6 +262,7 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   const PipeWeights *w = x->k->weights ? &x->k->weights[i] : NULL;
   RowSlots slot;
   uint32_t word0 = x->word.n;
+  x->key = 0;
   find_slots(x, c, w, &slot);
   put_plain(x, c);
   put_waits(x, c);
@@ -270,15 +282,12 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   put_syncs(x, sync, i);
   touch_slots(x, c->op, &slot);
   x->done[pipe_op_info[c->op].stream]++, x->of_op[c->op]++;
-  uint64_t key = 0;
   for (uint32_t k = x->note ? x->note0[i] : 0; x->note && k < x->note0[i + 1]; k++) {
     put(x, x->note[k].tag, x->note[k].n);
-    key = mix(key, x->note[k].same ? (uint64_t)x->note[k].n + 1 : 0);
+    x->key = mix(x->key, x->note[k].same ? (uint64_t)x->note[k].n + 1 : 0);
   }
-  for (const Word *v = &x->word.at[word0]; v < &x->word.at[x->word.n]; v++)
-    key = mix(key, v->tag | (x->fixed[v->tag & 0xff] ? (uint64_t)v->n << 32 : 0));
   *vec_push(x->arena,
-            &x->row) = (Part){.key = key, .word0 = word0, .nword = x->word.n - word0, .cost = 1};
+            &x->row) = (Part){.key = x->key, .word0 = word0, .nword = x->word.n - word0, .cost = 1};
 }
 
 /* ---- loops ---- */
@@ -287,44 +296,55 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
 typedef struct Met {
   uint64_t key;
   uint32_t last, before; /* 1 + part */
+  uint32_t round;        /* an entry of another round is empty: nobody clears the table */
 } Met;
 
-static Met *met(Met *table, uint64_t mask, uint64_t key) {
+static Met *met(Met *table, uint64_t mask, uint64_t key, uint32_t round) {
   uint64_t at = (key ^ key >> 32) & mask;
-  while (table[at].last && table[at].key != key)
+  while (table[at].round == round && table[at].key != key)
     at = (at + 1) & mask;
-  table[at].key = key;
+  if (table[at].round != round)
+    table[at] = (Met){.key = key, .round = round};
   return &table[at];
 }
 
 static void meet(Met *m, uint32_t i) { m->before = m->last, m->last = i + 1; }
 
-/* Sets id[part] to a hash of its key and of how its numbers differ from the part before with its
- * key. Counts in `count` the distances at which such equal parts follow each other. */
-static void count_lengths(Rows *x, const Part *part, uint32_t n, uint64_t *id, uint32_t *count) {
-  uint64_t size = 2;
+/* How parts repeat. */
+typedef struct Repeats {
+  uint64_t *id;    /* [parts] a hash of its key and of how its numbers differ from the part before
+                      with its key */
+  uint32_t *count; /* [parts] how often such equal parts follow each other at this distance */
+} Repeats;
+
+/* level: 0 for rows, 1 for parts that are folded once. */
+static Repeats find_repeats(Rows *x, const Part *part, uint32_t n, int level) {
+  uint64_t size = 2, *id = room(x, ROOM_ID + level, n + (size_t)1, sizeof *id);
+  uint32_t *count = zeroed(x, ROOM_COUNT + level, n + (size_t)1, sizeof *count);
   while (size < 2 * (uint64_t)n)
     size *= 2;
-  Met *by_key = zeroed(x, ROOM_KEYS, size, sizeof *by_key),
-      *by_id = zeroed(x, ROOM_IDS, size, sizeof *by_id);
+  Met *by_key = room(x, ROOM_KEYS, size, sizeof *by_key),
+      *by_id = room(x, ROOM_IDS, size, sizeof *by_id);
+  x->round++;
   for (uint32_t i = 0; i < n; i++) {
-    Met *m = met(by_key, size - 1, part[i].key);
+    Met *m = met(by_key, size - 1, part[i].key, x->round);
     uint64_t h = part[i].key;
     const Word *w = &x->word.at[part[i].word0],
                *before = m->last ? &x->word.at[part[m->last - 1].word0] : w;
     for (uint32_t k = 0; m->last && k < part[i].nword; k++)
-      h = mix(h, (uint64_t)(w[k].n - before[k].n));
+      h = mix(h, w[k] - before[k]);
     id[i] = h;
     if (m->last)
       count[i - (m->last - 1)]++;
     meet(m, i);
-    m = met(by_id, size - 1, h);
+    m = met(by_id, size - 1, h, x->round);
     if (m->last)
       count[i - (m->last - 1)] += 2;
     if (m->before)
       count[i - (m->before - 1)]++;
     meet(m, i);
   }
+  return (Repeats){id, count};
 }
 
 /* The lengths with the highest counts. Returns how many there are. */
@@ -388,9 +408,9 @@ static uint32_t fit_turns(Rows *x, const Part *part, Choice c) {
   if (x->word.n - part[c.length].word0 < n)
     return 0;
   for (uint32_t i = 0; i < n; i++) {
-    int64_t step = second[i].n - first[i].n;
+    int64_t step = (int64_t)(second[i] - first[i]);
     *vec_push(x->arena, &x->step) = step;
-    if (first[i].tag != second[i].tag || step > MOST_STEP || step < -MOST_STEP)
+    if (step > MOST_STEP || step < -MOST_STEP) /* so are words of two tags */
       return 0;
   }
   if (c.turns == 2)
@@ -398,7 +418,7 @@ static uint32_t fit_turns(Rows *x, const Part *part, Choice c) {
   /* The ids from the second turn on are equal, so one turn stands for all. */
   const Word *third = &x->word.at[part[2 * (size_t)c.length].word0];
   for (uint32_t i = 0; i < n; i++)
-    if (third[i].n - second[i].n != x->step.at[step0 + i] || third[i].tag != second[i].tag)
+    if ((int64_t)(third[i] - second[i]) != x->step.at[step0 + i])
       return 2;
   return c.turns;
 }
@@ -424,14 +444,13 @@ static Part make_loop(const Rows *x, const Part *part, Choice c, uint32_t nword)
 
 /* Folds part[0 .. n) into loops of at most `most` parts each. Returns the number of parts left;
  * *out is in room `to`. */
-static uint32_t fold(Rows *x, const Part *part, uint32_t n, uint32_t most, RoomOf to, Part **out) {
-  uint32_t length[LENGTHS], left = 0, *count = zeroed(x, ROOM_COUNT, n + (size_t)1, sizeof *count);
-  uint64_t *id = room(x, ROOM_ID, n + (size_t)1, sizeof *id),
-           *best = room(x, ROOM_BEST, 2 * (n + (size_t)1), sizeof *best);
+static uint32_t fold(Rows *x, const Part *part, uint32_t n, Repeats is, uint32_t most, RoomOf to,
+                     Part **out) {
+  uint32_t length[LENGTHS], left = 0,
+                            nlength = best_lengths(is.count, most < n / 2 ? most : n / 2, length);
+  uint64_t *best = room(x, ROOM_BEST, 2 * (n + (size_t)1), sizeof *best);
   Choice *choice = room(x, ROOM_CHOICE, n + (size_t)1, sizeof *choice);
-  count_lengths(x, part, n, id, count);
-  uint32_t nlength = best_lengths(count, most < n / 2 ? most : n / 2, length);
-  choose(part, n, id, length, nlength, best, choice);
+  choose(part, n, is.id, length, nlength, best, choice);
   *out = room(x, to, n + (size_t)1, sizeof **out);
   for (uint32_t i = 0; i < n;) {
     Choice c = choice[i];
@@ -455,14 +474,15 @@ static void code(Rows *x, uint32_t tag, int64_t n) {
   *vec_push(x->arena, &x->code) = tag << 24 | ((uint32_t)n & 0xffffff);
 }
 
-static void code_word(Rows *x, const Word *w) {
-  uint32_t tag = w->tag & 0xff;
+static void code_word(Rows *x, Word w) {
+  const uint32_t tag = tag_of(w) & 0xff;
+  const int64_t n = number_of(w);
   if (tag >= PIPE_WORD_SAME)
-    code(x, tag, w->n * PIPE_DISTANCE + (w->tag >> 8));
-  else if (tag >= PIPE_WORD_NEW && w->n == NONE)
+    code(x, tag, n * PIPE_DISTANCE + (tag_of(w) >> 8));
+  else if (tag >= PIPE_WORD_NEW && n == NONE)
     *vec_push(x->arena, &x->code) = tag << 24 | 0xffffff;
   else
-    code(x, tag, w->n);
+    code(x, tag, n);
 }
 
 /* Writes parts inside `loop`, which may be inside `outer`. */
@@ -475,7 +495,7 @@ static void code_parts(Rows *x, const Part *part, uint32_t n, const Part *loop, 
       continue;
     }
     for (uint32_t k = part->word0; k < part->word0 + part->nword; k++) {
-      code_word(x, &x->word.at[k]);
+      code_word(x, x->word.at[k]);
       int64_t by[2] = {loop ? x->step.at[loop->step0 + k - loop->word0] : 0,
                        outer ? x->step.at[outer->step0 + k - outer->word0] : 0};
       for (int i = 0; i < 2; i++)
@@ -492,30 +512,30 @@ typedef struct Folded {
   uint64_t cost;
 } Folded;
 
-/* Loops of at most `most` parts, then loops of any length over the result. */
-static Folded fold_twice(Rows *x, uint32_t most, RoomOf to) {
+/* Loops of at most `most` rows, then loops of any length over the result. */
+static Folded fold_twice(Rows *x, Repeats rows, uint32_t most, RoomOf to) {
   Part *once;
-  Folded f = {NULL, fold(x, x->row.at, x->row.n, most, to, &once), 0};
-  f.n = fold(x, once, f.n, UINT32_MAX, to + 1, &f.part);
+  Folded f = {NULL, fold(x, x->row.at, x->row.n, rows, most, to, &once), 0};
+  f.n = fold(x, once, f.n, find_repeats(x, once, f.n, 1), UINT32_MAX, to + 1, &f.part);
   for (uint32_t i = 0; i < f.n; i++)
     f.cost += f.part[i].cost;
   return f;
 }
 
 /* Loops without loops in them. */
-static Folded fold_once(Rows *x) {
+static Folded fold_once(Rows *x, Repeats rows) {
   Folded f = {NULL, 0, 0};
-  f.n = fold(x, x->row.at, x->row.n, UINT32_MAX, ROOM_PARTS, &f.part);
+  f.n = fold(x, x->row.at, x->row.n, rows, UINT32_MAX, ROOM_PARTS, &f.part);
   return f;
 }
 
 /* The best of two folds. A first pass without limit misses loops in loops where one long loop
  * leaves fewer rows than the short loops in it; so a second fold begins with short loops. */
-static Folded fold_all(Rows *x) {
+static Folded fold_all(Rows *x, Repeats rows) {
   enum { FEW = 100, SHORT = 32 };
-  Folded best = fold_twice(x, UINT32_MAX, ROOM_PARTS);
+  Folded best = fold_twice(x, rows, UINT32_MAX, ROOM_PARTS);
   if (best.cost > FEW) {
-    Folded nested = fold_twice(x, SHORT, ROOM_PARTS + 2);
+    Folded nested = fold_twice(x, rows, SHORT, ROOM_PARTS + 2);
     if (nested.cost < best.cost)
       best = nested;
   }
@@ -552,12 +572,13 @@ RankRows make_noted_rows(RowMaker *x, uint32_t r, const Note *note, const uint32
   x->use = zeroed(x, ROOM_USE, x->k->nslot + (size_t)1, sizeof *x->use);
   for (uint32_t i = 0; i < x->k->ninstr; i++)
     put_row(x, i, &sync);
-  Folded best = note ? fold_once(x) : fold_all(x);
+  const Repeats rows = find_repeats(x, x->row.at, x->row.n, 0);
+  const Folded best = note ? fold_once(x, rows) : fold_all(x, rows);
   code_parts(x, best.part, best.n, NULL, NULL);
   code(x, PIPE_WORD_FINISH, 0);
   uint32_t end = x->word.n;
   put_syncs(x, &sync, x->k->ninstr);
   for (uint32_t k = end; k < x->word.n; k++)
-    code_word(x, &x->word.at[k]);
+    code_word(x, x->word.at[k]);
   return (RankRows){x->code.at, x->code.n};
 }
