@@ -107,7 +107,7 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   const PipeProgram *p = k->p;
   const PipeRank *t = &p->rank[r];
   PrStatus st;
-  k->rank = r;
+  k->rank = r, k->t = t;
   if ((t->ninstr && !t->instr) || (t->npool && !t->pool) || (t->nlist && !t->list))
     FAIL(k, "program: rank %u: a table is missing", r);
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
@@ -116,6 +116,8 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   k->next_turn = k->nlist = 0;
   memset(k->done, 0, sizeof k->done);
   memset(k->wait, 0, sizeof k->wait);
+  for (uint32_t on = 0; on < PIPE_NSTREAMS; on++)
+    k->wait[on][on] = UINT32_MAX;
   if (!st && p->nchannel)
     st = pr_events_begin(p, r, k->text, k->room, &k->events);
   for (uint32_t i = 0; !st && i < t->ninstr; i++) {

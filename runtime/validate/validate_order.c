@@ -24,7 +24,7 @@ PrStatus pr_check_own(Check *k, const PipeInstr *c, uint32_t at) {
 /* Checks that no other member of its action or group uses the slots of an op or transfer. Ignores
  * fields out of range, which pr_check_slots refuses. */
 static PrStatus check_apart(Check *k, const PipeInstr *c, bool move) {
-  const PipeRank *t = &k->p->rank[k->rank];
+  const PipeRank *t = k->t;
   const PipeStage *g = &k->p->stage[c->stage];
   const uint32_t slot[] = {c->act, c->gout, c->keep};
   PrStatus st;
@@ -48,7 +48,7 @@ static PrStatus check_apart(Check *k, const PipeInstr *c, bool move) {
  * has the waits of all, and that an update is the only op of its stage. So no member can need
  * another. */
 PrStatus pr_check_action(Check *k, const PipeInstr *c) {
-  const PipeRank *t = &k->p->rank[k->rank];
+  const PipeRank *t = k->t;
   bool later = is_later(k, c);
   bool move = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
   if (later && (c->group != c[-1].group - 1 || (c->op > PIPE_U && !move) ||

@@ -35,7 +35,7 @@ typedef struct Pool {
    * until the action has ended: `late` slots of action `action` (1 + row of its first
    * instruction). */
   uint32_t live, most, late, action;
-  uint32_t used;       /* slots that some instruction has touched */
+  uint32_t used;       /* slots that some instruction has touched: pr_check_left, check_guess */
 } Pool;
 
 /* A slot of class GUEST. It belongs to the rank that first uses it. */
@@ -74,6 +74,7 @@ typedef struct Check {
   uint32_t *pipe; /* [nmb + 1] with channels: number of pipes that begin before a microbatch */
   uint8_t *channel;     /* [nchannel] 1: some instruction uses it */
   /* The rest belongs to the current rank. */
+  const PipeRank *t;
   PrEvents *events; /* with lowering CHANNELS; else NULL */
   Slot *slot;
   Pool *pool;
@@ -82,7 +83,8 @@ typedef struct Check {
   uint32_t next_turn;           /* least turn that may follow */
   uint32_t nlist;               /* entries of PipeRank.list that instructions have used */
   uint32_t done[PIPE_NSTREAMS]; /* instructions above the current one, by stream */
-  uint32_t wait[PIPE_NSTREAMS][PIPE_NSTREAMS]; /* [of][on] most instructions of `on` waited for */
+  /* [of][on] most instructions of `on` waited for; UINT32_MAX: a stream waits for its own */
+  uint32_t wait[PIPE_NSTREAMS][PIPE_NSTREAMS];
 } Check;
 
 /* Writes the reason to text[room]; returns st. */

@@ -46,7 +46,7 @@ static uint64_t slot_bytes(const Check *k, uint32_t stage, uint32_t cls, uint32_
 
 PrStatus pr_check_pools(Check *k) {
   const PipeProgram *p = k->p;
-  const PipeRank *t = &p->rank[k->rank];
+  const PipeRank *t = k->t;
   uint64_t bytes = add(k->fixed[k->rank], 1, k->work[k->rank]), host = 0;
   uint32_t next = 0;
   for (uint32_t i = 0; i < t->npool; i++) {
@@ -116,27 +116,34 @@ PrStatus pr_find_guests(Check *k, uint64_t ninstr) {
 
 /* ---- one slot ---- */
 
-/* Checks that every earlier use of slot `at` by other streams is over when c, which uses it,
- * starts. */
+/* True if every earlier use of a slot by other streams is over when c, on stream `on`, starts. */
+static inline bool is_free(const Check *k, const PipeInstr *c, const Slot *slot, uint32_t on) {
+  const uint32_t *touched = slot->touched, *wait = k->wait[on];
+  if (!k->events)
+    return touched[PIPE_COMPUTE] <= wait[PIPE_COMPUTE] && touched[PIPE_COMM] <= wait[PIPE_COMM] &&
+           touched[PIPE_COPY] <= wait[PIPE_COPY];
+  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
+    if ((x != on || (x == PIPE_COMM && touched[x] <= k->done[x])) && touched[x] > 0 &&
+        !is_over(k, c, (PipeOn)x, touched[x]))
+      return false;
+  return true;
+}
+
 static inline PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
   uint32_t on = pipe_op_info[c->op].stream;
   Slot *slot = &k->slot[at];
-  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
-    if ((x != on || (x == PIPE_COMM && k->events && slot->touched[x] <= k->done[x])) &&
-        slot->touched[x] > 0 && !is_over(k, c, (PipeOn)x, slot->touched[x]))
-      FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
-  bool used = slot->touched[PIPE_COMPUTE] || slot->touched[PIPE_COMM] || slot->touched[PIPE_COPY];
-  k->pool[slot->pool].used += !used;
+  if (!is_free(k, c, slot, on))
+    FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
   slot->touched[on] = k->done[on] + 1;
   return PR_OK;
 }
 
 /* Subtracts the slots that the previous action has given back. */
-static void settle(const Check *k, Pool *pool) {
-  if (pool->action == k->first + 1)
+static inline void settle(const Check *k, Pool *pool) {
+  if (pool->late == 0 || pool->action == k->first + 1)
     return;
   pool->live -= pool->late;
-  pool->late = 0, pool->action = k->first + 1;
+  pool->late = 0;
 }
 
 static inline PrStatus fill(Check *k, const PipeInstr *c, uint32_t at) {
@@ -158,7 +165,7 @@ static inline PrStatus empty(Check *k, const PipeInstr *c, uint32_t at) {
   slot->full = false;
   settle(k, pool);
   if (c->group > 0)
-    pool->late++;
+    pool->late++, pool->action = k->first + 1;
   else
     pool->live--;
   return check_turn(k, c, at, true);
@@ -168,15 +175,15 @@ static inline PrStatus empty(Check *k, const PipeInstr *c, uint32_t at) {
  * and at the ends of a transfer, a slot belongs to one row. */
 static bool fits(const Check *k, const PipePool *l, uint32_t stage, uint32_t cls, bool skip) {
   bool one = !k->p->sized || cls == PIPE_OUT || cls == PIPE_IN;
-  return one ? l->stage == stage
-             : slot_bytes(k, l->stage, cls, skip) == slot_bytes(k, stage, cls, skip);
+  return l->stage == stage ||
+         (!one && slot_bytes(k, l->stage, cls, skip) == slot_bytes(k, stage, cls, skip));
 }
 
 /* Checks that `slot` is of class cls and fits a tensor of `stage`. PIPE_NONE as stage: there is no
  * such tensor, and `slot` must be PIPE_NONE. */
 static inline PrStatus check_slot(Check *k, const PipeInstr *c, const char *field, uint32_t slot,
                                   PipeClass cls, uint32_t stage, bool skip) {
-  const PipeRank *t = &k->p->rank[k->rank];
+  const PipeRank *t = k->t;
   if (stage == PIPE_NONE) {
     if (slot != PIPE_NONE)
       FAIL_AT(k, c, "field %s is slot %u, but there is nothing to hold", field, slot);
@@ -246,23 +253,20 @@ static PrStatus check_scratch(Check *k, const PipeInstr *c, const uint32_t *slot
   return PR_OK;
 }
 
-/* Checks the tensors in field `in` (reads) or `out`: of a transfer the one of its edge, of an op
- * all. */
-static inline PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
-  const char *field = reads ? "in" : "out";
-  const PipeRank *t = &k->p->rank[k->rank];
-  const PipeStage *g = &k->p->stage[c->stage];
+/* Checks the n tensors, at least one, in field `in` (reads) or `out`: of a transfer the one of its
+ * edge, of an op all. */
+static PrStatus check_some(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads,
+                           uint32_t n) {
+  const PipeRank *t = k->t;
   const bool down = is_down(tensor), gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
   const uint32_t at = reads ? c->in : c->out;
-  const uint32_t n = tensor == PIPE_T_NONE ? 0 : down ? g->nout : g->nin;
-  if (n == 0)
-    return check_slot(k, c, field, at, PIPE_IN, PIPE_NONE, false);
   if (pipe_op_info[c->op].comm) {
     uint32_t i = !k->p->edge ? 0 : down ? k->p->edge[c->keep].out : k->p->edge[c->keep].in;
     return check_passage(k, c, passage(k, c->stage, c->mb, down, i), at, gradient, reads);
   }
   if (n > 1 && (at > t->nlist || n > t->nlist - at))
-    FAIL_AT(k, c, "field %s: %u slots from %u on in a list of %u", field, n, at, t->nlist);
+    FAIL_AT(k, c, "field %s: %u slots from %u on in a list of %u", reads ? "in" : "out", n, at,
+            t->nlist);
   const uint32_t *slot = n > 1 ? &t->list[at] : &at;
   k->nlist += n > 1 ? n : 0;
   if (tensor == PIPE_T_SCRATCH)
@@ -274,6 +278,15 @@ static inline PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor te
       return st;
   }
   return PR_OK;
+}
+
+/* Checks the tensors in field `in` (reads) or `out`. */
+static inline PrStatus check_tensors(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads) {
+  const PipeStage *g = &k->p->stage[c->stage];
+  const uint32_t n = tensor == PIPE_T_NONE ? 0 : is_down(tensor) ? g->nout : g->nin;
+  if (n > 0)
+    return check_some(k, c, tensor, reads, n);
+  return check_slot(k, c, reads ? "in" : "out", reads ? c->in : c->out, PIPE_IN, PIPE_NONE, false);
 }
 
 /* ---- stashes ---- */
@@ -368,7 +381,7 @@ static PrStatus read_slices(Check *k, const PipeInstr *c) {
 
 /* Checks a slot of class BUFFER that a side op takes or gives back. */
 static PrStatus check_buffer(Check *k, const PipeInstr *c, uint32_t at, bool takes) {
-  const PipeRank *t = &k->p->rank[k->rank];
+  const PipeRank *t = k->t;
   const char *field = takes ? "out" : "in";
   if (at == PIPE_NONE)
     return PR_OK;
@@ -455,7 +468,12 @@ PrStatus pr_check_slots(Check *k, const PipeInstr *c) {
 /* Checks the counts of pools. That slots are empty follows from pr_check_complete: no op is
  * missing. */
 PrStatus pr_check_left(Check *k) {
-  const PipeRank *t = &k->p->rank[k->rank];
+  const PipeRank *t = k->t;
+  for (uint32_t i = 0; i < t->nslot; i++) {
+    const uint32_t *touched = k->slot[i].touched;
+    k->pool[k->slot[i].pool].used += touched[PIPE_COMPUTE] || touched[PIPE_COMM] ||
+                                     touched[PIPE_COPY];
+  }
   for (uint32_t i = 0; i < t->npool; i++) {
     const PipePool *l = &t->pool[i];
     const Pool *pool = &k->pool[i];

@@ -64,7 +64,7 @@ PrStatus pr_count_turns(Check *k, uint64_t ninstr) {
 /* Checks the turn of a COPY instruction in a group: its own, and later than those above on its
  * rank. */
 static PrStatus check_turn(Check *k, const PipeInstr *c) {
-  uint32_t g = k->p->rank[k->rank].group;
+  uint32_t g = k->t->group;
   if (pipe_op_info[c->op].stream != PIPE_COPY)
     return PR_OK;
   if (g == 0) {

@@ -30,7 +30,7 @@ PrStatus pr_check_states(Check *k) {
 /* Checks that the slot is for weights of the stage of c and, if c reads it, has `version`. */
 static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, bool reads,
                               uint32_t version) {
-  const PipeRank *t = &k->p->rank[k->rank];
+  const PipeRank *t = k->t;
   const PipePool *l = slot < t->nslot ? &t->pool[k->slot[slot].pool] : NULL;
   if (!l || l->cls != PIPE_WEIGHT || l->stage != c->stage)
     FAIL_AT(k, c, "weights in slot %u, which is not one of class weight of its stage", slot);
@@ -43,7 +43,7 @@ static PrStatus check_version(Check *k, const PipeInstr *c, uint32_t slot, bool 
 /* Checks the GUESS slot: one that no other op of the action uses, for an estimate or old weights;
  * or one with an estimate of this version, which an earlier op of the stage made. */
 static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) {
-  const PipeRank *t = &k->p->rank[k->rank];
+  const PipeRank *t = k->t;
   if (w->formula != PIPE_NONE && w->formula >= (c->op == PIPE_U ? k->p->nrule : k->p->nformula))
     FAIL_AT(k, c, "formula %u of %u", w->formula, c->op == PIPE_U ? k->p->nrule : k->p->nformula);
   bool shares = c->op != PIPE_U && w->formula == PIPE_NONE;
@@ -108,7 +108,7 @@ static PrStatus check_instr(Check *k, const PipeInstr *c, const PipeWeights *w, 
 }
 
 PrStatus pr_check_weights(Check *k) {
-  const PipeRank *t = &k->p->rank[k->rank];
+  const PipeRank *t = k->t;
   uint32_t *newest = k->newest;
   if (!t->weights) {
     for (uint32_t i = 0; i < t->npool; i++)
