@@ -263,7 +263,7 @@ def shared_parameters(stages: Sequence[torch.nn.Module | None]) -> list[list[Ten
     """The parameters of each stage that other stages have too, in one common order."""
     users: dict[Tensor, set[int]] = {}
     for i, stage in enumerate(stages):
-        for p in stage.parameters() if stage else ():
+        for p in stage.parameters() if stage is not None else ():
             if p.requires_grad:
                 users.setdefault(p, set()).add(i)
     return [[p for p, of in users.items() if len(of) > 1 and i in of] for i in range(len(stages))]
@@ -341,7 +341,7 @@ def measure(
     if x is not None:  # the input of the model needs no gradient
         x = tuple(t.detach() for t in as_tuple(x))
     for stage in stages:
-        found = together(lambda: _measure_one(stage, x) if stage else None)
+        found = together(lambda: None if stage is None else _measure_one(stage, x))
         sizes.append(next(size for size in found if size))
         x = sizes[-1].output
     return sizes

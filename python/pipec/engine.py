@@ -245,7 +245,7 @@ class Run:
         ):
             raise ValueError("the loss function has parameters: put it into the last stage")
         for i, stage in enumerate(stages):
-            for name, p in stage.named_parameters() if stage else ():
+            for name, p in stage.named_parameters() if stage is not None else ():
                 if p._backward_hooks or p._post_accumulate_grad_hooks:
                     raise ValueError(f"'{name}' of stage {i} has hooks, which its copy would lack")
         shared = shared_parameters(stages)
