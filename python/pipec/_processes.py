@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A process group of torch.distributed as a transport of the C engine, one rank in each process."""
+"""A process group of torch.distributed, one rank in each process: where the ranks meet, and a
+transport of the C engine."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ _NO_TAG = 2**31 - 1  # a tag that no message has
 
 
 class Processes:
-    """The ranks of a process group. Tensors travel through the group; reports of faults travel
-    through a store that rank 0 serves at a separate port."""
+    """The ranks of a process group. Tensors of the CPU travel through the group; reports of faults
+    travel through a store that rank 0 serves at a separate port."""
 
     def __init__(self, group: dist.ProcessGroup | None, schedule: Schedule) -> None:
         if not dist.is_initialized():
@@ -38,8 +39,8 @@ class Processes:
         backend = dist.get_backend_config(self.group)
         if "gloo" not in backend:
             raise ValueError(
-                f"the group is of {backend}, and tensors are on the CPU: "
-                'give one of dist.new_group(backend="gloo")'
+                f"the group is of {backend}, and Run takes one of gloo: "
+                'dist.new_group(backend="gloo")'
             )
         self._store = ctypes.POINTER(rt.Group)()  # null: not open
         self._program = schedule.program
@@ -67,8 +68,8 @@ class Processes:
                 raise rt.RunError(f"rank {rank}: {said}")
         return [value for value, _ in found]
 
-    def meet(self) -> None:
-        """Opens the store."""
+    def meet(self) -> Any:
+        """Opens the store; returns the PrGroup."""
 
         def find() -> tuple[str, int, str]:
             with socket.socket() as s:
@@ -83,12 +84,10 @@ class Processes:
         why = ctypes.create_string_buffer(1024)
         if rt.lib.pr_group_open(byref(self._store), self._program, byref(at), _START_S, why):
             raise rt.RunError(why.value.decode("utf-8", "replace"))
-
-    def transport(self, carry: Any, why: Any) -> rt.Transport:
-        """The `engine_options` of a run. carry: a C callback that calls `carry` below."""
-        return rt.Transport(self._store, None, carry, why)
+        return self._store
 
     def carry(self, messages: Any, count: int) -> None:
+        """PrTransport.carry."""
         works = []
         for i in range(count):
             m = messages[i]

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Binds libpiperun by ctypes. Only this file depends on pipe_run.h. The library is the one beside
-libpipec, whose version _library.py checks."""
+"""Binds libpiperun and libpiperun_cuda by ctypes. Only this file depends on pipe_run.h and
+pipe_cuda.h. The libraries are those beside libpipec, whose version _library.py checks."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import os
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p
 
 from ._library import prefix
@@ -143,9 +145,21 @@ class Options(Structure):
     ]
 
 
-def _load() -> ctypes.CDLL:
-    lib = ctypes.CDLL(str(prefix() / "lib" / "libpiperun.so"))
+class CudaOptions(Structure):
+    _fields_ = [
+        ("group", POINTER(Group)),
+        ("device", c_int),
+        ("ahead", c_uint32),
+        ("group_peers", c_uint32),
+        ("transfers", c_int * 4),
+        *((name, c_int) for name in "graph nvtx grad transport".split()),
+    ]
+
+
+def _load(path: str) -> ctypes.CDLL:
+    lib = ctypes.CDLL(path)
     for name, result, *arguments in (
+        ("version", c_uint32),
         ("open", c_int, POINTER(c_void_p), c_void_p, POINTER(Model), POINTER(Options)),
         ("steps", c_int, c_void_p, c_uint64),
         ("error", c_char_p, c_void_p),
@@ -173,5 +187,27 @@ def _load() -> ctypes.CDLL:
     return lib
 
 
-lib = _load()
+lib = _load(str(prefix() / "lib" / "libpiperun.so"))
+
+
+@functools.cache
+def cuda() -> ctypes.CDLL:
+    """libpiperun_cuda: libpiperun with the engine of devices. It uses the CUDA and the NCCL that
+    `import torch` has loaded before."""
+    path = os.environ.get("PIPE_CUDA_LIBRARY") or str(prefix() / "lib" / "libpiperun_cuda.so")
+    try:
+        with_cuda = _load(path)
+    except OSError as e:
+        raise ValueError(
+            f"engine 'cuda' cannot load its library: {e}; build pipec where CMake finds the CUDA "
+            "Toolkit and NCCL, and let PIPE_CUDA_LIBRARY name lib/libpiperun_cuda.so of the build"
+        ) from None
+    if with_cuda.pr_version() != lib.pr_version():
+        raise ValueError(
+            f"{path} has version {with_cuda.pr_version()}, and pipec {lib.pr_version()}"
+        )
+    with_cuda.pr_cuda_stream.restype, with_cuda.pr_cuda_stream.argtypes = c_void_p, []
+    return with_cuda
+
+
 TRANSPORT = ctypes.addressof(ctypes.c_char.in_dll(lib, "pr_transport"))

@@ -15,6 +15,7 @@ import torch
 from torch.distributed.pipelining._backward import stage_backward_input
 
 from . import _runtime as rt
+from ._devices import Host
 
 Tensor = torch.Tensor
 Tensors = Tensor | tuple[Tensor, ...]
@@ -44,7 +45,7 @@ class Known:
 def _digest(tensors: Iterable[Tensor]) -> bytes:
     hash = hashlib.blake2b(digest_size=16)
     for t in tensors:
-        t = t.detach().contiguous()
+        t = t.detach().cpu().contiguous()
         hash.update((ctypes.c_char * t.nbytes).from_address(t.data_ptr()) if t.nbytes else b"")
     return hash.digest()
 
@@ -102,16 +103,13 @@ class Stage(Known):
     """A stage on its rank: its modules, one for each address of weights; they share buffers.
 
     shared: its parameters that tied stages have too; they come first in weights and gradients
+    place:  where the run keeps its tensors
     """
 
     def __init__(
-        self, module: torch.nn.Module, make: MakeOptimizer, shared: Sequence[Tensor] = ()
+        self, module: torch.nn.Module, make: MakeOptimizer, shared: Sequence[Tensor], place: Host
     ) -> None:
-        if any(p.device.type != "cpu" for p in module.parameters()):
-            raise ValueError(
-                "a stage has parameters on a device, and the engine is the CPU's: "
-                "pipec.torch.PipeSchedule runs schedules on devices"
-            )
+        self.place = place
         self.module = copy.deepcopy(module)  # the optimizer owns its parameters
         number: dict[Tensor, int] = {p: i for i, p in enumerate(module.parameters())}
         first = [number[p] for p in shared]
@@ -139,11 +137,15 @@ class Stage(Known):
         parameters = list(module.parameters())
         return [parameters[i] for i in self.order]
 
+    def flat(self, address: int) -> Tensor:
+        """All weights, or gradients, at `address` as one tensor."""
+        return self.place.tensor(address, self.dtype, (self.size,))
+
     def views(self, address: int) -> list[Tensor]:
         """The parameters as tensors over the memory at `address`, one after the other."""
         if address in self.seen:
             return self.seen[address]
-        flat, at, views = tensor_at(address, self.dtype, (self.size,)), 0, []
+        flat, at, views = self.flat(address), 0, []
         for _, shape in self.tensors:
             views.append(flat[at : at + shape.numel()].view(shape))
             at += shape.numel()
@@ -195,46 +197,32 @@ class Stage(Known):
             p.grad = view if p.requires_grad else None
 
 
-def tensor_at(address: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
-    """A tensor over the memory at an address."""
-    count = 1
-    for n in shape:
-        count *= n
-    room = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-    return (
-        torch.frombuffer(room, dtype=dtype).view(tuple(shape))
-        if count
-        else torch.empty(tuple(shape), dtype=dtype)
-    )
-
-
 def as_tuple(tensors: Tensors) -> tuple[Tensor, ...]:
     return tensors if isinstance(tensors, tuple) else (tensors,)
 
 
-def tensors_at(address: int, like: Sequence[Tensor]) -> tuple[list[Tensor], int]:
-    """The tensors of a message, each at a multiple of 64 bytes, and their total bytes. address 0:
-    only the bytes."""
-    at, tensors = 0, []
-    for t in like:
+def offsets(message: Sequence[Tensor]) -> tuple[list[int], int]:
+    """Where the tensors of a message lie, each at a multiple of 64 bytes, and its total bytes."""
+    at, found = 0, []
+    for t in message:
         at = -(-at // 64) * 64
-        tensors += [tensor_at(address + at, t.dtype, t.shape)] if address else []
+        found.append(at)
         at += t.nbytes
-    return tensors, at
+    return found, at
 
 
 @dataclass
 class Sizes:
     """Sizes of one microbatch on a stage, measured by one forward and backward."""
 
-    output: tuple[Tensor, ...]  # tensors like the outputs of the stage, as leaves of autograd
+    output: tuple[Tensor, ...]  # the outputs of the stage, on the CPU, as leaves of autograd
     act: int  # bytes that autograd keeps from forward to backward, without parameters
-    gout: int  # bytes of gradients that I keeps for W
+    gout: int  # bytes of gradients that I keeps for W; 0 if the schedule has no I
     draws: bool  # the stage draws random numbers, for example dropout
 
     @property
     def boundary(self) -> int:
-        return tensors_at(0, self.output)[1]
+        return offsets(self.output)[1]
 
 
 def buffers_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], dict[str, Tensor]]]:
@@ -248,15 +236,26 @@ def edges(y: Iterable[Tensor]) -> list[Any]:
     return [torch.autograd.graph.get_gradient_edge(t) for t in y if t.requires_grad]
 
 
-def _gradients_kept(y: Sequence[Tensor], x: list[Tensor], stage: torch.nn.Module) -> int:
-    """Runs I of a stage; returns the bytes that it keeps for W."""
+def _backward(y: Sequence[Tensor], x: list[Tensor], stage: torch.nn.Module, splits: bool) -> int:
+    """Runs B of a stage, or I; returns the bytes that I keeps for W."""
     y = [t for t in y if t.requires_grad]
     dy = [torch.ones_like(t) for t in y]
+    if not splits:
+        if y:
+            torch.autograd.backward(edges(y), dy)
+        return 0
+    if not x:
+        return sum(t.nbytes for t in dy)
     _, groups = stage_backward_input(edges(y), dy, x, stage.parameters())
     grads = [g for group in groups for g in group.get("grads", []) if g is not None]
     return sum(
         t.nbytes for g in grads for t in (g if isinstance(g, tuple) else [g]) if t is not None
     )
+
+
+def devices_of(stages: Iterable[torch.nn.Module]) -> set[torch.device]:
+    """The devices of the parameters."""
+    return {p.device for stage in stages for p in stage.parameters()}
 
 
 def shared_parameters(stages: Sequence[torch.nn.Module | None]) -> list[list[Tensor]]:
@@ -300,29 +299,32 @@ def check_ties(
             )
 
 
-def _measure_one(stage: torch.nn.Module, x: Tensors | None) -> Sizes:
-    """The outputs of a stage for x, and the bytes that it keeps."""
+def _measure_one(
+    stage: torch.nn.Module, x: Tensors | None, place: Host, splits: bool
+) -> Sizes:
+    """The outputs of a stage for x, and the bytes that it keeps. What the device loads for an op it
+    loads here, before the first step."""
     if x is None:
         raise ValueError("no example in a process that has the first stage")
     stage, saved = copy.deepcopy(stage), {}
     own = {p.untyped_storage().data_ptr() for p in stage.parameters()}
-    xs = [t.detach().requires_grad_(t.requires_grad) for t in as_tuple(x)]
+    xs = [t.detach().to(place.device).requires_grad_(t.requires_grad) for t in as_tuple(x)]
     wanted = [t for t in xs if t.requires_grad]
 
     def pack(t: Tensor) -> Tensor:
         saved[t.untyped_storage().data_ptr()] = t
         return t.detach()
 
-    with torch.random.fork_rng():
-        state = torch.get_rng_state()
+    with place.keep_random_state():
+        before = place.random_state()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
             y = as_tuple(stage(*[t.clone() for t in xs]))
         if not all(isinstance(t, Tensor) for t in y):
             raise TypeError("a stage returns neither a tensor nor a tuple of tensors")
-        draws = not torch.equal(state, torch.get_rng_state())
+        draws = not all(map(torch.equal, before, place.random_state()))
         act = sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in own)
-        output = tuple(t.detach().requires_grad_(t.requires_grad) for t in y)
-        gout = _gradients_kept(y, wanted, stage) if wanted else sum(t.nbytes for t in y)
+        output = tuple(t.detach().cpu().requires_grad_(t.requires_grad) for t in y)
+        gout = _backward(y, wanted, stage, splits)
     return Sizes(output, act, gout, draws)
 
 
@@ -334,14 +336,17 @@ def alone(what: Callable[[], Any]) -> list[Any]:
 def measure(
     stages: Sequence[torch.nn.Module | None],
     x: Tensors | None,
+    place: Host,
+    splits: bool,
     together: Callable[..., list[Any]] = alone,
 ) -> list[Sizes]:
-    """The sizes of each stage, measured with the example x. None: another process has the stage."""
+    """The sizes of each stage, measured with the example x. None: another process has the stage.
+    splits: the schedule splits backwards into I and W."""
     sizes: list[Sizes] = []
     if x is not None:  # the input of the model needs no gradient
         x = tuple(t.detach() for t in as_tuple(x))
     for stage in stages:
-        found = together(lambda: None if stage is None else _measure_one(stage, x))
+        found = together(lambda: None if stage is None else _measure_one(stage, x, place, splits))
         sizes.append(next(size for size in found if size))
         x = sizes[-1].output
     return sizes

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Trains nn.Modules on the C engine: each rank of the schedule is a thread of this process, or a
-process of torch.distributed."""
+"""Trains nn.Modules on the C engine: each rank of the schedule is a thread of this process, a few
+streams of a CUDA device, or a process of torch.distributed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from ctypes import byref, c_uint64, c_void_p
 from typing import Any
 
 import torch
+from torch.distributed import is_initialized
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 from . import _runtime as rt
+from ._devices import Device, Host
 from ._processes import Processes
 from ._runtime import RunError
 from ._schedule import Schedule
@@ -34,11 +36,11 @@ from ._stages import (
     as_tuple,
     buffers_of,
     check_ties,
+    devices_of,
     edges,
     measure,
+    offsets,
     shared_parameters,
-    tensor_at,
-    tensors_at,
 )
 
 __all__ = ["Run", "RunError", "cut", "profile"]
@@ -50,19 +52,13 @@ DTYPES = (
     " int64 uint64 float64 complex64"
 ).split()
 
-_INSTEAD = {  # of engines of the C library
-    "mpi": (
-        ": under mpirun 'dist' has one process per rank, after\n"
-        'torch.distributed.init_process_group("gloo", init_method="tcp://HOST:PORT", '
-        'rank=int(os.environ["OMPI_COMM_WORLD_RANK"]), '
-        'world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]))\n'
-        "HOST is the host of rank 0, PORT a free port there"
-    ),
-    "cuda": (
-        ": this package has no engine of devices; pipec.torch.PipeSchedule runs schedules on "
-        "devices, in PyTorch's runtime"
-    ),
-}
+_NOT_MPI = (
+    ": under mpirun 'dist' has one process per rank, after\n"
+    'torch.distributed.init_process_group("gloo", init_method="tcp://HOST:PORT", '
+    'rank=int(os.environ["OMPI_COMM_WORLD_RANK"]), '
+    'world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]))\n'
+    "HOST is the host of rank 0, PORT a free port there"
+)
 
 
 def _check_modules_can(schedule: Schedule) -> None:
@@ -86,10 +82,12 @@ def _check_modules_can(schedule: Schedule) -> None:
         )
 
 
-def _close(run: c_void_p, processes: Processes | None, used: list[Any]) -> None:
-    if processes and run and rt.lib.pr_error(run):
+def _close(run: c_void_p, place: Host, processes: Processes | None, used: list[Any]) -> None:
+    if processes and run and place.lib.pr_error(run):
         processes.abort()
-    rt.lib.pr_close(run)
+    if run:
+        with place.current():
+            place.lib.pr_close(run)
     if processes:
         processes.close()
 
@@ -116,9 +114,10 @@ class Run:
     optimizer: module -> its optimizer, such as lambda m: torch.optim.AdamW(m.parameters())
     deadline:  seconds after which a step fails; 0: from the predicted time of a step
     engine:    "threads": each rank is a thread of this process. "dist": rank r is the process of
-               rank r of a process group
-    group:     for "dist": a gloo group that nothing else uses during the run, or after a failed
-               run; None: Run makes a group of all processes
+               rank r of a process group. "cuda": the stages of this process are on a CUDA device,
+               which has all ranks, or rank r if torch.distributed is initialized
+    group:     of a process per rank: a gloo group that nothing else uses during the run, or after a
+               failed run; None: Run makes a group of all processes
 
     An update applies the mean gradient of its microbatches, as the schedule assigns them; a
     parameter that none of them reaches has gradient 0, not None. If the schedule gives a backward
@@ -127,9 +126,10 @@ class Run:
     RunError if the engine refuses the schedule or the sizes, and ValueError if the modules do not
     fit the schedule. End a run with `with` or `close()`.
 
-    With "dist" all processes must make the same calls. A stage of another process may be None,
-    unless it is tied to a stage of this one; `example` may be None without the first stage. The
-    results equal those of threads bit for bit. A failure in one process raises RunError in all.
+    With a process per rank all processes must make the same calls. A stage of another process may
+    be None, unless it is tied to a stage of this one; `example` may be None without the first
+    stage. A failure in one process raises RunError in all. The results of "dist" equal those of
+    threads bit for bit.
     """
 
     def __init__(
@@ -144,18 +144,20 @@ class Run:
         engine: str = "threads",
         group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
-        if engine not in ("threads", "dist"):
-            why = _INSTEAD.get(engine, "")
-            raise ValueError(f"engine is 'threads' or 'dist', not {engine!r}{why}")
+        if engine not in ("threads", "dist", "cuda"):
+            why = _NOT_MPI if engine == "mpi" else ""
+            raise ValueError(f"engine is 'threads', 'dist' or 'cuda', not {engine!r}{why}")
         _check_modules_can(schedule)
         rows = schedule.json["stages"]
         count = 1 + max(row["model"] for row in rows)
         if len(stages) != count:
             raise ValueError(f"the schedule is for {count} stages, not {len(stages)}")
-        self._processes = Processes(group, schedule) if engine == "dist" else None
+        self._place = Device() if engine == "cuda" else Host()
+        apart = engine == "dist" or (engine == "cuda" and (group or is_initialized()))
+        self._processes = Processes(group, schedule) if apart else None
         self._run, self._pid = c_void_p(), os.getpid()
         kept: list[Any] = [schedule]  # objects that must outlive pr_close
-        self._end = weakref.finalize(self, _close, self._run, self._processes, kept)
+        self._end = weakref.finalize(self, _close, self._run, self._place, self._processes, kept)
         if self._processes and self._processes.size != schedule.json["ranks"]:
             raise ValueError(
                 f"the schedule is for {schedule.json['ranks']} ranks, and the group has "
@@ -169,6 +171,7 @@ class Run:
         ops = [op for rank in schedule.json["rank"] for op in rank["instr"]]
         self._versions = any("version" in op for op in ops)
         self._trains = not schedule.json["forward"]
+        splits = any(re.fullmatch(r"\d+I\d+", op["op"]) for op in ops)
         self._stage: dict[tuple[int, int], Stage] = {}
         found = together(lambda: self._take(stages, optimizer, rows))
         self._known = [next(of[i] for of in found if i in of) for i in range(count)]
@@ -184,9 +187,8 @@ class Run:
                 )
         mine = {model for _, model in self._stage}
         self._first, self._last = 0 in mine, count - 1 in mine
-        self._sizes_of = measure(
-            [stage if i in mine else None for i, stage in enumerate(stages)], example, together
-        )
+        measured = [stage if i in mine else None for i, stage in enumerate(stages)]
+        self._sizes_of = measure(measured, example, self._place, splits, together)
         recomputes = any(re.fullmatch(r"\d+R\d+", op["op"]) for op in ops)
         if recomputes and any(size.draws for size in self._sizes_of):
             raise ValueError(
@@ -220,17 +222,20 @@ class Run:
             why=rt.WHY(self._why),
             thread=rt.THREAD(_keep_thread),
         )
+        summed = {
+            self._known[row["model"]].dtype
+            for row in rows
+            if "tied_with" in row or sum(row["model"] == other["model"] for other in rows) > 1
+        }
+        met = self._processes.meet() if self._processes else None
+        carry = self._guard(rt.CARRY, self._carry, cause=False)
         options = rt.Options(deadline_s=deadline)
-        if self._processes:
-            self._processes.meet()
-            carry = self._guard(rt.CARRY, self._processes.carry, cause=False)
-            transport = self._processes.transport(carry, self._model.why)
-            kept.append(transport)
-            options.engine, options.engine_options = rt.TRANSPORT, ctypes.addressof(transport)
-        status = rt.lib.pr_open(
-            byref(self._run), schedule.program, byref(self._model), byref(options)
-        )
-        self._check(status)
+        options.engine, of_engine = self._place.engine(met, carry, self._model.why, summed)
+        if of_engine:
+            kept.append(of_engine)
+            options.engine_options = ctypes.addressof(of_engine)
+        self._place.settle()
+        self._do("open", byref(self._run), schedule.program, byref(self._model), byref(options))
 
     def _take(
         self,
@@ -250,15 +255,19 @@ class Run:
                     raise ValueError(f"'{name}' of stage {i} has hooks, which its copy would lack")
         shared = shared_parameters(stages)
         check_ties(stages, shared, {row["model"]: row.get("tied_with") for row in rows})
-        for rank, model in self._rows:
-            if self._processes and rank != self._processes.rank:
-                continue
-            stage = stages[model]
+        here = {
+            (rank, model): stages[model]
+            for rank, model in self._rows
+            if not self._processes or rank == self._processes.rank
+        }
+        for (rank, model), stage in here.items():
             if stage is None:
                 raise ValueError(
                     f"stage {model} is None, and the schedule places it on rank {rank}"
                 )
-            self._stage[rank, model] = Stage(stage, optimizer, shared[model])
+        self._place.open(devices_of(here.values()))
+        for (rank, model), stage in here.items():
+            self._stage[rank, model] = Stage(stage, optimizer, shared[model], self._place)
         rates = {float(g["lr"]) for o in self.optimizers for g in o.param_groups}
         if self.schedule.json.get("formulas") and len(rates) > 1:
             raise ValueError(
@@ -283,6 +292,8 @@ class Run:
             raise ValueError(f"no {what} in a process that takes it")
         if isinstance(batch, tuple):
             return list(zip(*(self._cut(what, one, used) for one in batch)))
+        if batch.device != self._place.device:
+            raise ValueError(f"{what} is on {batch.device}, and the run on {self._place.device}")
         parts = batch.chunk(self._microbatches)
         rows = {len(p) for p in parts}
         if len(parts) != self._microbatches or len(rows) != 1 or rows == {0}:
@@ -292,13 +303,15 @@ class Run:
         return parts
 
     def _step(self, x: Tensors | None, target: Tensors | None) -> float:
-        self._autocast = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+        kind = self._place.device.type
+        self._autocast = torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
         if self._versions and self._autocast[1]:
             raise ValueError("under autocast a backward cannot have other weights than its forward")
         self._inputs = self._cut("input", x, self._first)
         self._targets = self._cut("target", target, self._last)
-        self._check(rt.lib.pr_steps(self._open, 1))
-        return float(rt.lib.pr_loss(self._open))
+        self._place.begin()
+        self._do("steps", self._open, 1)
+        return float(self._lib.pr_loss(self._open))
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -318,10 +331,10 @@ class Run:
         if row is None:
             raise ValueError(f"stage {stage} is in the processes of ranks {ranks}")
         own = self._stage[self._rows[row]]
-        at = rt.lib.pr_weight(self._open, row)
+        at = self._lib.pr_weight(self._open, row)
         if own.size and not at:  # perhaps in the middle of an update
             raise RunError(
-                "the run has failed: " + rt.lib.pr_error(self._run).decode("utf-8", "replace")
+                "the run has failed: " + self._lib.pr_error(self._run).decode("utf-8", "replace")
             )
         newest = dict(zip(own.parameters, own.views(at))) if own.size else {}
         return {
@@ -332,7 +345,7 @@ class Run:
     @property
     def bytes(self) -> list[int]:
         """Bytes of each rank: memory of the engine, plus stashes."""
-        return [rt.lib.pr_bytes(self._open, r) for r in range(self.schedule.json["ranks"])]
+        return [self._lib.pr_bytes(self._open, r) for r in range(self.schedule.json["ranks"])]
 
     def __enter__(self) -> Run:
         return self
@@ -353,19 +366,20 @@ class Run:
             ]
             if kept:
                 raise ValueError(f"a checkpoint has no buffers, and a stage has '{min(kept)}'")
-        self._check(rt.lib.pr_checkpoint(self._open, os.fsencode(folder), keep))
+        self._do("checkpoint", self._open, os.fsencode(folder), keep)
 
     def resume(self, folder: str | os.PathLike[str]) -> int:
         """Resumes from the latest checkpoint of a folder; call it before the first step. Returns
         the steps done; 0: there is no checkpoint. The schedule and its ranks may differ."""
         steps = c_uint64()
-        self._check(rt.lib.pr_resume(self._open, os.fsencode(folder), byref(steps)))
+        self._do("resume", self._open, os.fsencode(folder), byref(steps))
         return steps.value
 
     def close(self) -> None:
         """Ends the threads and frees the memory of the engine; optimizers keep their state."""
         for own in self._stage.values() if self._end.alive else ():
             own.leave()
+        self._place.settle()
         self._end()
 
     @property
@@ -384,7 +398,8 @@ class Run:
 
         def guarded(_: int, *arguments: Any) -> int:
             try:
-                call(*arguments)
+                with self._place.on():
+                    call(*arguments)
                 return 0
             except BaseException as e:
                 self._error = self._error or (e if cause else None)
@@ -400,9 +415,18 @@ class Run:
         text = self._said.get(threading.get_ident())
         return None if text is None else ctypes.addressof(text)
 
-    def _check(self, status: int) -> None:
+    @property
+    def _lib(self) -> ctypes.CDLL:
+        return self._place.lib
+
+    def _do(self, call: str, *arguments: Any) -> None:
+        """Calls pr_<call>, which returns a PrStatus."""
+        with self._place.current():
+            status = getattr(self._lib, "pr_" + call)(*arguments)
         if status:
-            raise RunError(rt.lib.pr_error(self._run).decode("utf-8", "replace")) from self._error
+            raise RunError(
+                self._lib.pr_error(self._run).decode("utf-8", "replace")
+            ) from self._error
 
     # What the engine calls, on the threads of the ranks
 
@@ -429,7 +453,11 @@ class Run:
         """The outputs of a stage, or their gradients, as tensors over a slot."""
         found = self._slot.get((stage, address))
         if found is None:
-            found, _ = tensors_at(address, self._sizes_of[stage].output)
+            like = self._sizes_of[stage].output
+            found = [
+                self._place.tensor(address + at, t.dtype, t.shape)
+                for t, at in zip(like, offsets(like)[0])
+            ]
             self._slot[stage, address] = found
         return found
 
@@ -453,7 +481,7 @@ class Run:
             if not call.ny:
                 with self._cast():
                     y = (self._loss_fn(output, self._targets[call.mb]),)
-                call.loss[0] = float(y[0].detach())
+                self._place.put_loss(call, y[0])
                 stash.one = [torch.ones_like(t) for t in y if t.requires_grad]
         if call.ny:
             self._leave(call, y, keeps)
@@ -479,7 +507,7 @@ class Run:
     def _cast(self) -> contextlib.AbstractContextManager[Any]:
         """The autocast state of the thread that called `step`."""
         dtype, on = self._autocast
-        return torch.autocast("cpu", dtype) if on else contextlib.nullcontext()
+        return torch.autocast(self._place.device.type, dtype) if on else contextlib.nullcontext()
 
     def _call(self, own: Stage, call: rt.Call, x: list[Tensor]) -> tuple[Stash, Any]:
         """Runs the forward of a stage. If a backward may read other weights, autograd saves weights
@@ -498,8 +526,7 @@ class Run:
             if isinstance(kept, Tensor):
                 return kept
             at, shape, stride = kept
-            all = tensor_at(stash.weight, own.dtype, (own.size,))
-            return all.as_strided(shape, stride, at // own.dtype.itemsize)
+            return own.flat(stash.weight).as_strided(shape, stride, at // own.dtype.itemsize)
 
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             # clones: the slot belongs to the op only while it runs
@@ -556,9 +583,9 @@ class Run:
         own = self._stage[call.rank, call.stage]
         if own.optimizer is None:
             return
-        gradient = tensor_at(call.grad, own.dtype, (own.size,)).div_(call.applied)
+        gradient = own.flat(call.grad).div_(call.applied)
         if call.weight != call.newest:
-            ctypes.memmove(call.weight, call.newest, own.size * own.dtype.itemsize)
+            own.flat(call.weight).copy_(own.flat(call.newest))
         for p, view, grad in zip(own.parameters, own.views(call.weight), own.views(call.grad)):
             p.data, p.grad = view, grad if p.requires_grad else None
         own.keep(call)
@@ -572,11 +599,16 @@ class Run:
 
     def _reduce(self, stage: int, gradients: Any, count: int, size: int) -> None:
         dtype = self._known[stage].dtype
-        parts = [tensor_at(gradients[i], dtype, (size // dtype.itemsize,)) for i in range(count)]
+        shape = (size // dtype.itemsize,)
+        parts = [self._place.tensor(gradients[i], dtype, shape) for i in range(count)]
         for part in parts[1:]:
             parts[0] += part
         for part in parts[1:]:
             part.copy_(parts[0])
+
+    def _carry(self, messages: Any, count: int) -> None:
+        assert self._processes
+        self._processes.carry(messages, count)
 
     def _rate(self, _: int, stage: int, update: int) -> float:
         optimizer = self._of(stage).optimizer
@@ -625,10 +657,12 @@ def profile(
     example, target: one microbatch
     layers: True: the modules are layers, which pipec.plan, best and compile cut into stages
     """
+    place = Host()
+    place.open(devices_of(stages))
     entries, shared = [], shared_parameters(stages)
     x = tuple(t.detach() for t in as_tuple(example))
-    for number, (stage, size) in enumerate(zip(stages, measure(stages, example))):
-        own = Stage(stage, optimizer, shared[number])
+    for number, (stage, size) in enumerate(zip(stages, measure(stages, example, place, True))):
+        own = Stage(stage, optimizer, shared[number], place)
         last, took = number + 1 == len(stages), collections.defaultdict(list)
         for _ in range(repeats + 1):  # the first run is discarded
             for split in False, True:
