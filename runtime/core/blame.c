@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * Finds the first fault when a step takes too long or a process is gone: not the rank that noticed,
- * but the end of its chain of waits.
+ * Finds the first fault when no rank can proceed, a step takes too long or a process is gone: not
+ * the rank that noticed, but the end of its chain of waits.
  *
  * The place of each rank (PrPlace) and its table tell what its streams wait for: another stream of
- * the rank, or the other side of a transfer or sum. Following the waits from any rank leads to a
- * cause or into a wait cycle, which no program of pipec has by itself (stall.c). Of all causes the
- * gravest is reported, with the instruction of another rank that waits for it first. Linear in the
- * instructions of the ranks examined.
+ * the rank, the other side of a transfer or sum, or the turn of another rank to copy. Following the
+ * waits from any rank leads to a cause or into a wait cycle, which no program of pipec has by
+ * itself. Of all causes the gravest is reported, with the instruction of another rank that waits
+ * for it first. Linear in the instructions of the ranks examined.
+ *
+ * Lemma: without a fault, a stall contains a cycle of transfers and turns. Proof: of the heads of
+ * the streams of a rank, take the one that is highest in the list. Its waits are met, because waits
+ * point up. So it is a transfer whose peer has not arrived, or a copy whose turn has not come, or
+ * it would run. The rank that it waits for has instructions left, too.
  *
  * With lowering CHANNELS the place of a rank is the first COMM instruction of its list that has not
  * completed: the lists are one global order, so whatever blocks this instruction came first. */
@@ -17,11 +22,13 @@
 #include <string.h>
 
 /* Ascending by gravity; the gravest is reported. */
-typedef enum Cause { NONE, CIRCLE, STUCK, RUNS, COPIES, NOT_BEGUN, LOST, SILENT, GONE } Cause;
+typedef enum Cause { NONE, CYCLE, STUCK, RUNS, COPIES, NOT_BEGUN, LOST, SILENT, GONE } Cause;
 
 typedef struct Blame {
   Cause cause;
-  uint32_t rank, index; /* index in the list of the rank; PIPE_NONE for GONE and SILENT */
+  /* in the list of the rank; NONE, CYCLE: of the instruction that waits for another rank; PIPE_NONE
+   * for GONE and SILENT */
+  uint32_t rank, index;
 } Blame;
 
 typedef struct Look {
@@ -67,10 +74,31 @@ static uint32_t comm_head(const Look *l, uint32_t r) {
   return row;
 }
 
-/* How far rank q is with instruction i of its COMM stream, in its step. */
+/* The copy at the head of the COPY stream of rank r; NULL: the stream is complete. */
+static const PipeInstr *copy_head(const Look *l, uint32_t r) {
+  const RankRun *k = &l->run->rank[r];
+  uint32_t i = copy_at(l, r);
+  return i < k->ncopy ? &k->t->instr[k->copy[i].index] : NULL;
+}
+
+/* The rank that has the next turn in the group of rank r; r: that rank itself, or no group. */
+static uint32_t has_turn(const Look *l, uint32_t r) {
+  const PipeRank *t = l->run->p->rank;
+  for (uint32_t q = 0; t[r].group && q < l->run->p->nrank; q++) {
+    const PipeInstr *a = t[q].group == t[r].group ? copy_head(l, q) : NULL, *b = copy_head(l, r);
+    uint64_t step = l->place[q].step, least = l->place[r].step;
+    if (a && (!b || step < least || (step == least && a->turn < b->turn)))
+      r = q;
+  }
+  return r;
+}
+
+/* How far rank q is with instruction i of its COMM stream, in the step of rank r. */
 typedef enum Progress { BEFORE, BEGUN, DONE } Progress;
-static Progress progress(const Look *l, uint32_t q, uint32_t i) {
+static Progress progress(const Look *l, uint32_t r, uint32_t q, uint32_t i) {
   uint32_t at = comm_at(l, q);
+  if (l->place[q].step != l->place[r].step)
+    return l->place[q].step < l->place[r].step ? BEFORE : DONE;
   if (i < at)
     return DONE;
   if (i >= at + heads(l, q) || !l->place[q].posted)
@@ -100,35 +128,37 @@ static uint32_t other_side(const Look *l, const PipeInstr *c, uint32_t q) {
   return PIPE_NONE;
 }
 
-/* The rank that c waits for, which rank r has begun at its head; r: none. */
+/* The rank that c waits for, which rank r has begun at its head, or whose turn has not come; r:
+ * none. */
 static uint32_t awaited(const Look *l, uint32_t r, const PipeInstr *c) {
   const PrRun *run = l->run;
+  if (pipe_op_info[c->op].stream == PIPE_COPY)
+    return has_turn(l, r);
   if (c->op == PIPE_SIDE_COMM)
     return r;
   if (!pipe_is_sum(c->op))
     return c->peer;
   for (uint32_t s = pipe_sum_next(run->p->stage, c->op, c->stage); s != c->stage;
        s = pipe_sum_next(run->p->stage, c->op, s)) {
-    uint32_t q = run->p->stage[s].rank, i = other_side(l, c, q);
-    if (q != r && l->place[q].step == l->place[r].step && i != PIPE_NONE &&
-        progress(l, q, i) == BEFORE)
+    uint32_t q = run->p->stage[s].rank;
+    if (q != r && progress(l, r, q, other_side(l, c, q)) == BEFORE)
       return q;
   }
   return r;
 }
 
-/* The cause that blocks rank r; NONE: *next is the rank that it waits for. */
+/* The cause that blocks rank r; NONE: *next is the rank that it waits for, or r: nothing. */
 static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
   const RankRun *k = &l->run->rank[r];
   const PrPlace *at = &l->place[r];
-  uint32_t ci = compute_at(l, r), mi = comm_at(l, r), pi = copy_at(l, r);
+  uint32_t ci = compute_at(l, r), mi = comm_at(l, r), pi = copy_at(l, r), row = PIPE_NONE;
   *next = r;
   if (at->condition != PR_ANSWERS)
     return (Blame){at->condition == PR_IS_GONE ? GONE : SILENT, r, PIPE_NONE};
   if (at->running && at->running <= k->t->ninstr) /* a peer may send any number */
     return (Blame){RUNS, r, at->running - 1};
   const PipeInstr *compute = ci < k->ncompute ? &k->t->instr[k->compute[ci].index] : NULL;
-  const PipeInstr *copy = pi < k->ncopy ? &k->t->instr[k->copy[pi].index] : NULL;
+  const PipeInstr *copy = copy_head(l, r);
   bool computes = compute && compute->wait <= mi && compute->wait_copy <= pi;
   bool copies = copy && copy->wait <= ci && copy->wait_copy <= mi;
   uint32_t head_row = comm_head(l, r);
@@ -138,41 +168,38 @@ static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
     return (Blame){NOT_BEGUN, r, head_row};
   if (computes)
     return (Blame){NOT_BEGUN, r, k->compute[ci].index};
-  if (copies)
-    return (Blame){COPIES, r, k->copy[pi].index};
-  if (!c || !at->posted)
-    return (Blame){NONE, r, head_row};
-  for (uint32_t j = 0, n = heads(l, r); j < n; j++) {
-    uint32_t row = head(l, r, j), q, other;
-    if (row == PIPE_NONE)
-      continue;
-    c = &k->t->instr[row];
-    q = awaited(l, r, c);
-    if (q == r)
-      return (Blame){STUCK, r, row};
-    other = pipe_is_sum(c->op) ? PIPE_NONE : other_side(l, c, q);
-    if (other != PIPE_NONE && l->place[q].condition == PR_ANSWERS) {
-      bool past = l->place[q].step > at->step;
-      Progress there = progress(l, q, other);
-      if (past || (there == DONE && l->place[q].step == at->step))
-        return (Blame){LOST, r, row};
-      if (there == BEGUN)
-        return (Blame){STUCK, r, row};
-    }
-    *next = *next == r ? q : *next;
+  if (copies) {
+    row = k->copy[pi].index;
+    *next = has_turn(l, r);
+    if (*next == r)
+      return (Blame){COPIES, r, row};
   }
-  return (Blame){NONE, r, head_row};
+  for (uint32_t j = 0, n = at->posted ? heads(l, r) : 0; j < n; j++) {
+    uint32_t i = head(l, r, j), q = i == PIPE_NONE ? r : awaited(l, r, &k->t->instr[i]);
+    if (i == PIPE_NONE)
+      continue;
+    if (q == r)
+      return (Blame){STUCK, r, i};
+    Progress there = l->place[q].condition == PR_ANSWERS
+                         ? progress(l, r, q, other_side(l, &k->t->instr[i], q))
+                         : BEFORE;
+    if (there != BEFORE)
+      return (Blame){there == DONE ? LOST : STUCK, r, i};
+    if (*next == r)
+      *next = q, row = i;
+  }
+  return (Blame){NONE, r, row};
 }
 
 static Blame follow(const Look *l, uint32_t r) {
-  for (uint32_t hops = 0; hops <= l->run->p->nrank; hops++) {
-    uint32_t next;
-    Blame b = keeps(l, r, &next);
+  Blame b = {NONE, r, PIPE_NONE};
+  for (uint32_t hops = 0, next; hops <= l->run->p->nrank; hops++, r = next) {
+    b = keeps(l, r, &next);
     if (b.cause || next == r)
       return b;
-    r = next;
   }
-  return (Blame){CIRCLE, r, comm_head(l, r)};
+  b.cause = CYCLE; /* after so many hops, r is in it */
+  return b;
 }
 
 /* The first rank, in the list order of q, that waits for rank q, and its instruction *row;
@@ -195,19 +222,55 @@ static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *row) {
   return best;
 }
 
-/* Writes "rank 0 waits in 0SEND_F1 (x.pipe:7:3) for 1RECV_F1 on rank 1" for row `row` of the list
- * of rank r. */
-static int tell_waiting(const Look *l, uint32_t r, uint32_t row, char *text, size_t room) {
-  const PipeInstr *c = &l->run->rank[r].t->instr[row];
+int pr_tell_waiting(const PrRun *run, uint32_t r, const PipeInstr *c, uint32_t q,
+                    const PipeInstr *other, bool lost, char *text, size_t room) {
   char where[PR_WHERE], partner[PIPE_OP_TEXT];
-  PipeInstr other = *c;
-  uint32_t q = awaited(l, r, c);
-  uint32_t i = q == r ? PIPE_NONE : other_side(l, c, q);
-  if (i != PIPE_NONE)
-    other = l->run->rank[q].t->instr[l->run->rank[q].comm[i].index];
-  pipe_instr_text(partner, pipe_graph(l->run->p), &other);
-  return snprintf(text, room, "rank %u waits in %s for %s on rank %u", r,
-                  pr_where(l->run, c, where), partner, q);
+  pipe_instr_text(partner, pipe_graph(run->p), other);
+  return snprintf(text, room, "rank %u waits in %s for %s on rank %u%s", r, pr_where(run, c, where),
+                  partner, q, lost ? ", which has been completed there: the message is lost" : "");
+}
+
+int pr_tell_absent(PrCondition is, uint32_t r, char *text, size_t room) {
+  return snprintf(text, room,
+                  is == PR_IS_GONE ? "the process of rank %u has ended" : "rank %u does not answer",
+                  r);
+}
+
+/* As pr_tell_waiting, for row `row` of the list of rank r. */
+static int tell_waiting(const Look *l, uint32_t r, uint32_t row, bool lost, char *text,
+                        size_t room) {
+  const PipeInstr *c = &l->run->rank[r].t->instr[row], *other = c;
+  const uint32_t q = awaited(l, r, c);
+  const RankRun *k = &l->run->rank[q];
+  uint32_t i;
+  if (pipe_op_info[c->op].stream == PIPE_COPY)
+    other = copy_head(l, q);
+  else if ((i = other_side(l, c, q)) != PIPE_NONE)
+    other = &k->t->instr[k->comm[i].index];
+  return pr_tell_waiting(l->run, r, c, q, other, lost, text, room);
+}
+
+/* Writes the waits of the cycle that rank r is in, from its lowest rank on. */
+static void tell_cycle(const Look *l, uint32_t r, char *text, size_t room) {
+  enum { SHOWN = 6 };
+  uint32_t first = r, n = 0, next;
+  size_t len = 0;
+  keeps(l, r, &next);
+  for (uint32_t q = next; q != r; q = next) {
+    first = q < first ? q : first;
+    keeps(l, q, &next);
+  }
+  r = first;
+  do {
+    const Blame b = keeps(l, r, &next);
+    if (n > 0 && n < SHOWN && len < room)
+      len += (size_t)snprintf(text + len, room - len, "; ");
+    if (n++ < SHOWN && len < room)
+      len += (size_t)tell_waiting(l, r, b.index, false, text + len, room - len);
+    r = next;
+  } while (r != first);
+  if (n > SHOWN && len < room)
+    snprintf(text + len, room - len, "; and %u more ranks", n - SHOWN);
 }
 
 /* Writes ", one action with 5B5" if the model executes c together with other ops. */
@@ -256,20 +319,16 @@ bool pr_blame(PrRun *run, const PrPlace *place, char *text, size_t room) {
   if (c)
     pr_where(run, c, where);
   switch (best.cause) {
-  case GONE: len = snprintf(text, room, "the process of rank %u has ended", best.rank); break;
-  case SILENT: len = snprintf(text, room, "rank %u does not answer", best.rank); break;
+  case GONE:
+  case SILENT: len = pr_tell_absent(place[best.rank].condition, best.rank, text, room); break;
   case NOT_BEGUN: len = snprintf(text, room, "rank %u does not begin %s", best.rank, where); break;
   case COPIES: len = snprintf(text, room, "rank %u is in %s", best.rank, where); break;
   case RUNS:
     len = snprintf(text, room, "rank %u is in %s", best.rank, where);
     len += tell_action(run, c, text + len, room - (size_t)len);
     break;
-  case LOST:
-    len = tell_waiting(&l, best.rank, best.index, text, room);
-    if ((size_t)len < room)
-      snprintf(text + len, room - (size_t)len,
-               ", which has been completed there: the message is lost");
-    return true;
+  case CYCLE: tell_cycle(&l, best.rank, text, room); return true;
+  case LOST: tell_waiting(&l, best.rank, best.index, true, text, room); return true;
   case STUCK:
     snprintf(text, room,
              "rank %u is in %s and its peer has begun, too, but the message does not arrive",
@@ -282,7 +341,7 @@ bool pr_blame(PrRun *run, const PrPlace *place, char *text, size_t room) {
     len += tell_other_side(&l, c, waiter, row, text + len, room - (size_t)len);
   if (waiter != PIPE_NONE && (size_t)len + 2 < room) {
     memcpy(text + len, "; ", 3);
-    tell_waiting(&l, waiter, row, text + len + 2, room - (size_t)len - 2);
+    tell_waiting(&l, waiter, row, false, text + len + 2, room - (size_t)len - 2);
   }
   return true;
 }
@@ -310,4 +369,10 @@ bool pr_blame_threads(PrRun *run, char *text, size_t room) {
   bool told = place && pr_blame(run, place, text, room);
   free(place);
   return told;
+}
+
+PrStatus pr_report_stall(PrRun *run) {
+  char why[PR_TEXT - 64] = "no rank can go on";
+  pr_blame_threads(run, why, sizeof why);
+  return pr_fail(run, PR_E_STALL, "stall: %s", why);
 }

@@ -15,8 +15,7 @@
  *   turns.c        COPY streams that take turns
  *   contract.c     checks of the promises of a model
  *   trace.c        spans, and measurements from them
- *   stall.c        why no rank can proceed: the wait cycle
- *   blame.c        the first fault, when the place of each rank is known
+ *   blame.c        the first fault, or the wait cycle, when the place of each rank is known
  *   fault.c        injected faults
  *   optim.c        optimizers, for models
  *
@@ -497,20 +496,23 @@ bool pr_blame(PrRun *run, const PrPlace *place, char *text, size_t room);
 /* As pr_blame, for the ranks of one process, which may still run. */
 bool pr_blame_threads(PrRun *run, char *text, size_t room);
 
+/* The words of every report. pr_tell_waiting: transfer or sum c of rank r waits for `other` on rank
+ * q; lost: which is over there. pr_tell_absent: rank r has gone, or does not answer. */
+int pr_tell_waiting(const PrRun *run, uint32_t r, const PipeInstr *c, uint32_t q,
+                    const PipeInstr *other, bool lost, char *text, size_t room);
+int pr_tell_absent(PrCondition is, uint32_t r, char *text, size_t room);
+
 /* checkpoint_watch.c: fails with PR_E_DEADLINE, or PR_E_LOST if a process is gone, and names the
  * rank that delays the checkpoint. at[nrank]; NULL: only the state of this process is known.
  * Returns the status. */
 PrStatus pr_fail_checkpoint(PrRun *run, const PrPlace *at);
 
-/* Fails with PR_E_STALL and the wait cycle. Only the calling thread may be awake. */
+/* Fails with PR_E_STALL and what pr_blame finds. Only the calling thread may be awake. */
 PrStatus pr_report_stall(PrRun *run);
 
 /* turns.c: fills in run->turns. Requires streams. */
 PrStatus pr_take_turns(PrRun *run);
 void pr_give_turns(PrRun *run);
-/* For the first group with turns of a step left: writes "; rank 1 has the next turn of its link,
- * 1OFF2 (x.pipe:3:9)". Else writes nothing. */
-void pr_tell_turn(PrRun *run, char *text, size_t room);
 
 /* With on_loss: a forward has written its part of the loss of mb; calls on_loss after the last
  * part. */

@@ -3,7 +3,6 @@
  * the rank of each turn. The engines count turns. */
 #include "run.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,22 +53,4 @@ void pr_give_turns(PrRun *run) {
   for (uint32_t g = 0; run->turns && g < run->p->ngroup; g++)
     free(run->turns[g].rank);
   free(run->turns);
-}
-
-void pr_tell_turn(PrRun *run, char *text, size_t room) {
-  for (uint32_t g = 0; g < run->p->ngroup; g++) {
-    const Turns *t = &run->turns[g];
-    uint32_t next = t->n ? (uint32_t)(atomic_load(&t->done) % t->n) : 0;
-    if (next == 0)
-      continue;
-    const RankRun *k = &run->rank[t->rank[next]];
-    for (uint32_t i = 0; i < k->ncopy; i++) {
-      const PipeInstr *c = &k->t->instr[k->copy[i].index];
-      char where[PR_WHERE];
-      if (c->turn == next)
-        snprintf(text, room, "; rank %u has the next turn of its link, %s", k->id,
-                 pr_where(run, c, where));
-    }
-    return;
-  }
 }

@@ -56,10 +56,7 @@ PrStatus pr_fail_checkpoint(PrRun *run, const PrPlace *at) {
                       (at[r].checkpoint == CK_AT_READ || at[r].checkpoint == CK_AT_READ_MEETING));
   }
   if (at && blame_of(&at[who]) >= 3)
-    snprintf(text, sizeof text,
-             at[who].condition == PR_IS_GONE ? "the process of rank %u has ended"
-                                             : "rank %u does not answer",
-             who);
+    pr_tell_absent(at[who].condition, who, text, sizeof text);
   else
     describe(run, at ? who : here, at ? at[who].checkpoint : own, text);
   if (at && at[who].condition == PR_IS_GONE)

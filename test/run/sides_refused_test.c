@@ -40,17 +40,23 @@ static PrModel model_of(Tiny *t, int (*side)(void *, const PrCall *)) {
   return m;
 }
 
-/* What pr_open says of the program, or a step of it. */
+/* What pr_open says of the program, or a step of it: on threads; with a seed if that differs. */
 static void tell(const PipeProgram *p, const char *name, int (*side)(void *, const PrCall *),
                  bool step) {
-  Tiny *t = tiny_new(2, 1);
-  PrModel m = model_of(t, side);
-  PrRun *run;
-  if (!pr_open(&run, p, &m, NULL) && step)
-    pr_steps(run, 1);
-  printf("%s: %s\n", name, pr_error(run));
-  pr_close(run);
-  tiny_free(t);
+  char threads[1024] = "";
+  for (uint64_t seed = 0; seed < 2; seed++) {
+    Tiny *t = tiny_new(2, 1);
+    PrModel m = model_of(t, side);
+    PrOptions o = {.seed = seed};
+    PrRun *run;
+    if (!pr_open(&run, p, &m, &o) && step)
+      pr_steps(run, 1);
+    if (seed == 0 || strcmp(threads, pr_error(run)) != 0)
+      printf("%s: %s\n", name, pr_error(run));
+    snprintf(threads, sizeof threads, "%s", pr_error(run));
+    pr_close(run);
+    tiny_free(t);
+  }
 }
 
 static PipeProgram *compiled(Arena *arena, const char *of) {

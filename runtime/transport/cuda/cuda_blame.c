@@ -99,8 +99,8 @@ void cuda_watch(PrRun *run, bool on) {
 
 /* A rank, by its streams. */
 typedef struct Place {
-  CudaPlace at;    /* what the rank reports */
-  int there;       /* 1: it answers; 0: it does not; -1: it has gone */
+  CudaPlace at; /* what the rank reports */
+  PrCondition is;
   uint32_t n;      /* streams */
   uint32_t *on;    /* [ninstr] stream of a row */
   uint32_t *nth;   /* [ninstr] place of a row in its stream */
@@ -118,8 +118,6 @@ typedef struct Look {
   uint64_t step;                /* the oldest that a rank is in */
   uint32_t lost_rank, lost_row; /* a RECV whose SEND is over; PIPE_NONE */
 } Look;
-
-static bool is_move(const PipeInstr *in) { return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B; }
 
 static const PipeInstr *instr(const Look *l, uint32_t r, uint32_t row) {
   return &l->p->rank[r].instr[row];
@@ -175,13 +173,13 @@ static bool spread(Look *l, uint32_t r, uint32_t row) {
   for (uint32_t q = 0; g && q < l->run->p->nrank; q++) /* so are all turns before it */
     if (l->run->p->rank[q].group == g)
       more |= raise(&l->of[q].known[PIPE_COPY], turns_before(l, q, in->turn));
-  if (!is_move(in))
+  if (!cuda_moves(in))
     return more;
   Place *peer = &l->of[in->peer];
   uint32_t other = l->pair[r][row], n = peer->nth[other], x = peer->on[other];
   bool sent = pipe_is_send(in->op);
-  if (sent && peer->there > 0 && peer->at.exact && peer->at.step == l->step && x < CUDA_PLACES &&
-      n >= peer->come[x]) {
+  if (sent && peer->is == PR_ANSWERS && peer->at.exact && peer->at.step == l->step &&
+      x < CUDA_PLACES && n >= peer->come[x]) {
     if (l->lost_row == PIPE_NONE || other < l->lost_row)
       l->lost_rank = in->peer, l->lost_row = other; /* it has not come, whatever the sender says */
     return more;
@@ -235,10 +233,10 @@ static bool is_ready(const Look *l, uint32_t r, uint32_t row) {
 static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *rank) {
   uint32_t best = PIPE_NONE, best_at = PIPE_NONE;
   for (uint32_t r = 0; r < l->run->p->nrank; r++)
-    for (uint32_t x = 0; r != q && l->of[r].there == 1 && x < l->of[r].n; x++) {
+    for (uint32_t x = 0; r != q && l->of[r].is == PR_ANSWERS && x < l->of[r].n; x++) {
       uint32_t row = cuda_is_comm(x) ? first_open(l, r, x) : PIPE_NONE;
       const PipeInstr *in = row == PIPE_NONE ? NULL : instr(l, r, row);
-      if (in && is_move(in) && in->peer == q && is_ready(l, r, row) && l->pair[r][row] < best_at)
+      if (in && cuda_moves(in) && in->peer == q && is_ready(l, r, row) && l->pair[r][row] < best_at)
         best = row, best_at = l->pair[r][row], *rank = r;
     }
   return best;
@@ -252,20 +250,16 @@ static int grave(const Look *l, uint32_t r, uint32_t row) {
   const PipeInstr *in = instr(l, r, row);
   if (!is_ready(l, r, row))
     return ANY;
-  if (!is_move(in))
+  if (!cuda_moves(in))
     return RUNS;
   uint32_t pair = l->pair[r][row], other = first_open(l, in->peer, l->of[in->peer].on[pair]);
   return other != pair ? WAITS : is_ready(l, in->peer, other) ? BOTH_ENDS : NEXT;
 }
 
-/* Writes "rank 2 waits in 2RECV_F1 (x.pipe:7:3) for 1SEND_F1 on rank 1". */
-static void tell_waiting(const Look *l, uint32_t r, uint32_t row, char *text, size_t room) {
-  const PipeProgram *p = l->p;
-  const PipeInstr *in = &p->rank[r].instr[row];
-  char where[PR_WHERE], other[PIPE_OP_TEXT];
-  pipe_instr_text(other, pipe_graph(p), &p->rank[in->peer].instr[l->pair[r][row]]);
-  snprintf(text, room, "rank %u waits in %s for %s on rank %u", r, pr_where(l->run, in, where),
-           other, in->peer);
+static void tell_waiting(const Look *l, uint32_t r, uint32_t row, bool lost, char *text,
+                         size_t room) {
+  const PipeInstr *in = instr(l, r, row);
+  pr_tell_waiting(l->run, r, in, in->peer, instr(l, in->peer, l->pair[r][row]), lost, text, room);
 }
 
 static void tell(const Look *l, char *text, size_t room) {
@@ -274,15 +268,13 @@ static void tell(const Look *l, char *text, size_t room) {
   uint32_t q = PIPE_NONE, stuck = PIPE_NONE, len = 0;
   for (uint32_t r = p->nrank; r-- > 0;) {
     const Place *me = &l->of[r];
-    if (me->there != 1 && (q == PIPE_NONE || me->there <= l->of[q].there))
+    if (me->is != PR_ANSWERS && (q == PIPE_NONE || me->is >= l->of[q].is))
       q = r;
-    if (me->there == 1 && me->at.step == l->step && me->at.held_up)
+    if (me->is == PR_ANSWERS && me->at.step == l->step && me->at.held_up)
       stuck = r;
   }
   if (q != PIPE_NONE) {
-    len = (uint32_t)snprintf(
-        text, room, l->of[q].there ? "the process of rank %u has ended" : "rank %u does not answer",
-        q);
+    len = (uint32_t)pr_tell_absent(l->of[q].is, q, text, room);
   } else if (stuck != PIPE_NONE) {
     q = stuck;
     len = (uint32_t)snprintf(text, room,
@@ -290,9 +282,7 @@ static void tell(const Look *l, char *text, size_t room) {
                                                                      : "rank %u does not begin %s",
                              q, pr_where(l->run, &p->rank[q].instr[l->of[q].at.issued], where));
   } else if (l->lost_row != PIPE_NONE) {
-    tell_waiting(l, l->lost_rank, l->lost_row, text, room);
-    len = (uint32_t)strlen(text);
-    snprintf(text + len, room - len, ", which has been completed there: the message is lost");
+    tell_waiting(l, l->lost_rank, l->lost_row, true, text, room);
     return;
   } else {
     uint32_t best = NOTHING, best_r = 0, best_row = 0;
@@ -309,7 +299,7 @@ static void tell(const Look *l, char *text, size_t room) {
       }
     const PipeInstr *in = best == NOTHING ? NULL : &p->rank[best_r].instr[best_row];
     char peer[48] = "";
-    if (in && is_move(in))
+    if (in && cuda_moves(in))
       snprintf(peer, sizeof peer, ", whose peer is rank %u", in->peer);
     snprintf(text, room, "rank %u has not completed %s%s", best_r,
              in ? pr_where(l->run, in, where) : "the step", peer);
@@ -319,7 +309,7 @@ static void tell(const Look *l, char *text, size_t room) {
   if (row == PIPE_NONE || len >= room)
     return;
   len += (uint32_t)snprintf(text + len, room - len, "; ");
-  tell_waiting(l, r, row, text + len, room - len);
+  tell_waiting(l, r, row, false, text + len, room - len);
 }
 
 /* ---- asking ---- */
@@ -374,15 +364,15 @@ static PrPlace *find_checkpoint(const Look *l) {
   const uint32_t n = l->run->p->nrank;
   bool accused = false, answers = false;
   for (uint32_t r = 0; r < n; r++) {
-    answers |= l->of[r].there > 0;
-    accused |= l->of[r].there > 0 && l->of[r].at.accuses;
+    answers |= l->of[r].is == PR_ANSWERS;
+    accused |= l->of[r].at.accuses != 0; /* 0 of those that do not answer */
   }
   if (!answers) /* nobody has been asked: this rank knows of itself */
     accused = atomic_load(&cuda_of(l->run)->late_at) || atomic_load(&l->run->ck_at);
   PrPlace *at = accused ? calloc(n, sizeof *at) : NULL;
   for (uint32_t r = 0; at && r < n; r++) {
     const Place *p = &l->of[r];
-    at[r].condition = p->there < 0 ? PR_IS_GONE : p->there > 0 ? PR_ANSWERS : PR_IS_SILENT;
+    at[r].condition = p->is;
     at[r].checkpoint = p->at.checkpoint;
   }
   return at;
@@ -399,21 +389,22 @@ static PrStatus blame(PrRun *run) {
     for (uint32_t r = 0; r < run->p->nrank; r++) {
       Place *p = &l.of[r];
       char place[PR_GROUP_PLACE];
-      p->there = g->place(g->arg, r, place);
-      if (p->there > 0)
+      const int there = g->place(g->arg, r, place);
+      p->is = there < 0 ? PR_IS_GONE : there > 0 ? PR_ANSWERS : PR_IS_SILENT;
+      if (there > 0)
         memcpy(&p->at, place, sizeof p->at);
-      lost |= p->there < 0;
-      l.step = p->there > 0 && p->at.step < l.step ? p->at.step : l.step;
+      lost |= there < 0;
+      l.step = there > 0 && p->at.step < l.step ? p->at.step : l.step;
     }
     checkpoint = find_checkpoint(&l);
     for (uint32_t r = 0; r < run->p->nrank; r++) { /* nothing is known of those that are further */
       Place *p = &l.of[r];
-      bool past = p->there > 0 && p->at.step > l.step;
+      bool past = p->is == PR_ANSWERS && p->at.step > l.step;
       for (uint32_t x = 0; x < p->n; x++) {
         uint32_t known = x < CUDA_PLACES ? p->at.on[x].known : 0;
         p->known[x] = p->come[x] = past || known > p->len[x] ? p->len[x] : known;
       }
-      p->at.step = p->there > 0 ? p->at.step : l.step;
+      p->at.step = p->is == PR_ANSWERS ? p->at.step : l.step;
       if (p->at.issued >= run->p->rank[r].ninstr)
         p->at.held_up = 0;
     }

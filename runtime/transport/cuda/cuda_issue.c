@@ -573,7 +573,7 @@ static PrStatus stalled(PrRun *run, uint64_t step) {
   PrCuda *c = cuda_of(run);
   uint32_t **pair = NULL;
   const CudaRank *in = NULL; /* one that waits for others */
-  char where[PR_WHERE], partner[PIPE_OP_TEXT];
+  char where[PR_WHERE], text[PR_TEXT / 2];
   PrStatus st = PR_OK;
   for (uint32_t r = 0; r < c->nhere && !st; r++) {
     const CudaRank *d = &c->rank[r];
@@ -589,18 +589,14 @@ static PrStatus stalled(PrRun *run, uint64_t step) {
     const PipeInstr *head = &d->k->t->instr[d->next];
     for (uint32_t i = 0; d->next < d->k->t->ninstr && !st && i <= head->group; i++) {
       const PipeInstr *x = &head[i];
-      if (x->op < PIPE_SEND_F || x->op > PIPE_RECV_B || d->moved >> i & 1)
+      if (!cuda_moves(x) || d->moved >> i & 1)
         continue;
       const CudaRank *q = &c->rank[x->peer];
       uint32_t other = pair[r][d->next + i];
       if (other >= q->next && !(other - q->next < 64 && q->moved >> (other - q->next) & 1))
         continue;
-      pipe_instr_text(partner, pipe_graph(run->p), &q->k->t->instr[other]);
-      st = pr_fail(
-          run, PR_E_STALL,
-          "stall: rank %u waits in %s for %s on rank %u, which has been completed there: the "
-          "message is lost",
-          d->k->id, pr_where(run, x, where), partner, q->k->id);
+      pr_tell_waiting(run, d->k->id, x, q->k->id, &q->k->t->instr[other], true, text, sizeof text);
+      st = pr_fail(run, PR_E_STALL, "stall: %s", text);
     }
   }
   free(pair);
