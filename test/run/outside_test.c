@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "make_program.h"
 #include "pipe_rows.h"
 #include "pipe_transport.h"
 #include "processes.h"
@@ -39,6 +40,7 @@ typedef enum Case {
   TRACE_HANGS,   /* nor when the trace is shared */
   SILENCE,       /* rank 1 hangs in a checkpoint, and nobody says where it is */
   DISK_FULL,     /* a checkpoint is not written, by which no run ends; then the model fails */
+  CROSSED,       /* a program whose ranks both send first */
   NCASES
 } Case;
 
@@ -262,7 +264,7 @@ static void train(Rank *r, PrGroup *group) {
   PrModel m = model_of(r);
   PrTransport t = {.group = group, .arg = r, .carry = carry, .why = why};
   const bool late = r->what == SILENCE || r->what == MODEL_HANGS || r->what == MEETING_HANGS ||
-                    r->what == TRACE_HANGS;
+                    r->what == TRACE_HANGS || r->what == CROSSED;
   PrOptions o = {.deadline_s = late                   ? 2
                                : r->what == DISK_FULL ? 60
                                                       : 0,
@@ -421,7 +423,10 @@ int main(int argc, char **argv) {
                                      [MEETING_HANGS] = "the last meeting hangs",
                                      [TRACE_HANGS] = "sharing the trace hangs",
                                      [SILENCE] = "a checkpoint hangs",
-                                     [DISK_FULL] = "the model fails after a checkpoint"};
+                                     [DISK_FULL] = "the model fails after a checkpoint",
+                                     [CROSSED] = "sends are crossed"};
+  static const char *const crossed[] = {"0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0U",
+                                        "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1U"};
   uint32_t wrong = 0, refused = 0;
   if (argc != 3)
     return 2;
@@ -440,20 +445,23 @@ int main(int argc, char **argv) {
   Compiled *c = malloc(sizeof *c);
   if (!sample_compile(c, argv[1], &sample))
     return 1;
+  Made *two = make_text(&(MakeSpec){.nrank = 2, .nmb = 2, .chunks = 1}, crossed);
   for (Case what = MODEL_FAILS; what < NCASES; what++) {
+    const PipeProgram *p = what == CROSSED ? &two->p : c->s.prog;
     Rank rank[MOST_RANKS];
     printf("%s\n", name[what]);
     if (what == SILENCE)
       setenv("PIPE_FAULT", "SAVE:1:0:hang", 1);
     else
       unsetenv("PIPE_FAULT");
-    if (!run_all(c->s.prog, what, argv[2], rank))
+    if (!run_all(p, what, argv[2], rank))
       return 1;
     if (what == SILENCE && !is_extended)
       printf("  no wait is extended\n");
-    for (uint32_t i = 0; i < c->s.prog->nrank; i++)
+    for (uint32_t i = 0; i < p->nrank; i++)
       printf("  rank %u, status %d: %s\n", i, rank[i].st, rank[i].text);
   }
+  free_made(two);
   arena_free(&c->arena);
   free(c);
   return wrong > 0;
