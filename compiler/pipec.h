@@ -129,10 +129,9 @@ typedef struct SideTurn { uint32_t at; int compute; uint32_t use; uint64_t plan;
 /* Buffers of one size on a rank: size; stage of the first user; number; (comm) first slot. */
 typedef struct SideBuffers { uint64_t bytes; uint32_t stage, count, first; } SideBuffers;
 
-/* The instructions of a rank in the order of the text, transfers included. They come from a
- * compute_comms file, or from a lowering with transfers at their ops. Set are op, stage, mb, site
- * and group; of transfers also peer and edge. `wait` is WAIT_SEND for a wait until a SEND is done,
- * and WAIT_ALL for a wait for all transfers above. */
+/* The instructions of a rank in the order of a compute_comms file, transfers included. Set are op,
+ * stage, mb, site and group; of transfers also peer. `wait` is WAIT_SEND for a wait until a SEND is
+ * done, and WAIT_ALL for a wait for all transfers above. */
 enum { WAIT_SEND = 1, WAIT_ALL = UINT32_MAX };
 typedef struct List {
   PipeInstr *instr;
@@ -245,10 +244,9 @@ typedef struct Orders {
   SendPolicy send;
   uint32_t lowering;     /* the requested lowering: PipeLowering, or LOWERING_AUTO (names.h) */
   Span lowering_at;
-  /* [nrank] lists of a compute_comms file (read_csv) or of the lowering (transfers); or NULL */
+  /* (read_csv) [nrank] lists of a compute_comms file, whose transfers take the place of derived
+   * ones; NULL: none */
   List *lists;
-  /* (read_csv) the lists are proved as they are; there is no program */
-  bool only_lists;
 } Orders;
 
 /* Side ops. Made by expand (find_sides) and by sides. order and offload place the side ops that run
@@ -264,11 +262,11 @@ typedef struct Sides {
   SideBuffers **buffers; uint32_t *nbuffers; /* [nrank] */
 } Sides;
 
-/* The verdict of the proofs. Made by prove_transfers and the check_* passes. */
+/* The verdict of the proofs. Made by prove_lists and the check_* passes. */
 typedef struct Verdict {
   const Stall *stall;    /* (check_channels) the counter-example, or NULL */
-  /* (prove_transfers) Orders.lists complete under the requested model, but not under the model of
-   * the engines: there is no program */
+  /* (prove_lists) Orders.lists complete under the requested model, but not under the model of the
+   * engines: there is no program */
   bool only_lists;
   const MachineList *machine_list; /* [nrank] (check_channels) the proved lists */
   /* (check_channels) least --sends=buffered that completes the lists; 0: rendezvous suffices */
@@ -325,10 +323,6 @@ struct Sched {
   struct Looped *looped;
 };
 
-/* Are only lists proved, so that there is no program? */
-static inline bool only_lists(const Sched *s) {
-  return s->orders->only_lists || s->verdict->only_lists;
-}
 /* The index in Model.pipe of the pipe of a row; not for imported files, which have no pipes. In
  * place.c. */
 uint32_t pipe_of(const Sched *s, uint32_t row);

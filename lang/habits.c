@@ -15,6 +15,10 @@ static const char
     transfer[] = "the compiler adds the transfers; lists with their own transfers are CSV files",
     reduction[] = "leave the reduction out: U includes it", update[] = "the update is U";
 
+const char own_transfers_help[] =
+    "lists with their own transfers are CSV files: a row for each rank, 0SEND_F1+0RECV_B0 is a "
+    "group, WAIT a wait";
+
 static const struct {
   const char *word;
   int places;

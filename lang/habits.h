@@ -11,4 +11,7 @@ typedef enum HabitPlace { HABIT_FORM = 1, HABIT_OP = 2, HABIT_VALUE = 4 } HabitP
  * is expected (HABIT_OP), or where a value or a function is expected (HABIT_VALUE). NULL: none. */
 const char *habit(const char *word, size_t n, HabitPlace place);
 
+/* The text of a help for transfers that the text of a schedule places itself. */
+extern const char own_transfers_help[];
+
 #endif

@@ -104,7 +104,7 @@ static void too_deep(Parse *ps, const char *what, int limit);
 static void reserved(Parse *ps, Span at, Name name);
 static void one_phase(Parse *ps, Span at);
 static void by_hand(Parse *ps, Span at);
-static void grouped(Parse *ps, Span at);
+static void two_words(Parse *ps, Span at);
 static void skip_block(Parse *ps);
 static bool begins_line(const Parse *ps, Span at);
 static bool begins_form(int token);
@@ -668,7 +668,7 @@ clause:
     $$->name = $3.name;
     $$->name_at = @3;
   }
-| TRANSFERS ok NAME NAME { grouped(ps, (Span){@3.file, @3.beg, @4.end}); $$ = NULL; }
+| TRANSFERS ok NAME NAME { two_words(ps, (Span){@3.file, @3.beg, @4.end}); $$ = NULL; }
 | OFFLOAD ok when_opt lead_opt { $$ = new_offload(ps, @$, NO_BINDING, NO_BINDING, $3.e, $4.e); }
 | OFFLOAD ok NAME ',' name to_opt when_opt lead_opt {
     $$ = new_offload(ps, @$, (Binding){$3.name, @3}, $5, $7.e, $8.e);
@@ -1045,14 +1045,13 @@ static void by_hand(Parse *ps, Span at) {
     return;
   ps->by_hand = true;
   diag_error(ps->lx.diag, DIAG_REMOVED, at, "an order has no transfers: pipec adds them");
-  diag_help(ps->lx.diag, "lists with their own transfers are CSV files: a row for each rank, 0SEND_F1+0RECV_B0 is a "
-                         "group, WAIT a wait");
+  diag_help(ps->lx.diag, "%s", own_transfers_help);
 }
 
 /* Reports `transfers inline grouped` and other clauses of two words, of version 0.1. */
-static void grouped(Parse *ps, Span at) {
+static void two_words(Parse *ps, Span at) {
   diag_error(ps->lx.diag, DIAG_REMOVED, at, "'transfers' takes one word");
-  diag_help(ps->lx.diag, "'inline grouped' is written 'transfers grouped'");
+  diag_help(ps->lx.diag, "%s", own_transfers_help);
 }
 
 static void skip_block(Parse *ps) {

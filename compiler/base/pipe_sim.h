@@ -65,7 +65,6 @@ typedef struct PipeSimIn {
   uint32_t nunit_time;
   const uint32_t *group;     /* [nrank] as in PipeRank; NULL: no groups */
   uint32_t ngroup;
-  bool groups;               /* COMM streams may have groups */
   /* share, nshare and nlink: as in PipeProgram; 0 rows: no shared links */
   const PipeShare *share;
   uint32_t nshare, nlink;

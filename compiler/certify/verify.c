@@ -64,13 +64,27 @@ static void verify_times(const PipeProgram *p) {
   BUG_IF(p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
 }
 
-/* The ops of each rank are those of the text, in its order and in its actions. */
+/* Is `in` the transfer of the list at or below *at, in its group? Moves *at past it. */
+static bool is_next_move(const List *l, uint32_t *at, const PipeInstr *in) {
+  while (*at < l->n && (!pipe_op_info[l->instr[*at].op].comm || l->instr[*at].wait == WAIT_SEND))
+    ++*at;
+  const PipeInstr *of = &l->instr[*at];
+  return (*at)++ < l->n && of->op == in->op && of->stage == in->stage && of->mb == in->mb &&
+         of->group == in->group;
+}
+
+/* The ops of each rank are those of the text, in its order and in its actions. Transfers stand in
+ * groups only in the lists of a file; then they are those of the file, in its order. */
 static void verify_text(const Sched *s) {
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     const PipeRank *k = &s->prog->rank[r];
-    uint32_t next = s->orders->rank_op0[r];
+    uint32_t next = s->orders->rank_op0[r], move = 0;
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
+      if (pipe_op_info[in->op].comm && !s->orders->lists)
+        BUG_IF(in->group != 0);
+      else if (pipe_op_info[in->op].comm)
+        BUG_IF(!is_next_move(&s->orders->lists[r], &move, in));
       if (pipe_op_info[in->op].stream != PIPE_COMPUTE)
         continue;
       const Op *o = &s->orders->op[next++];
@@ -86,8 +100,7 @@ static void verify_text(const Sched *s) {
  * action waits for the sends of the action before it. */
 static void verify_send(const Sched *s) {
   const PipeProgram *p = s->prog;
-  for (uint32_t r = 0;
-       r < p->nrank && s->orders->send != SEND_EAGER && p->lowering <= PIPE_CHANNELS; r++) {
+  for (uint32_t r = 0; r < p->nrank && s->orders->send != SEND_EAGER && !s->orders->lists; r++) {
     const PipeRank *k = &p->rank[r];
     uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0, ncomm = 0, sent = 0,
              waited = 0;

@@ -16,6 +16,8 @@ bool cycle_holds(const Sched *s, const StallHop *hop, uint32_t nhop);
 /* Verifies that the lists of a program complete, whatever the timing, and that every SEND meets its
  * RECV (verify_completes.c). Requires a valid program. */
 void verify_completes(const PipeProgram *p);
+/* The lists that verify_completes runs. channels: each channel is a stream. */
+MachineList *emitted_lists(Arena *a, const PipeProgram *p, bool channels);
 
 /* verify_side.c: the table of side ops; that each side op of a clause exists once, in its place,
  * and no other exists; and the buffers that side ops take and give back. */

@@ -106,14 +106,21 @@ static MachineList list_of(const Build *b, uint32_t r) {
   return (MachineList){out, k->ninstr};
 }
 
-static void carry_out(Build *b) {
+MachineList *emitted_lists(Arena *a, const PipeProgram *p, bool channels) {
+  Build b = {.p = p, .a = a, .channels = channels};
+  MachineList *list = NEW_ARRAY(a, MachineList, p->nrank);
+  find_turns(&b);
+  find_leads(&b);
+  for (uint32_t r = 0; r < p->nrank; r++)
+    list[r] = list_of(&b, r);
+  return list;
+}
+
+static void carry_out(Arena *a, const PipeProgram *p, bool channels) {
   const ChannelModel model = {.channels = CHANNELS_RANK};
-  const uint32_t n = b->p->nrank;
-  MachineList *list = NEW_ARRAY(b->a, MachineList, n);
-  for (uint32_t r = 0; r < n; r++)
-    list[r] = list_of(b, r);
-  MachineResult got = machine_run(b->a, list, n, model, true);
-  const char *wrong = machine_verify(b->a, list, n, model, &got);
+  const MachineList *list = emitted_lists(a, p, channels);
+  MachineResult got = machine_run(a, list, p->nrank, model, true);
+  const char *wrong = machine_verify(a, list, p->nrank, model, &got);
   if (wrong)
     guard_fail(GUARD_BUG, "the certificate of the emitted lists: %s", wrong);
   BUG_IF(got.status == MACHINE_MISPAIRED);
@@ -123,10 +130,7 @@ static void carry_out(Build *b) {
 void verify_completes(const PipeProgram *p) {
   for (int channels = 0; channels <= (p->lowering == PIPE_CHANNELS); channels++) {
     Arena a = {0};
-    Build b = {.p = p, .a = &a, .channels = channels};
-    find_turns(&b);
-    find_leads(&b);
-    carry_out(&b);
+    carry_out(&a, p, channels);
     arena_free(&a);
   }
 }

@@ -9,6 +9,7 @@
 
 #include "base.h"
 #include "driver.h"
+#include "habits.h"
 #include "import.h"
 #include "options.h"
 #include "svg.h"
@@ -374,6 +375,8 @@ static bool read_option(Sched *s, Given *g, Command *todo, int id, const char *v
     o->model.channels = (MachineChannels)k;
     break;
   case O_LOWERING:
+    if (strcmp(value, "grouped") == 0)
+      return usage_refused(s, "--lowering=grouped is removed", own_transfers_help);
     if (!read_choice(s, id, value, &k))
       return false;
     o->lowering = k + 1;

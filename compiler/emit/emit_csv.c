@@ -144,10 +144,10 @@ static const char *cannot(const Sched *s) {
 bool csv_can(Sched *s) {
   bool comms = s->opt->emit == EMIT_COMMS_CSV;
   const char *why = cannot(s);
-  if (comms && !why && s->lowered->lowering != PIPE_GLOBAL)
-    why = arena_printf(s->arena,
-                       "the format needs transfers in one global order, but the lowering is %s",
-                       lowering_text(s->lowered->lowering));
+  if (comms && !why && (s->lowered->lowering == PIPE_CHANNELS || s->orders->lists))
+    why = s->orders->lists
+              ? "the file has transfers of its own; --lowering=global derives others"
+              : "the format needs transfers in one global order, but the lowering is channels";
   if (!why) {
     warn_lost(s, comms);
     return true;

@@ -511,7 +511,7 @@ void emit_json(Sched *s, FILE *f) {
     number(t, "microbatches", s->times->steady.per, '}'), text_char(t, ',');
   }
   string(t, "send", send_text(s), ',');
-  string(t, "lowering", lowering_text(s->lowered->lowering), ',');
+  string(t, "lowering", s->orders->lists ? "own" : lowering_text(s->lowered->lowering), ',');
   key(t, "channels"), text_quoted(t, ESCAPE_JSON, model_text(s));
   if (s->opt->model.buffer > 0) {
     text_char(t, ','), key(t, "least_buffer"), text_char(t, '{');

@@ -8,7 +8,7 @@
  * Ensures what expand ensures: stages on the ranks of their rows, and ops in order. The format has
  * no update; the reader adds one at the end of each rank. For compute_comms also ensures
  * Orders.lists, with the sends and receives in the order of the file, unless --lowering= asks for
- * another lowering.
+ * derived transfers.
  *
  * The reader is strict, because PyTorch's reader is not: PyTorch matches the beginning of a cell
  * and drops the rest, so 0BW0 of its older files becomes a B without a microbatch. --torch-lax
@@ -564,8 +564,8 @@ static bool check_reduce_waits(Csv *c) {
 }
 
 /* Checks REDUCE_GRAD, because PyTorch divides the gradients of a stage by the number of
- * microbatches only there. own: the transfers of the file are proved. */
-static bool check_reduce(Csv *c, bool own) {
+ * microbatches only there. warn: also of what PyTorch does not read or does not divide. */
+static bool check_reduce(Csv *c, bool warn) {
   Sched *s = c->s;
   const Action **reduce = NEW_ARRAY(s->arena, const Action *, s->model->nstage);
   uint32_t lacking = 0, last = 0;
@@ -598,10 +598,10 @@ static bool check_reduce(Csv *c, bool own) {
   for (uint32_t st = 0; st < s->model->nstage; st++)
     if (!reduce[st])
       lacking++, last = st;
-  if (ok && own && c->own.file != NO_FILE)
+  if (ok && warn && c->own.file != NO_FILE)
     diag_warn(s->diag, DIAG_CSV, c->own,
               "PyTorch does not read this cell: '+' and WAIT are pipec's");
-  else if (ok && own && lacking)
+  else if (ok && warn && lacking)
     diag_warn(
         s->diag, DIAG_CSV, s->orders->order_at[s->model->stage[last].rank],
         "%u of %u stages, such as %u, have no REDUCE_GRAD: PyTorch does not divide their gradients by the number of microbatches",
@@ -640,18 +640,11 @@ bool read_csv(Sched *s, Expanded *e) {
     return false;
   e->model.nmodel = e->model.nstage;
   bool own = c.comms && !s->opt->lowering;
-  if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c, own)))
+  if (!set_costs(&x) || !fill_ops(&c) || (c.comms && !check_reduce(&c, own && s->opt->check_only)))
     return false;
   if (own)
-    fill_lists(&c), e->orders.only_lists = true;
+    fill_lists(&c);
   else /* the transfers of the file are ignored */
     e->orders.lowering = asked_lowering(s, LOWERING_AUTO);
-  if (own && !s->opt->check_only) {
-    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
-               "%s has its own transfers: it can be proved with --check, not emitted",
-               s->opt->input);
-    diag_help(s->diag, "--lowering=global replaces them by transfers of pipec");
-    return false;
-  }
   return true;
 }

@@ -181,7 +181,7 @@ static bool read_head(Read *d, json_t *root) {
   if (json_object_get(root, "lowering") && !read_word(d, at, root, "lowering", &lowering))
     return false;
   if (lowering_of(lowering) == NLOWERINGS)
-    return read_bad(d, at, "'lowering' is auto, global, channels or grouped");
+    return read_bad(d, at, "'lowering' is auto, global or channels");
   d->x.orders->lowering = asked_lowering(s, lowering_of(lowering));
   d->x.orders->lowering_at = at;
   d->tables = json_object_get(root, "edges") != NULL;

@@ -34,6 +34,7 @@
 #include "base.h"
 #include "graph.h"
 #include "lower.h"
+#include "names.h"
 #include "orders.h"
 
 /* Has `op` started before `time` and ended by then? */
@@ -184,9 +185,7 @@ static void first_time(Sched *s, Lowered *lowered) {
     Link l = link_at(s, i);
     if (!link_crosses(s, l))
       continue;
-    uint32_t nmb = nmb_of[i],
-             least = s->orders->lists ? 1 : MIN_CHANNEL_SLOTS, /* lists get more as needed */
-        k = least < nmb ? least : nmb;
+    uint32_t nmb = nmb_of[i], k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
     for (int back = 0; back < (s->model->forward ? 1 : 2); back++) {
       channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
       lowered->stream[s->model->stage[l.from].rank].ncomm += nmb; /* one end of each transfer */
@@ -383,6 +382,13 @@ static void join_waits(const Streams *t) {
       c->wait = c->wait_copy = 0;
     }
   }
+}
+
+bool first_comm(Sched *s, Lowered *lowered) {
+  const bool open = s->orders->lowering == LOWERING_AUTO;
+  lowered->choice.open = open && s->opt->emit != EMIT_COMMS_CSV; /* the format has no channels */
+  lowered->lowering = open ? PIPE_GLOBAL : (PipeLowering)s->orders->lowering;
+  return comm(s, lowered);
 }
 
 bool comm(Sched *s, Lowered *lowered) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Splits the list of each rank into its COMPUTE and COMM stream, for the lowering `grouped`
- * (transfers.c). comm calls this file after it has laid out the compute instructions. A transfer
- * waits for all computation above it; an op waits for all transfers and sums above it.
+ * Splits the lists of a compute_comms file into COMPUTE and COMM streams (transfers.c). comm calls
+ * this file after it has laid out the compute instructions. A transfer waits for all computation
+ * above it; an op waits for the RECV of its input, and for what a WAIT_SEND or WAIT above it names.
  *
  * note [slots in text order]: a channel hands out its slots in the order of the text: the slot that
  * became free first goes first. At the sender, the op that makes the tensor takes a slot and its
@@ -22,11 +22,13 @@ typedef struct Ring {
 
 typedef struct Lay {
   Sched *s;
-  Ring *out, *in;                   /* [channels] */
-  uint32_t *next_reduce, *next_tie; /* [nstage] */
-  uint32_t r, ncomm, next;          /* rank; COMM instructions so far; row of the next op */
-  uint32_t nmoved;                  /* ncomm at the last transfer or sum */
+  Ring *out, *in;        /* [channels] */
+  uint32_t *sent;        /* by tensor: COMM instructions up to the end of the group of its SEND */
+  uint32_t r, op, ncomm; /* rank; row of the next op; COMM instructions so far */
+  uint32_t ended;        /* COMM instructions that the next op waits for */
 } Lay;
+
+static void raise(uint32_t *wait, uint32_t to) { *wait = to > *wait ? to : *wait; }
 
 static uint32_t take(Ring *q, uint32_t *slots, uint32_t *wait) {
   if (q->made < *slots || q->first == q->n) {
@@ -34,8 +36,7 @@ static uint32_t take(Ring *q, uint32_t *slots, uint32_t *wait) {
       ++*slots;
     return q->made++;
   }
-  if (q->after[q->first] > *wait)
-    *wait = q->after[q->first];
+  raise(wait, q->after[q->first]);
   return q->slot[q->first++];
 }
 
@@ -49,133 +50,78 @@ static void leave(Sched *s, Ring *q, uint32_t slot, uint32_t after) {
   q->after[q->n++] = after;
 }
 
-static size_t channel_of(uint32_t link, bool forward) { return 2 * (size_t)link + !forward; }
+/* The channel of the tensor that op o makes (output) or reads; NONE: it stays on the rank. */
+static uint32_t channel_of(const Sched *s, const Op *o, bool output) {
+  if ((output ? op_outputs(s, o) : op_inputs(s, o)) == 0)
+    return NONE;
+  uint32_t link = output ? output_link(s, o, 0) : input_link(s, o, 0);
+  return link_crosses(s, link_at(s, link)) ? 2 * link + (o->kind != PIPE_F) : NONE;
+}
 
-static void raise(uint32_t *wait, uint32_t to) { *wait = to > *wait ? to : *wait; }
-
-/* The next n ops, one action, take their send slots. */
-static void make(Lay *l, uint32_t n) {
+/* The next op takes its send slot and frees its receive slot. */
+static void run(Lay *l) {
   Sched *s = l->s;
-  for (uint32_t i = l->next; i < l->next + n; i++) {
-    const Op *o = &s->orders->op[i];
-    for (uint32_t k = 0, nout = op_outputs(s, o); k < nout; k++) {
-      uint32_t link = output_link(s, o, k);
-      if (!link_crosses(s, link_at(s, link)))
-        continue;
-      size_t c = channel_of(link, o->kind == PIPE_F);
-      Channel *ch = &s->lowered->channel[c];
-      *slot_at(s, op_instr(s, l->r, i), false,
-               k) = ch->out_first + take(&l->out[c], &ch->out_slots, &op_instr(s, l->r, i)->wait);
-    }
+  const Op *o = &s->orders->op[l->op];
+  PipeInstr *c = op_instr(s, l->r, l->op++);
+  uint32_t out = channel_of(s, o, true), in = channel_of(s, o, false);
+  raise(&c->wait, l->ended);
+  if (out != NONE) {
+    Channel *ch = &s->lowered->channel[out];
+    c->out = ch->out_first + take(&l->out[out], &ch->out_slots, &c->wait);
   }
+  if (in != NONE)
+    leave(s, &l->in[in], c->in - s->lowered->channel[in].in_first,
+          l->op - s->orders->rank_op0[l->r]);
 }
 
-/* The next n ops, one action, free their receive slots. */
-static void use(Lay *l, uint32_t n) {
+/* Lays a SEND or RECV. */
+static void move(Lay *l, const PipeInstr *in) {
   Sched *s = l->s;
-  uint32_t ended = l->next + n - s->orders->rank_op0[l->r];
-  for (uint32_t i = l->next; i < l->next + n; i++) {
-    const Op *o = &s->orders->op[i];
-    for (uint32_t k = 0, nin = op_inputs(s, o); k < nin; k++) {
-      uint32_t link = input_link(s, o, k);
-      size_t c = channel_of(link, o->kind == PIPE_F);
-      if (link_crosses(s, link_at(s, link)))
-        leave(s, &l->in[c],
-              *slot_at(s, op_instr(s, l->r, i), true, k) - s->lowered->channel[c].in_first, ended);
-    }
-  }
-}
-
-/* The op at this end of transfer `in`, and which of its inputs or outputs the transfer moves: *k,
- * *link. */
-static uint32_t own_op(const Sched *s, const PipeInstr *in, uint32_t *k, uint32_t *link) {
-  bool forward = is_forward(in), send = pipe_is_send(in->op);
-  uint32_t op = *op_at(s, forward, in->stage, in->mb) - 1;
-  const Op *o = &s->orders->op[op];
-  for (*k = 0;; ++*k) {
-    *link = send ? output_link(s, o, *k) : input_link(s, o, *k);
-    if (!s->model->graph || link_at(s, *link).edge == in->edge)
-      return op;
-  }
-}
-
-/* A side op waits for all ops above it. */
-static void run_beside(Lay *l, const PipeInstr *in) {
-  Sched *s = l->s;
-  SideUse *u = &s->sides->use[in->out];
-  PipeInstr *x = &s->lowered->stream[l->r].comm[l->ncomm++];
-  *x = side_instr(s, u);
-  x->wait = l->next - s->orders->rank_op0[l->r];
-  u->pos = l->ncomm;
-}
-
-/* Lays a SEND, RECV or sum; `more` members of its group follow. */
-static void move(Lay *l, const PipeInstr *in, uint32_t more) {
-  Sched *s = l->s;
-  l->nmoved = l->ncomm + 1;
-  PipeInstr *x = &s->lowered->stream[l->r].comm[l->ncomm++], *op;
-  uint32_t done = l->ncomm + more, k, link;
+  uint32_t op = *op_at(s, is_forward(in), in->stage, in->mb) - 1;
+  PipeInstr *x = &s->lowered->stream[l->r].comm[l->ncomm++], *c = op_instr(s, l->r, op);
+  bool send = pipe_is_send(in->op);
+  uint32_t done = l->ncomm + in->group, of = channel_of(s, &s->orders->op[op], send);
+  Channel *ch = &s->lowered->channel[of];
   *x = *in;
-  x->wait = l->next - s->orders->rank_op0[l->r];
-  if (pipe_is_sum(in->op)) {
-    uint32_t turn = (in->op == PIPE_TIE ? l->next_tie : l->next_reduce)[in->stage]++;
-    for (uint32_t i = s->model->rank_stage0[l->r]; i < s->model->rank_stage0[l->r + 1]; i++) {
-      uint32_t row = s->model->rank_stage[i];
-      if (in->op == PIPE_TIE ? s->model->stage[row].tied != in->stage : row != in->stage)
-        continue;
-      op = op_instr(s, l->r, s->orders->round[s->orders->round0[row] + turn].u);
-      raise(&op->wait, done);
-      x->phase = op->phase;
-    }
-    return;
-  }
-  op = op_instr(s, l->r, own_op(s, in, &k, &link));
-  x->phase = op->phase;
-  size_t c = channel_of(link, is_forward(in));
-  Channel *ch = &s->lowered->channel[c];
-  if (pipe_is_send(in->op)) {
-    x->in = *slot_at(s, op, false, k);
-    leave(s, &l->out[c], x->in - ch->out_first, done);
+  x->wait = l->op - s->orders->rank_op0[l->r];
+  x->phase = c->phase;
+  if (send) {
+    x->in = c->out;
+    leave(s, &l->out[of], x->in - ch->out_first, done);
+    l->sent[tensor_of(s, in)] = done;
   } else {
-    x->out = *slot_at(s, op, true, k) = ch->in_first + take(&l->in[c], &ch->in_slots, &x->wait);
-    raise(&op->wait, done);
+    x->out = c->in = ch->in_first + take(&l->in[of], &ch->in_slots, &x->wait);
+    raise(&c->wait, done);
   }
 }
 
 void lay_lists(Sched *s) {
-  size_t nchannel = 2 * (size_t)nlinks(s);
+  const size_t nchannel = 2 * (size_t)nlinks(s), ntensor = 2 * (size_t)s->model->nstage;
   Lay l = {.s = s,
            .out = NEW_ARRAY(s->arena, Ring, nchannel),
            .in = NEW_ARRAY(s->arena, Ring, nchannel),
-           .next_reduce = NEW_ARRAY(s->arena, uint32_t, s->model->nstage),
-           .next_tie = NEW_ARRAY(s->arena, uint32_t, s->model->nstage)};
+           .sent = NEW_ARRAY(s->arena, uint32_t, ntensor * s->model->nmb)};
   for (l.r = 0; l.r < s->model->nrank; l.r++) {
     const List *list = &s->orders->lists[l.r];
-    l.ncomm = l.nmoved = 0;
-    l.next = s->orders->rank_op0[l.r];
-    for (uint32_t i = 0, n; i < list->n; i += n) {
+    l.ncomm = l.ended = 0;
+    l.op = s->orders->rank_op0[l.r];
+    for (uint32_t i = 0; i < list->n; i++) {
       const PipeInstr *in = &list->instr[i];
-      n = 1;
-      if (is_copy(in))
-        continue; /* offload_streams lays copies */
-      if (in->op == PIPE_SIDE_COMM) {
-        run_beside(&l, in);
-        continue;
-      }
-      if (is_comm(in)) {
-        move(&l, in, in->group);
-        continue;
-      }
-      n += in->group;
-      raise(&op_instr(s, l.r, l.next)->wait, l.nmoved);
-      make(&l, n);
-      use(&l, n);
-      l.next += n;
+      if (in->wait == WAIT_ALL)
+        raise(&l.ended, l.ncomm);
+      if (is_wait_send(s, in))
+        raise(&l.ended, l.sent[tensor_of(s, in)]);
+      else if (is_comm(in))
+        move(&l, in);
+      else
+        run(&l);
     }
     PipeInstr *comm = s->lowered->stream[l.r].comm;
     for (uint32_t i = 1; i < l.ncomm; i++)
       if (comm[i - 1].group > 0)
         comm[i].wait = 0; /* the first of the group waits for all: they stand above the same op */
+    while (l.op < s->orders->rank_op0[l.r + 1]) /* the updates, which a file does not have */
+      run(&l);
   }
 }
 

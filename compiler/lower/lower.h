@@ -54,7 +54,7 @@ typedef struct Lowered {
   /* [Ideal.nxfer] the one global order of transfers. It begins as Ideal.xfer; check_deadlock may
    * replace it by a faster order. */
   Xfer *xfer;
-  PipeLowering lowering; /* (transfers) for `auto`: GLOBAL until check_deadlock chooses */
+  PipeLowering lowering; /* (comm) for `auto`: GLOBAL until check_deadlock chooses */
   struct LoweringChoice {
     bool open;             /* the schedule asks for `auto` */
     uint64_t other;        /* makespan with the rejected lowering; 0: no other was tried */
@@ -107,10 +107,10 @@ void offload_guests(Sched *s);  /* for slots: the slots that stashes take on oth
 /* The first op that reads the stash after its LOAD. */
 uint32_t load_reader(const Sched *s, const Copy *c);
 void offload_streams(Sched *s); /* for comm: the COPY streams, and the waits of COMPUTE for them */
-/* ---- transfers.c: requires offload. Sets lowering; with GROUPED, ensures Orders.lists ---- */
-bool list_transfers(Sched *s, Orders *orders, Lowered *lowered);
-/* ---- comm.c: requires transfers. Ensures channel and stream: sends, receives, waits ---- */
+/* ---- comm.c: requires offload. Ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s, Lowered *lowered);
+/* The pass: comm with the lowering that the text asks for; for `auto` with GLOBAL. */
+bool first_comm(Sched *s, Lowered *lowered);
 /* The rows of Lowered.xfer that move tensors, sorted by channel. Those of channel c begin at
  * (*first)[c]. */
 uint32_t *xfers_by_channel(const Sched *s, Arena *a, uint32_t **first);
@@ -122,7 +122,7 @@ bool comm_more_slots(Sched *s);
 Xfer *reorder_transfers(Sched *s, uint64_t makespan);
 uint64_t transfer_time(const Sched *s, const Xfer *x);
 /* comm_lists.c: lays the streams of Orders.lists, after number_slots. Gives a channel more slots
- * where the order of the list needs them. */
+ * where the order of the list needs them. Requires one chain of stages, each on one rank. */
 void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);
 /* ---- channels.c: lowering CHANNELS ---- */

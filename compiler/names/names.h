@@ -79,7 +79,7 @@ uint32_t asked_lowering(const Sched *s, uint32_t in_text);
 /* Reports at `at` that a W in the text of clock or rules has no index. */
 void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list);
 void transfers_shape(Sched *s, const Clause *c);
-const char *lowering_text(uint32_t lowering); /* "grouped" */
+const char *lowering_text(uint32_t lowering); /* "channels" */
 enum { LONGEST_SIDE_NAME = 16 };
 
 #endif

@@ -3,6 +3,7 @@
  * stand. Part of resolve. Cost: linear in the text. */
 #include <string.h>
 
+#include "habits.h"
 #include "names.h"
 
 const char *const send_names[3] = {
@@ -127,10 +128,8 @@ void side_shape(Sched *s, const Clause *c) {
 
 /* ---- transfers ---- */
 
-static const char *const lowering_name[NLOWERINGS] = {[PIPE_GLOBAL] = "global",
-                                                      [PIPE_CHANNELS] = "channels",
-                                                      [PIPE_GROUPED] = "grouped",
-                                                      [LOWERING_AUTO] = "auto"};
+static const char *const lowering_name[NLOWERINGS] = {
+    [PIPE_GLOBAL] = "global", [PIPE_CHANNELS] = "channels", [LOWERING_AUTO] = "auto"};
 
 const char *lowering_text(uint32_t lowering) { return lowering_name[lowering]; }
 
@@ -148,13 +147,10 @@ uint32_t asked_lowering(const Sched *s, uint32_t in_text) {
 void transfers_shape(Sched *s, const Clause *c) {
   if (lowering_of(c->name) < NLOWERINGS)
     return;
-  bool in_line = strcmp(c->name, "inline") == 0, manual = strcmp(c->name, "manual") == 0;
-  diag_error(s->diag, in_line || manual ? DIAG_REMOVED : DIAG_CLAUSE, c->name_at,
-             "'transfers %s': expected auto, global, channels or grouped", c->name);
-  if (in_line)
-    diag_help(
-        s->diag,
-        "'grouped' puts transfers at their ops, and groups transfers with nothing computed between them");
-  else if (manual)
-    diag_help(s->diag, "lists with their own transfers are CSV files (lang/spec.md 10)");
+  bool removed = strcmp(c->name, "inline") == 0 || strcmp(c->name, "grouped") == 0 ||
+                 strcmp(c->name, "manual") == 0;
+  diag_error(s->diag, removed ? DIAG_REMOVED : DIAG_CLAUSE, c->name_at,
+             "'transfers %s': expected auto, global or channels", c->name);
+  if (removed)
+    diag_help(s->diag, "%s", own_transfers_help);
 }

@@ -2,7 +2,7 @@
  * Compiles the same text once more, silently:
  *
  *   compile_at     at another M
- *   compiles_by    with another lowering
+ *   makespan_by    with another lowering
  *   worth_emitted  with another choice of `tune`
  *
  * The budget of a question about every M (work.h) pays for compiles at other M. */
@@ -49,23 +49,6 @@ bool worth_emitted(const Sched *s, TuneChoice choice, int64_t *value) {
   opt.tune = &choice;
   opt.verify = false;
   bool ok = s->again(&other) && eval(&other, other.tuning->clause->value, value);
-  if (!ok && diag.errors > 0 && diag.first == DIAG_DEADLOCK) {
-    *value = INT64_MAX;
-    ok = true;
-  }
-  arena_free(&arena);
-  return ok;
-}
-
-bool compiles_by(const Sched *s, PipeLowering lowering) {
-  Arena arena;
-  Diag diag;
-  Options opt;
-  Sched other;
-  begin_again(s, &other, &arena, &diag, &opt);
-  opt.lowering = 1 + (int)lowering;
-  /* other errors do not matter here */
-  bool ok = s->again(&other) || (diag.first != DIAG_DEADLOCK && diag.first != DIAG_MATCHING);
   arena_free(&arena);
   return ok;
 }

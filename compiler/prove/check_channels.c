@@ -10,14 +10,13 @@
  * In a file that PyTorch runs, a rank issues its list from the top without waiting. A SEND or RECV
  * begins when all computation above it has ended and its channel has come to it. A computation
  * begins when its RECV is done. At a WAIT_SEND the rank waits until the SEND is done, as for a
- * computation. The same rules hold for a lowering with transfers at their ops (transfers.c); there
- * a `wait` is for all transfers above it.
+ * computation, and at a WAIT until all transfers above it are done.
  *
  * Sums over the same ranks share one communicator. So, under every model, all its members must
  * issue them in one order.
  *
- * The help of a refusal is always tried first: groups, other channels, the transfers that pipec
- * derives. */
+ * The help of a refusal is tried first: groups, other channels. The transfers that pipec derives
+ * need no try: lists in one global order complete on every network. */
 #include <string.h>
 
 #include "again.h"
@@ -70,10 +69,6 @@ static MachineInstr machine_instr(const Sched *s, const uint32_t *comm_of, const
   MachineInstr m = {.kind = MACHINE_COMPUTE, .need = {NONE, NONE}};
   if (is_wait_send(s, in))
     return m;
-  if (s->orders->lists && is_copy(in)) {
-    m.kind = MACHINE_COPY;
-    return m;
-  }
   if (pipe_is_sum(in->op)) {
     uint32_t sum = in->op == PIPE_REDUCE ? s->model->stage[in->stage].model
                                          : s->model->nmodel + s->model->tie_of[in->stage];
@@ -170,153 +165,24 @@ static MachineList *lists_of_program(Sched *s) {
   return list;
 }
 
-/* Adds the needs of the action at `at` to `more`: RECVs of the inputs of its ops, and the sums of
- * updates. Returns their number. */
-static uint32_t needs_of(Sched *s, const PipeInstr *at, uint32_t *updated, const Places *where,
-                         uint32_t *more) {
-  uint32_t n = 0;
-  for (uint32_t j = 0; j <= at->group; j++) {
-    const PipeStage *st = &s->model->stage[at[j].stage];
-    Op o = {.kind = at[j].op, .stage = at[j].stage, .mb = at[j].mb};
-    for (uint32_t k = 0, inputs = op_inputs(s, &o); k < inputs; k++) {
-      uint32_t link = input_link(s, &o, k);
-      if (link_crosses(s, link_at(s, link)) && !PLANTED(LISTS_READS))
-        more[n++] = where->recv[link_tensor(s, &o, link)] - 1;
-    }
-    if (o.kind != PIPE_U || s->lowered->lowering == PIPE_GLOBAL)
-      continue;
-    uint32_t round = updated[o.stage]++;
-    if (st->replica != o.stage)
-      more[n++] = where->reduce[s->orders->round0[o.stage] + round] - 1;
-    if (st->tied != NONE)
-      more[n++] = where->tie[s->orders->round0[st->tied] + round] - 1;
-  }
-  return n;
-}
-
-/* The most needs of a whole list: those of needs_of, and each transfer twice, since a `wait` above
+/* The most needs of a whole list: the RECV of each op, and each transfer twice, since a WAIT above
  * a transfer also holds up the op below. */
-static size_t most_needs(const Sched *s, const List *l) {
+static size_t most_needs(const List *l) {
   size_t n = 0;
-  for (uint32_t i = 0; i < l->n; i++) {
-    const Op o = {.kind = l->instr[i].op, .stage = l->instr[i].stage};
-    n += is_comm(&l->instr[i]) ? 3 : o.kind == PIPE_U ? 2 : op_inputs(s, &o);
-  }
+  for (uint32_t i = 0; i < l->n; i++)
+    n += is_comm(&l->instr[i]) ? 3 : 1;
   return n;
 }
 
-/* Where ops, copies and side ops are in the lists: position + 1; 0: nowhere. */
-typedef struct Stands {
-  uint32_t *op, *copy, *side; /* [nop], [ncopy], [Sides.nuse] */
-  uint32_t *turn, *turn0;     /* copies by turn, group after group; [ngroup + 1] first of each */
-} Stands;
-
-typedef struct Edge { /* position `at` waits for position `on` */
-  uint32_t at, on;
-} Edge;
-typedef VEC(Edge) Edges;
-
-static Stands find_stands(Sched *s) {
-  Stands p = {.op = NEW_ARRAY(s->arena, uint32_t, s->orders->nop),
-              .copy = NEW_ARRAY(s->arena, uint32_t, s->orders->ncopy),
-              .side = NEW_ARRAY(s->arena, uint32_t, s->sides->nuse),
-              .turn = NEW_ARRAY(s->arena, uint32_t, s->orders->ncopy),
-              .turn0 = NEW_ARRAY(s->arena, uint32_t, s->model->ngroup + (size_t)1)};
-  for (uint32_t r = 0; r < s->model->nrank; r++) {
-    uint32_t op = s->orders->rank_op0[r];
-    for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
-      const PipeInstr *in = &s->orders->lists[r].instr[i];
-      if (is_copy(in)) {
-        p.copy[in->out] = i + 1;
-        if (in->op == PIPE_SIDE_COPY)
-          p.side[s->orders->copy[in->out].use] = i + 1;
-      } else if (in->op == PIPE_SIDE_COMM) {
-        p.side[in->out] = i + 1;
-      } else if (!is_comm(in)) {
-        p.op[op++] = i + 1;
-      }
-    }
-    if (s->model->ngroup && s->model->group[r])
-      p.turn0[s->model->group[r]] += s->orders->rank_copy0[r + 1] - s->orders->rank_copy0[r];
-  }
-  for (uint32_t g = 0; g < s->model->ngroup; g++)
-    p.turn0[g + 1] += p.turn0[g];
-  for (uint32_t i = 0; s->model->ngroup && i < s->orders->ncopy; i++) {
-    uint32_t g = s->model->group[s->model->stage[s->orders->copy[i].stage].rank];
-    if (g)
-      p.turn[p.turn0[g - 1] + s->orders->copy[i].turn] = i;
-  }
-  for (uint32_t i = 0; i < s->sides->nuse; i++)
-    if (s->sides->use[i].kind == PIPE_SIDE)
-      p.side[i] = p.op[s->sides->use[i].op];
-  return p;
-}
-
-static void add_edge(Sched *s, Edges *e, uint32_t at, uint32_t on) {
-  if (at && on)
-    *vec_push(s->arena, e) = (Edge){at - 1, on - 1};
-}
-
-static int by_waiter(const void *a, const void *b) {
-  const Edge *x = a, *y = b;
-  return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
-}
-
-/* The waits of rank r beside those of its list: side ops for side ops; ops for side ops and for
- * copies that take turns. */
-static Edges find_edges(Sched *s, const Stands *p, uint32_t r) {
-  Edges e = {0};
-  for (uint32_t i = s->sides->nuse ? s->sides->use0[r] : 0;
-       s->sides->nuse && i < s->sides->use0[r + 1]; i++) {
-    const SideUse *u = &s->sides->use[i];
-    for (int k = 0; k < 2; k++)
-      for (int x = 0; x < PIPE_NSTREAMS; x++)
-        if (u->dep[k][x] != NONE && s->sides->use[u->dep[k][x]].kind != u->kind)
-          add_edge(s, &e, p->side[i], p->side[u->dep[k][x]]);
-    if (u->user != NONE && u->kind != PIPE_SIDE)
-      add_edge(s, &e, p->op[op_action(s, u->user)], p->side[i]);
-  }
-  for (uint32_t i = s->model->ngroup ? s->orders->rank_copy0[r] : 0;
-       s->model->ngroup && i < s->orders->rank_copy0[r + 1]; i++) {
-    const Copy *c = &s->orders->copy[i];
-    if (c->kind == PIPE_LOAD)
-      add_edge(s, &e, p->op[op_action(s, load_reader(s, c))], p->copy[i]);
-    for (uint32_t op = c->free_at; c->kind == PIPE_OFF && op < s->orders->rank_op0[r + 1]; op++)
-      if (s->orders->op[op].kind == PIPE_F) { /* each later F waits through this one */
-        add_edge(s, &e, p->op[op_action(s, op)], p->copy[i]);
-        break;
-      }
-  }
-  if (e.n > 1)
-    qsort(e.at, e.n, sizeof *e.at, by_waiter);
-  return e;
-}
-
-/* Makes a copy wait for the turn before its own. */
-static void take_turn(const Sched *s, const Stands *p, uint32_t copy, MachineInstr *out) {
-  const Copy *c = &s->orders->copy[copy];
-  uint32_t g = s->model->group[s->model->stage[c->stage].rank];
-  if (g == 0 || c->turn == 0)
-    return;
-  uint32_t last = p->turn[p->turn0[g - 1] + c->turn - 1];
-  out->far_rank = s->model->stage[s->orders->copy[last].stage].rank;
-  out->far = p->copy[last];
-}
-
-static MachineList *lists_of_text(Sched *s, const Places *where) {
+static MachineList *lists_of_file(Sched *s, const Places *where) {
   const uint32_t *comm_of = find_communicators(s);
   MachineList *list = NEW_ARRAY(s->arena, MachineList, s->model->nrank);
-  uint32_t *updated = NEW_ARRAY(s->arena, uint32_t, s->model->nstage);
-  bool beside = s->sides->ncomm > 0 || s->model->ngroup > 0;
-  Stands stands = beside ? find_stands(s) : (Stands){0};
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    Edges edges = beside ? find_edges(s, &stands, r) : (Edges){0};
-    uint32_t edge = 0;
     const List *l = &s->orders->lists[r];
     MachineInstr *out = arena_alloc(s->arena, (size_t)l->n * sizeof *out + 1);
-    uint32_t *more = arena_alloc(s->arena, (most_needs(s, l) + edges.n) * sizeof *more + 1);
+    uint32_t *more = arena_alloc(s->arena, most_needs(l) * sizeof *more + 1);
     uint32_t above = NONE, waited = 0; /* last computation; transfers above `waited` are done */
-    const uint32_t *held = more;       /* needs of a `wait` between it and a transfer: */
+    const uint32_t *held = more;       /* needs of a WAIT between it and a transfer: */
     uint32_t nheld = 0;                /* later transfers and the next computation have them too */
     for (uint32_t i = 0; i < l->n; i++) {
       const PipeInstr *in = &l->instr[i];
@@ -325,28 +191,24 @@ static MachineList *lists_of_text(Sched *s, const Places *where) {
       if (is_wait_send(s, in)) {
         out[i].need[0] = where->send[tensor_of(s, in)] - 1;
         above = i;
-      } else if (is_copy(in)) {
-        out[i].need[0] = above;
-        take_turn(s, &stands, in->out, &out[i]);
       } else if (is_comm(in)) {
         out[i].need[0] = PLANTED(LISTS_ABOVE) ? NONE : above;
         out[i].group = in->group;
       } else {
-        if (i == 0 || is_comm(&in[-1]) || in[-1].group == 0)
-          out[i].nmore = needs_of(s, in, updated, where, more);
+        PipeInstr recv;
+        if (own_transfer(s, in, false, &recv) && !PLANTED(LISTS_READS))
+          more[out[i].nmore++] = where->recv[tensor_of(s, &recv)] - 1;
         for (uint32_t k = 0; k < nheld; k++)
           more[out[i].nmore++] = held[k];
         above = i, nheld = 0;
       }
-      for (; edge < edges.n && edges.at[edge].at == i; edge++)
-        more[out[i].nmore++] = edges.at[edge].on;
       for (; in->wait == WAIT_ALL && !PLANTED(LISTS_WAIT) && waited < i; waited++)
-        if (is_transfer(&l->instr[waited]))
+        if (is_comm(&l->instr[waited]))
           more[out[i].nmore++] = waited;
       more += out[i].nmore;
       if (in->wait == WAIT_ALL && is_comm(in))
         held = out[i].more, nheld = out[i].nmore;
-      else if (is_transfer(in) && !is_wait_send(s, in) && nheld > 0)
+      else if (is_comm(in) && !is_wait_send(s, in) && nheld > 0)
         out[i].more = held, out[i].nmore = nheld;
     }
     list[r] = (MachineList){out, l->n};
@@ -398,9 +260,8 @@ static void report_cycle(Sched *s, Verdict *verdict, const MachineList *list,
                       : h->why == WAIT_ORDER ? "is posted after"
                       : pipe_is_send(at->op) && h->why == WAIT_PARTNER && s->opt->model.buffer > 0
                           ? "has no room in the buffer, and needs"
-                      : (is_comm(at) || is_copy(at)) && !is_wait_send(s, at) && h->why == WAIT_NEED
-                          ? "comes after"
-                          : "needs";
+                      : is_comm(at) && !is_wait_send(s, at) && h->why == WAIT_NEED ? "comes after"
+                                                                                   : "needs";
     bool direct = next.rank == h->on.rank && next.index == h->on.index;
     bool joint = next.rank == h->on.rank && is_joint(&list[next.rank], next.index, h->on.index);
     const char *where = joint && !direct ? arena_printf(s->arena, ", in a group with %s",
@@ -515,16 +376,7 @@ static void offer_help(Sched *s, const MachineList *list) {
       lists_complete(s, join_transfers(s, list), m)) {
     diag_help(s->diag,
               "the lists complete if transfers with nothing computed between them are one group%s",
-              s->orders->lists && s->lowered->lowering == PIPE_GLOBAL
-                  ? ": join their cells with '+'"
-                  : "");
-    return;
-  }
-  if (s->lowered->lowering != PIPE_GLOBAL) { /* engines have no other channels here */
-    bool one = compiles_by(s, PIPE_GLOBAL), several = compiles_by(s, PIPE_CHANNELS);
-    if (one || several)
-      diag_help(s->diag, "the lists complete in the order that pipec finds: --lowering=%s%s",
-                one ? "global" : "channels", one && several ? ", --lowering=channels" : "");
+              s->orders->lists ? ": join their cells with '+'" : "");
     return;
   }
   static const char *const name[] = {"", "one FIFO per rank pair (--channels=pair)",
@@ -537,7 +389,7 @@ static void offer_help(Sched *s, const MachineList *list) {
     diag_help(s->diag, "the lists complete with %s", name[c]);
     return;
   }
-  if (s->orders->lists && compiles_by(s, PIPE_GLOBAL))
+  if (s->orders->lists) /* a global order completes on every network */
     diag_help(s->diag,
               "the lists complete with the transfers that pipec derives: --lowering=global");
 }
@@ -562,9 +414,8 @@ static bool judge(Sched *s, Verdict *verdict, const MachineList *list) {
     if (has_least && !model.in_bytes && verdict->least_buffer == model.buffer + 1)
       diag_help(
           s->diag,
-          "the lists complete with one more message of buffer per directed rank pair: --sends=buffered:%llu%s",
-          (unsigned long long)verdict->least_buffer,
-          s->orders->only_lists ? "" : "; the engines have no such buffer");
+          "the lists complete with one more message of buffer per directed rank pair: --sends=buffered:%llu",
+          (unsigned long long)verdict->least_buffer);
     else if (has_least)
       diag_note(s->diag, NO_SPAN, "the lists complete if each directed rank pair buffers %s",
                 buffer_text(s, verdict->least_buffer));
@@ -586,33 +437,25 @@ static bool has_sizes(Sched *s) {
 }
 
 bool prove_lists(Sched *s, Verdict *verdict) {
-  Places where;
-  if (verdict->machine_list)
-    return judge(s, verdict, verdict->machine_list);
-  return has_sizes(s) && find_places(s, &where) && judge(s, verdict, lists_of_text(s, &where));
-}
-
-bool prove_transfers(Sched *s, Verdict *verdict) {
   ChannelModel model = s->opt->model;
-  if (!s->orders->lists)
-    return true;
-  if (!prove_lists(s, verdict))
+  Places where;
+  if (!has_sizes(s) || !find_places(s, &where))
+    return false;
+  const MachineList *list = lists_of_file(s, &where);
+  if (!judge(s, verdict, list))
     return false;
   if (is_default_model(&model))
     return true;
   /* Engines follow the weakest model: the lists complete under it, or there is no program. */
   s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
-  bool ok = lists_complete(s, verdict->machine_list, s->opt->model);
+  bool ok = lists_complete(s, list, s->opt->model);
   if (!ok && !s->opt->check_only)
-    return prove_lists(s, verdict);
+    return judge(s, verdict, list);
   s->opt->model = model;
   verdict->only_lists = !ok;
   return true;
 }
 
 bool check_channels(Sched *s, Verdict *verdict) {
-  if (s->orders->lists)
-    return verdict->machine_list != NULL ||
-           prove_lists(s, verdict); /* prove_transfers has proved lists of a lowering */
   return has_sizes(s) && judge(s, verdict, lists_of_program(s));
 }

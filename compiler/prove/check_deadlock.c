@@ -160,7 +160,6 @@ static bool play(Sched *s, Lowered *lowered, Play *p) {
                       .share = m->share,
                       .nshare = m->nshare,
                       .nlink = m->nlink,
-                      .groups = s->orders->lists,
                       .compute = stream_views(s, false),
                       .comm = stream_views(s, true)};
   p->out = (PipeSimOut){.compute_done = NEW_ARRAY(s->arena, uint32_t, m->nrank),
@@ -232,7 +231,8 @@ static bool play_best(Sched *s, Lowered *lowered, Play *p) {
     return true;
   if (lowered->lowering == PIPE_CHANNELS)
     try_more_slots(s, lowered, p);
-  if (lowered->lowering == PIPE_GLOBAL && s->sides->ncomm == 0 && transfers_take_time(s))
+  if (lowered->lowering == PIPE_GLOBAL && !s->orders->lists && s->sides->ncomm == 0 &&
+      transfers_take_time(s))
     try_other_order(s, lowered, p);
   return true;
 }

@@ -18,14 +18,12 @@ void warn_slow_links(Sched *s);
 bool check_streams(Sched *s);
 /* ---- check_match.c: requires prog. Proves FIFO matching on each directed rank pair ---- */
 bool check_match(Sched *s);
-/* ---- check_channels.c: requires prog, or lists. Proves that the lists complete and match under
- * opt->model. Ensures least_buffer ---- */
-bool check_channels(Sched *s, Verdict *verdict);
-/* check_channels for Orders.lists; at the first call also find_places. */
+/* ---- check_channels.c: proves that lists complete and match under opt->model. Ensures
+ * least_buffer ---- */
+bool check_channels(Sched *s, Verdict *verdict); /* the lists of prog */
+/* Orders.lists, and that each tensor is sent and received in time. Sets only_lists if they complete
+ * under opt->model but not under the model of the engines. */
 bool prove_lists(Sched *s, Verdict *verdict);
-/* Proves that the lists of a lowering with transfers at their ops complete. Sets only_lists if they
- * complete under opt->model but not under the model of the engines. */
-bool prove_transfers(Sched *s, Verdict *verdict);
 /* Do the lists complete? Reports nothing. With opt->verify, verifies the certificate: a clock or a
  * wait cycle. */
 bool lists_complete(Sched *s, const MachineList *list, ChannelModel model);

@@ -85,14 +85,11 @@ static void report_lists(Sched *s, FILE *f) {
           stages_text(s), s->model->nmb, s->model->nmb == 1 ? "" : "es",
           s->orders->nop - s->model->nstage, s->ideal->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
-  if (s->lowered->lowering != PIPE_GLOBAL)
-    fprintf(f, "lowering  %s\n", lowering_text(s->lowered->lowering));
   fprintf(f, "model     %s\n", model_text(s));
   report_buffer(s, f);
-  if (s->lowered->lowering != PIPE_GLOBAL)
-    fprintf(
-        f,
-        "program   none: the engines (rendezvous, one comm stream per rank) would deadlock on it\n");
+  fprintf(
+      f,
+      "program   none: the engines (rendezvous, one comm stream per rank) would deadlock on it\n");
 }
 
 double above_percent(uint64_t value, uint64_t bound) {
@@ -228,26 +225,22 @@ static void report_tune(Sched *s, FILE *f) {
   else
     fprintf(f, "tune      took %s = %" PRId64 "%s: ", t->clause->var, s->eval.env[t->clause->slot],
             t->moved ? "" : " as written");
-  if (t->worth[1] == INT64_MAX)
-    fprintf(f, "%s deadlocks as emitted\n",
-            written ? "the tuned one" : "the best on an idle network");
-  else
-    fprintf(f, "%s is %" PRId64 " as emitted, %" PRId64 " %s\n", by, t->worth[0], t->worth[1],
-            written ? "if tuned" : "with the best on an idle network");
+  fprintf(f, "%s is %" PRId64 " as emitted, %" PRId64 " %s\n", by, t->worth[0], t->worth[1],
+          written ? "if tuned" : "with the best on an idle network");
 }
 
 void emit_report(Sched *s, FILE *f) {
-  if (only_lists(s)) {
+  if (s->verdict->only_lists) {
     report_lists(s, f);
     return;
   }
   uint32_t nmb = s->model->nmb / s->model->slices;
-  fprintf(f, "%s%s%s: %u rank%s, %s, %u microbatch%s%s, %u ops, %u transfers\n",
+  fprintf(f, "%s%s%s: %u rank%s, %s, %u microbatch%s%s, %u ops, %u transfers%s\n",
           printable(s, s->model->name), *s->model->params ? " " : "",
           printable(s, s->model->params), s->model->nrank, s->model->nrank == 1 ? "" : "s",
           stages_text(s), nmb, nmb == 1 ? "" : "es",
           s->model->slices > 1 ? arena_printf(s->arena, " of %u slices", s->model->slices) : "",
-          s->orders->nop, s->ideal->nxfer);
+          s->orders->nop, s->ideal->nxfer, s->orders->lists ? " of its own" : "");
   fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->claims->ncheck,
           s->claims->ncheck == 1 ? "" : "s");
   uint32_t nlimit = s->claims->nlimit ? s->claims->nlimit

@@ -72,6 +72,7 @@ typedef struct Machine {
   uint32_t *mate;   /* [nqueue] with channels: the queue of the other ends */
   uint32_t *sum[2]; /* [nstage] with channels: the queue of the REDUCE, of the TIE of a row */
   uint32_t turn;    /* COMM instructions done */
+  bool groups;      /* some transfers stand in a group; then COMM has nothing but transfers */
   uint32_t *ready;  /* ring of nrank entries: ranks to visit, each at most once */
   uint32_t first, nqueued;
 } Machine;
@@ -473,7 +474,7 @@ static int run_comm(Machine *m, uint32_t q) {
 static bool post_group(Machine *m, uint32_t r) {
   Queue *k = &m->queue[r];
   const PipeInstr *c = comm_ready(m, r);
-  if (!c || pipe_is_sum(c->op) || c->op == PIPE_SIDE_COMM)
+  if (!c)
     return false;
   if (k->posted)
     return true;
@@ -519,9 +520,8 @@ static int run_groups(Machine *m, uint32_t r) {
   int any = 0;
   for (bool moved = true; moved;) {
     const PipeInstr *head = comm_ready(m, r);
-    moved = head && (run_beside(m, r, head) ||
-                     (pipe_is_sum(head->op) && run_sum(m, head->op, head->stage)));
-    uint32_t first = k->done;
+    moved = false;
+    const uint32_t first = k->done;
     for (uint32_t i = first;
          !moved && post_group(m, r) && k->done == first && i <= first + head->group; i++) {
       const PipeInstr *c = i < s->n ? stream_at(s, i) : head;
@@ -568,7 +568,7 @@ static void run_waiting(Machine *m) {
   for (int other = 0; other < 2; other++) {
     uint32_t q = other ? w.to : w.from, i = other ? w.to_at : w.at;
     m->queue[q].held = false;
-    if (m->in->groups)
+    if (m->groups)
       pair_member(m, q, i, start, end);
     else
       complete_comm(m, q, start, end);
@@ -581,7 +581,7 @@ static void run_waiting(Machine *m) {
 static int run_queues(Machine *m, uint32_t r) {
   int any = 0;
   for (uint32_t q = m->rank[r].queue0; q < m->rank[r].queue0 + m->rank[r].nqueue; q++) {
-    int moved = m->in->groups ? run_groups(m, q) : run_comm(m, q);
+    int moved = m->groups ? run_groups(m, q) : run_comm(m, q);
     if (moved < 0)
       return -1;
     any |= moved;
@@ -700,8 +700,8 @@ static void find_ranks(Machine *m) {
     }
     k->queue0 = r, k->nqueue = 1;
     m->queue[r] = (Queue){.rank = r, .n = ncomm};
-    if (in->groups)
-      m->queue[r].paired = NEW_ARRAY(a, uint8_t, ncomm);
+    for (uint32_t i = 0; i < ncomm && !m->groups; i++)
+      m->groups = stream_at(&in->comm[r], i)->group > 0;
   }
 }
 
@@ -740,6 +740,8 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   else
     m.queue = NEW_ARRAY(a, Queue, in->nrank);
   find_ranks(&m);
+  for (uint32_t r = 0; m.groups && r < in->nrank; r++)
+    m.queue[r].paired = NEW_ARRAY(a, uint8_t, in->comm[r].n);
   if (in->group)
     find_turns(&m);
   out->busy = out->link_wait = 0;

@@ -92,8 +92,7 @@ static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint6
                   .nshare = p->nshare,
                   .nlink = p->nlink,
                   .needs = need,
-                  .nchannel = p->nchannel,
-                  .groups = p->lowering >= PIPE_GROUPED};
+                  .nchannel = p->nchannel};
   PipeSimOut out = {.compute_start = starts[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],
                     .comm_start = starts[PIPE_COMM],

@@ -86,15 +86,9 @@ typedef enum PipeOp {
 /* The streams of a rank. */
 typedef enum PipeOn { PIPE_COMPUTE, PIPE_COMM, PIPE_COPY, PIPE_NSTREAMS } PipeOn;
 
-/* Who orders the transfers of a rank (lang/spec.md 8.4). GLOBAL: one order of all transfers.
- * CHANNELS: that order, in each channel separately. GROUPED: each transfer is issued at its op,
- * alone or grouped with its neighbours, or where the text puts it. */
-typedef enum PipeLowering {
-  PIPE_GLOBAL,
-  PIPE_CHANNELS,
-  PIPE_GROUPED,
-  PIPE_NLOWERINGS
-} PipeLowering;
+/* The COMM streams of a rank (lang/spec.md 8.4). GLOBAL: one stream, in one order of all transfers,
+ * or in the order of a file. CHANNELS: a stream for each channel. */
+typedef enum PipeLowering { PIPE_GLOBAL, PIPE_CHANNELS, PIPE_NLOWERINGS } PipeLowering;
 
 typedef enum PipePhase { PIPE_WARMUP, PIPE_STEADY, PIPE_FLUSH, PIPE_NPHASES } PipePhase;
 
@@ -381,7 +375,7 @@ typedef struct PipeProgram {
   uint32_t nside;
   const PipeSide *side;   /* [nside] by decl, then stage; NULL: none */
   uint32_t ngroup; /* groups of ranks whose COPY streams take turns */
-  uint32_t lowering;      /* PipeLowering; only GROUPED has groups of transfers */
+  uint32_t lowering;      /* PipeLowering; CHANNELS has no groups of transfers */
   uint32_t nformula, nrule, nthen, nstate;
   const PipeFormula *formula; /* [nformula] */
   const PipeRule *rule;       /* [nrule] */

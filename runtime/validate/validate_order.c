@@ -55,8 +55,8 @@ PrStatus pr_check_action(Check *k, const PipeInstr *c) {
                 pipe_op_info[c[-1].op].comm != move))
     FAIL_AT(k, c, "%u more of its action follow, expected an op of COMPUTE with %u", c->group,
             c[-1].group - 1u);
-  if (c->group > 0 &&
-      ((move ? k->p->lowering < PIPE_GROUPED : c->op > PIPE_U) || c->group >= t->ninstr - k->index))
+  if (c->group > 0 && ((move ? k->p->lowering == PIPE_CHANNELS : c->op > PIPE_U) ||
+                       c->group >= t->ninstr - k->index))
     FAIL_AT(k, c, "cannot have %u more ops in its action", c->group);
   if (move && c->group >= PIPE_GROUP_MOST)
     FAIL_AT(k, c, "is of a group of %u transfers; there can be %u", c->group + 1u, PIPE_GROUP_MOST);

@@ -213,7 +213,8 @@ def run(pipec, path, stages, model, *options, env=None):
                            profile(path, stages), path], capture_output=True, text=True, env={**os.environ, **(env or {})})
 
 
-SIGNS = {"the certificate of check_channels": "refused", "[deadlock]": "deadlock", "[matching]": "matching"}
+SIGNS = {"the certificate of check_channels": "refused", "[deadlock]": "deadlock", "[matching]": "matching",
+         "internal error": "an internal error"}
 
 
 def verdict_of(got):

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- *   promela FILE [-DNAME=VALUE | --channels= | --sends= | --lowering= | --schedule= |
+ *   promela [--emitted] FILE [-DNAME=VALUE | --channels= | --sends= | --lowering= | --schedule= |
  *                 --profile=]...
  *
  * Writes the lists of every rank under the channel model, as a Promela model: SPIN tries every
- * interleaving, and what it says is what check_channels must have said. An invalid end state is a
- * deadlock, a violated assertion a mispaired transfer. Exit status: 0 pipec has proved the lists, 1
- * refuted them, 2 there is no model.
+ * interleaving, and what it says is what check_channels must have said. With --emitted the lists
+ * are those of verify_completes, with the waits and events of the emitted program. An invalid end
+ * state is a deadlock, a violated assertion a mispaired transfer. Exit status: 0 pipec has proved
+ * the lists, 1 refuted them, 2 there is no model.
  *
  * A process per queue (machine.h) and one for the computation of each rank; n[q] counts what queue
  * q has done, which is all that others wait for. A directed rank pair is a Promela channel, of
@@ -22,6 +23,7 @@
 #include "base.h"
 #include "driver.h"
 #include "prove.h"
+#include "verify.h"
 
 enum { MOST_PROCESSES = 254, MOST_MESSAGES = 255 }; /* of SPIN; init is a process, too */
 
@@ -455,7 +457,7 @@ static const char *write_model(Sched *s, FILE *f) {
   uint32_t **row = NEW_ARRAY(s->arena, uint32_t *, m.queue.n);
   for (uint32_t q = 0; q < m.queue.n; q++)
     row[q] = NEW_ARRAY(s->arena, uint32_t, m.queue.at[q].n);
-  uint32_t ncoll = 2 * s->model->nmodel + s->model->ntie +
+  uint32_t ncoll = 2 * s->model->nmodel + s->model->nstage +
                    s->model->nrank, /* side ops are alone in theirs */
       *members = NEW_ARRAY(s->arena, uint32_t, ncoll);
   uint32_t **nth = NEW_ARRAY(s->arena, uint32_t *, s->model->nrank);
@@ -516,7 +518,7 @@ static int word_of(const char *word, const char *const *list, int n) {
 /* One argument, as pipec takes it. */
 static void read_option(Arena *a, Options *o, char *arg) {
   static const char *const channels[] = {"rank", "pair", "edge", "tagged"};
-  static const char *const lowering[] = {"global", "channels", "grouped"};
+  static const char *const lowering[] = {"global", "channels"};
   const char *v;
   char *end;
   if ((v = value_of(arg, "-D")) && strchr(v, '=')) {
@@ -526,7 +528,7 @@ static void read_option(Arena *a, Options *o, char *arg) {
   } else if ((v = value_of(arg, "--channels="))) {
     o->model.channels = (MachineChannels)word_of(v, channels, 4);
   } else if ((v = value_of(arg, "--lowering="))) {
-    o->lowering = 1 + word_of(v, lowering, 3);
+    o->lowering = 1 + word_of(v, lowering, 2);
   } else if ((v = value_of(arg, "--schedule="))) {
     o->schedule = v;
   } else if ((v = value_of(arg, "--profile="))) {
@@ -542,10 +544,15 @@ static void read_option(Arena *a, Options *o, char *arg) {
 }
 
 /* Compiles as far as the lists are there and judged. False: refuted. */
-static bool judged(Sched *s) {
+static bool judged(Sched *s, bool emitted) {
   static Verdict verdict;
   if (!compile_only(s))
     return false;
+  if (emitted) {
+    s->verdict = &verdict;
+    verdict.machine_list = emitted_lists(s->arena, s->prog, false);
+    return true;
+  }
   if (s->verdict->machine_list)
     return true;
   s->verdict = &verdict;
@@ -562,11 +569,12 @@ int main(int argc, char **argv) {
                  .define = NEW_ARRAY(&arena, Define, (size_t)argc)};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, stderr);
-  for (int i = 1; i < argc; i++)
+  const bool emitted = argc > 1 && strcmp(argv[1], "--emitted") == 0;
+  for (int i = 1 + emitted; i < argc; i++)
     read_option(&arena, &opt, argv[i]);
   if (!opt.input)
     return 2;
-  bool proved = judged(&s);
+  bool proved = judged(&s, emitted);
   const char *why = s.verdict->machine_list ? write_model(&s, stdout) : "there are no lists";
   if (why)
     fprintf(stderr, "promela: %s\n", why);

@@ -37,8 +37,8 @@ static const char *const more[] = {
     "schedule t_local() { ranks 1 pipe n stages 3 mbs 3 place s -> 0 recompute s, m when s == 1\n"
     "  order r { do 3 { F[0] F[1] F[2] }\n"
     "    do m in 0..3 { R[1](m) I[2](m) I[1](m) I[0](m) W[0](m) W[1](m) W[2](m) } U } }\n",
-    "schedule t_grouped() { ranks 3 pipe n stages 3 mbs 4 place s -> s transfers grouped\n"
-    "  order r { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U } }\n",
+    "0F0,0SEND_F0,0F1,0SEND_F1+0RECV_B0,0B0,0RECV_B1,0B1\n"
+    "1RECV_F0,1F0,1B0,1SEND_B0+1RECV_F1,1F1,1B1,1SEND_B1\n",
 };
 
 typedef struct File {
@@ -68,7 +68,8 @@ static Sched *compiled(Arena *arena, uint32_t i, const char *stdlib) {
   Sched *s = NEW(arena, Sched);
   opt->stdlib = stdlib;
   if (i < NTEXTS) {
-    opt->input = "t.pipe", opt->text = i < NPROGRAMS ? program_text[i] : more[i - NPROGRAMS];
+    opt->text = i < NPROGRAMS ? program_text[i] : more[i - NPROGRAMS];
+    opt->input = *opt->text == '0' ? "t.csv" : "t.pipe";
     opt->text_len = strlen(opt->text);
   } else {
     const File *f = &files[i - NTEXTS];

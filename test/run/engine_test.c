@@ -484,7 +484,7 @@ static void refused_actions(void) {
                                       "1RECV_F0 1RECV_F1 1F0 1F1 1B1 1SEND_B1 1B0 1SEND_B0 1U"};
   static const char *const cases[] = {
       "0 0 1 two forwards", "0 0 2 too many",    "0 1 1 with a send",
-      "1 0 1 a receive",    "1 2 1 a wait",      "1 3 1 one stash",
+      "1 1 1 a receive",    "1 2 1 a wait",      "1 3 1 one stash",
       "1 6 1 an update",    "1 8 1 with itself", "0 7 1 with its gradient"};
   const MakeSpec s = {.nrank = 2, .nmb = 2, .chunks = 1};
   PrOptions o = {.free_running = 1};

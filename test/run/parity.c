@@ -10,17 +10,17 @@
  * an op uses the weights as they are at that point of the list, an update applies what was added
  * since the last.
  *
- *   parity STDLIB_DIR SCRATCH_FILE [--break|--grouped|--channels|--looped|--files FILE...]
+ *   parity STDLIB_DIR SCRATCH_FILE [--break|--channels|--looped|--files FILE...]
  *           one line per schedule; exit status 0 iff all agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
- * --break gives the engine's model another learning rate, and every run must then differ. --grouped
- * puts the transfers at their ops over a smaller grid; what is refused for its deadlocks is
- * counted. --looped takes programs that were unrolled from those for every M.
+ * --break gives the engine's model another learning rate, and every run must then differ. --looped
+ * takes programs that were unrolled from those for every M.
  *
  * Programs are compiled in this process and run from memory; that emit_c prints the same tables is
  * tested elsewhere. --files: schedules that are synchronous, chains, and add up in ascending order,
- * each with the parameters that it has by default. */
+ * each with the parameters that it has by default, and without sizes and with them if it is a CSV
+ * file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -314,7 +314,6 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
 
 static const char *scratch;
 static int lowering; /* Options.lowering */
-static int refused;  /* programs, because their transfers cannot be carried out in that order */
 static const char *third =
     "V"; /* name of the third parameter; another one than V is no count of stages */
 
@@ -482,11 +481,12 @@ static void on_engines(const char *name, const PipeProgram *p, const Case *c, ui
 }
 
 /* u: NULL, or what c is part of; then V is its `every`. P 0: c->name is a file, with its own
- * parameters. */
-static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V, bool sized,
-                     const Updates *u) {
+ * parameters. Returns the stages of the model, 0: it failed. */
+static uint32_t one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uint32_t V,
+                         bool sized, const Updates *u) {
   if (!engines_case(P))
-    return;
+    return 0;
+  uint32_t nmodel = 0;
   const char *name = c->name;
   Arena arena = {0};
   Diag diag;
@@ -503,7 +503,7 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
                  .define = define,
                  .ndefine = P ? ndefine : 0};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  diag_init(&diag, &arena, lowering ? NULL : stderr);
+  diag_init(&diag, &arena, stderr);
   opt.lowering = lowering;
   opt.input = P ? arena_printf(&arena, "%s/%s.pipe", dir, name) : name;
   const char *text = u ? u->text : own_text;
@@ -511,20 +511,18 @@ static void one_case(const char *dir, const Case *c, uint32_t P, uint32_t M, uin
     opt.text = text, opt.text_len = strlen(text);
   if (sized) {
     write_profile(scratch,
-                  P * (V && !u && *third == 'V' ? V : c->chunks)); /* stages of the model */
+                  (P ? P : 1) *
+                      (V && !u && *third == 'V' ? V : c->chunks)); /* stages of the model */
     opt.profile = scratch;
   }
   if (!compile_only(&s)) {
-    if (lowering && (diag.first == DIAG_DEADLOCK || diag.first == DIAG_MATCHING)) {
-      refused++;
-      arena_free(&arena);
-      return;
-    }
     fail(name, NULL, arena_printf(&arena, "P=%u M=%u V=%u does not compile", P, M, V));
   } else {
+    nmodel = s.prog->nmodel;
     on_engines(name, s.prog, c, V, u, 1 + P * 1000003u + M * 1009u + V);
   }
   arena_free(&arena);
+  return nmodel;
 }
 
 static void summary(const Case *c, int before) {
@@ -551,30 +549,6 @@ static void looped_grid(const char *dir, const Case *c) {
       for (uint32_t groups = 1; groups <= 4; groups++) /* the others need not fill the last group */
         one_case(dir, c, P, P * groups - (c->least_M ? 0 : groups % 2), V, groups % 2, NULL);
   summary(c, before);
-}
-
-/* Transfers at their ops. */
-static void grouped_grid(const char *dir) {
-  static const Case all[] = {
-      {"gpipe", 1, false, 0},          {"1f1b", 1, false, 0},      {"zb_h1", 1, false, 0},
-      {"zb_v", 2, false, 0},           {"dualpipev", 2, false, 2}, {"hanayo", 4, false, 0},
-      {"gpipe_recompute", 1, true, 0}, {"inference", 1, false, 0}, {"bpipe", 1, false, 0},
-      {"gems", 1, false, 0},           {"chimera", 1, false, 0}};
-  lowering = 1 + PIPE_GROUPED;
-  int before = cases;
-  refused = 0;
-  for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-    for (uint32_t P = 2; P <= 4; P += 2)
-      for (uint32_t M = P; M <= 4 * P; M += 2 * P)
-        if (M >= all[k].least_M * P)
-          one_case(dir, &all[k], P, M / 2 * 2, 0, M == P, NULL);
-  printf("grouped: %d runs, %d programs refused\n", cases - before, refused);
-  before = cases, refused = 0;
-  static const Updates beside = {{"U in actions", 1, false, 0}, ROUNDS_BESIDE, NULL};
-  for (uint32_t P = 2; P <= 6; P += 2)
-    for (uint32_t M = 2; M <= 10; M += 4)
-      one_case(dir, &beside.c, P, M, 0, false, &beside);
-  printf("U in actions: %d runs, %d programs refused\n", cases - before, refused);
 }
 
 /* The program for every M, unrolled: those of small M, which are tables of their own, and of larger
@@ -620,7 +594,9 @@ static void looped_programs(const char *dir) {
 
 int main(int argc, char **argv) {
   if (argc < 3) {
-    fprintf(stderr, "usage: parity STDLIB_DIR SCRATCH_FILE [--break | --grouped | --channels]\n");
+    fprintf(
+        stderr,
+        "usage: parity STDLIB_DIR SCRATCH_FILE [--break | --channels | --looped | --files FILE...]\n");
     return 2;
   }
   const char *dir = argv[1];
@@ -630,15 +606,12 @@ int main(int argc, char **argv) {
     engine_rate = RATE * 1.0001f;
   if (argc > 3 && strcmp(argv[3], "--channels") == 0)
     lowering = 1 + PIPE_CHANNELS;
-  if (argc > 3 && strcmp(argv[3], "--grouped") == 0) {
-    grouped_grid(dir);
-    printf("%d of %d runs differ\n", failures, cases);
-    return engines_end(failures) != 0;
-  }
   if (argc > 3 && strcmp(argv[3], "--files") == 0) {
     for (int i = 4; i < argc; i++) {
       int before = cases;
-      one_case(dir, &(Case){argv[i], 1, false, 0}, 0, 0, 0, false, NULL);
+      Case c = {argv[i], 1, false, 0};
+      if ((c.chunks = one_case(dir, &c, 0, 0, 0, false, NULL)) && strstr(argv[i], ".csv"))
+        one_case(dir, &c, 0, 0, 0, true, NULL);
       printf("%s: %d runs\n", strrchr(argv[i], '/') + 1, cases - before);
     }
     printf("%d of %d runs differ\n", failures, cases);
@@ -754,8 +727,6 @@ int main(int argc, char **argv) {
     printf("%s: %d runs against pairs of microbatches\n", rounds[k].c.name, cases - before);
   }
   failures = engines_end(failures);
-  if (lowering)
-    printf("%d programs refused\n", refused);
   printf("%d of %d runs differ\n", failures, cases);
   return failures != 0;
 }

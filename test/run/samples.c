@@ -55,16 +55,27 @@ static const char linked[] =
     "schedule linked(P = 4, M = 6) { ranks P  pipe net stages 2*P mbs M place s -> s % P\n"
     "  exclusive a, b -> a / 2 == b / 2 ? -1 : 0  time { F = 2  B = 4  send = 3 }\n"
     "  order r { do m in 0..M { F[0](m)  F[1](m) }  do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
-/* Groups of transfers: what an op leaves with what the next one reads; and two chunks on a rank, so
- * that a group has several transfers between the same two ranks. */
-static const char grouped[] = "schedule grouped(P = 4, M = 9) { ranks P  transfers grouped\n"
-                              "  pipe net stages P mbs M place s -> s\n"
-                              "  order r { steady m { F(m) B(m - (P-1-r)) } U } }\n";
+/* CSV files with groups of transfers: what an op leaves with what the next one reads; and two
+ * chunks on a rank, so that a group has several transfers between the same two ranks. */
+static const char grouped[] =
+    "0F0,0SEND_F0,0F1,0SEND_F1,0F2,0SEND_F2+0RECV_B0,0B0,0F3,0SEND_F3+0RECV_B1,0B1,0F4,"
+    "0SEND_F4+0RECV_B2,0B2,0RECV_B3,0B3,0RECV_B4,0B4\n"
+    "1RECV_F0,1F0,1SEND_F0+1RECV_F1,1F1,1SEND_F1+1RECV_B0,1B0,1SEND_B0+1RECV_F2,1F2,"
+    "1SEND_F2+1RECV_B1,1B1,1SEND_B1+1RECV_F3,1F3,1SEND_F3+1RECV_B2,1B2,1SEND_B2+1RECV_F4,1F4,"
+    "1SEND_F4+1RECV_B3,1B3,1SEND_B3+1RECV_B4,1B4,1SEND_B4\n"
+    "2RECV_F0,2F0,2B0,2SEND_B0+2RECV_F1,2F1,2B1,2SEND_B1+2RECV_F2,2F2,2B2,2SEND_B2+2RECV_F3,"
+    "2F3,2B3,2SEND_B3+2RECV_F4,2F4,2B4,2SEND_B4\n";
 static const char chunks[] =
-    "schedule chunks(P = 2, M = 5) { ranks P  transfers grouped\n"
-    "  pipe net stages 2*P mbs M place s -> s % P\n"
-    "  order r { F[0](0)  do m in 0..M-1 { overlap { F[0](m + 1)  F[1](m) } }  F[1](M-1)\n"
-    "    do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
+    "0F0,0SEND_F0+2RECV_F0,0F1,2F0,0SEND_F1+2SEND_F0+2RECV_F1,0F2,2F1,"
+    "0SEND_F2+2SEND_F1+2RECV_F2,0F3,2F2,0SEND_F3+2SEND_F2+2RECV_F3,0F4,2F3,"
+    "0SEND_F4+2SEND_F3+2RECV_F4,2F4,2SEND_F4+2RECV_B0,2B0,2SEND_B0+0RECV_B0,0B0,2RECV_B1,2B1,"
+    "2SEND_B1+0RECV_B1,0B1,2RECV_B2,2B2,2SEND_B2+0RECV_B2,0B2,2RECV_B3,2B3,2SEND_B3+0RECV_B3,"
+    "0B3,2RECV_B4,2B4,2SEND_B4+0RECV_B4,0B4\n"
+    "1RECV_F0,1F0,1SEND_F0+1RECV_F1+3RECV_F0,1F1,3F0,1SEND_F1+1RECV_F2+3RECV_F1,1F2,3F1,"
+    "1SEND_F2+1RECV_F3+3RECV_F2,1F3,3F2,1SEND_F3+1RECV_F4+3RECV_F3,1F4,3F3,1SEND_F4+3RECV_F4,"
+    "3F4,3B0,3SEND_B0+1RECV_B0,1B0,1SEND_B0,3B1,3SEND_B1+1RECV_B1,1B1,1SEND_B1,3B2,"
+    "3SEND_B2+1RECV_B2,1B2,1SEND_B2,3B3,3SEND_B3+1RECV_B3,1B3,1SEND_B3,3B4,3SEND_B4+1RECV_B4,"
+    "1B4,1SEND_B4\n";
 /* Two copies of a pipeline on ranks of their own, which share out the microbatches and sum their
  * gradients. */
 static const char copied[] =
@@ -132,8 +143,12 @@ static void prepare(Compiled *c, const char *stdlib, const Sample *of) {
   memset(c, 0, sizeof *c);
   c->define[0] = (Define){.name = "P", .value = of->P, .n = 1};
   c->define[1] = (Define){.name = "M", .value = of->M, .n = 1};
-  snprintf(c->path, sizeof c->path, "%s/%.*s.pipe", stdlib, (int)strcspn(of->name, " "), of->name);
-  c->opt = (Options){.input = of->text ? of->name : c->path,
+  if (of->text)
+    snprintf(c->path, sizeof c->path, "%s%s", of->name, *of->text == '0' ? ".csv" : "");
+  else
+    snprintf(c->path, sizeof c->path, "%s/%.*s.pipe", stdlib, (int)strcspn(of->name, " "),
+             of->name);
+  c->opt = (Options){.input = c->path,
                      .text = of->text,
                      .text_len = of->text ? strlen(of->text) : 0,
                      .emit = EMIT_NONE,

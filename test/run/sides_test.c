@@ -248,7 +248,6 @@ static uint32_t draw(uint32_t n) { /* 0 .. n-1 */
   state = state * 6364136223846793005u + 1442695040888963407u;
   return (uint32_t)(state >> 33) % n;
 }
-static bool lowered; /* transfers stand at their ops */
 static const char *stream(void) {
   static const char *const name[] = {"compute", "copy", "comm"};
   return name[draw(3)];
@@ -296,7 +295,7 @@ static const PipeProgram *compile_text(Arena *arena, const char *dir, const char
   return compile_only(s) ? s->prog : NULL;
 }
 
-static int runs, differ, refused, at_ops;
+static int runs, differ, refused;
 
 static void one_case(const char *dir, const char *path) {
   Arena arena = {0};
@@ -318,10 +317,7 @@ static void one_case(const char *dir, const char *path) {
         f,
         "  bytes { act = 56 gout = 48 boundary = 48 weight = 40 grad = 40 opt = 80 work = 200 }\n");
   fprintf(f, "}\nschedule sided(P, M) extends plain() {\n");
-  uint32_t how = draw(4);
-  if ((lowered = how == 0 && !engines_of_processes)) /* those take no groups */
-    fputs("  transfers grouped\n", f);
-  if (how == 1)
+  if (draw(3) == 0)
     fputs("  transfers channels\n", f);
   fprintf(f, "  side UNSHARD(s) on %s %sbefore first F { cost = %u  memory = 64 + s %% 2 * 64 }\n",
           stream(), latest(), draw(12));
@@ -352,8 +348,6 @@ static void one_case(const char *dir, const char *path) {
   Result want, got;
   if (!plain) { /* the schedule does not admit this size, or checks its times */
     refused++;
-  } else if (!sided && lowered) { /* its transfers wait for each other */
-    refused++;
   } else if (!sided) {
     printf("FAIL %s P=%u M=%u does not compile\n", b->name, P, M);
     differ++;
@@ -368,7 +362,7 @@ static void one_case(const char *dir, const char *path) {
       if (!engines_take(&program, &o))
         continue;
       why = train(program, true, masks, o, &got);
-      runs++, at_ops += lowered;
+      runs++;
       if (!why && memcmp(want.weight, got.weight, sided->nstage * (size_t)WEIGHTS) != 0)
         why = "weights differ";
       for (uint32_t j = 0; j < STEPS * M && !why; j++)
@@ -400,7 +394,6 @@ int main(int argc, char **argv) {
   for (int i = 0; i < atoi(argv[4]); i++)
     one_case(argv[1], path);
   differ = engines_end(differ);
-  printf("%d turns\n%d with transfers at their ops\n%d of %d runs differ\n", turns, at_ops, differ,
-         runs);
+  printf("%d turns\n%d of %d runs differ\n", turns, differ, runs);
   return differ != 0 || 2 * refused > atoi(argv[4]);
 }

@@ -254,11 +254,18 @@ static void show(const char *what, const Job *j) {
     printf("  rank %u: %s\n", r, j->status[r] ? j->error[r] : "no error");
 }
 
-/* One rank whose gradients go to, and inputs come from, three others. */
+/* One rank with three stages, whose outputs go to three others in one group. */
 static const char star_text[] =
-    "schedule star(M = 2) { ranks 4  transfers grouped\n"
-    "  pipe net dag stages 4 mbs M place s -> s  edge 0 -> 3  edge 1 -> 3  edge 2 -> 3\n"
-    "  order r { do M { F  B }  U } }\n";
+    "0F0,0SEND_F0,2RECV_F0,2F0,0F1,2SEND_F0+0SEND_F1,4RECV_F0+2RECV_F1,4F0,2F1,0F2,"
+    "4SEND_F0+2SEND_F1+0SEND_F2,2RECV_F2,2F2,2SEND_F2+4RECV_F1,4F1,4SEND_F1,4RECV_F2,4F2,4SEND_F2,"
+    "4RECV_B0,4B0,4SEND_B0,2RECV_B0,2B0,2SEND_B0,0RECV_B0,0B0,"
+    "4RECV_B1,4B1,4SEND_B1,2RECV_B1,2B1,2SEND_B1,0RECV_B1,0B1,"
+    "4RECV_B2,4B2,4SEND_B2,2RECV_B2,2B2,2SEND_B2,0RECV_B2,0B2\n"
+    "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,1RECV_F2,1F2,1SEND_F2,"
+    "1RECV_B0,1B0,1SEND_B0,1RECV_B1,1B1,1SEND_B1,1RECV_B2,1B2,1SEND_B2\n"
+    "3RECV_F0,3F0,3SEND_F0,3RECV_F1,3F1,3RECV_F2+3SEND_F1,3F2,3SEND_F2,"
+    "3RECV_B0,3B0,3SEND_B0,3RECV_B1,3B1,3SEND_B1,3RECV_B2,3B2,3SEND_B2\n"
+    "5RECV_F0,5F0,5RECV_F1,5F1,5RECV_F2,5F2,5B0,5SEND_B0,5B1,5SEND_B1,5B2,5SEND_B2\n";
 
 typedef struct Comm {
   uint32_t host, n;

@@ -11,6 +11,9 @@ import random
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "channels"))
+import grouped
+
 pipec, stdlib, scratch, seed, count = sys.argv[1:]
 print("seed", seed)
 rng = random.Random(int(seed))
@@ -131,7 +134,27 @@ def play(program, links_of, time_of):
     return items, waited, busy
 
 
-cases, shared, delayed, sums = 0, 0, 0, 0
+def lists(path, P, stages, functions, n, cost):
+    """The lists of a schedule with transfers in groups, and a profile of its costs and links. None: a profile cannot say
+    the links, which are from any of some ranks to any of some ranks."""
+    links = []
+    for f in functions:
+        for value in {f(a, b, n) for a in range(P) for b in range(P) if a != b} - {-1}:
+            pairs = {(a, b) for a in range(P) for b in range(P) if a != b and f(a, b, n) == value}
+            from_, to = ({p[i] for p in pairs} for i in range(2))
+            if {(a, b) for a in from_ for b in to if a != b} != pairs or value < 0:
+                return None
+            links.append({"from": sorted(from_), "to": sorted(to)})
+    order = subprocess.run([pipec, path, "--emit=csv"], text=True, capture_output=True, check=True).stdout
+    with open(path + ".csv", "w", encoding="utf-8") as f:
+        f.write(grouped.grouped(order))
+    times = {k: cost[k] for k in ("F", "B", "I", "W", "U")}
+    with open(path + ".json", "w", encoding="utf-8") as f:
+        json.dump({"pipe_profile": 1, "stages": [dict(times, send=cost["SEND_F"])] * stages, "links": links}, f)
+    return [path + ".csv", f"--profile={path}.json"]
+
+
+cases, shared, delayed, sums, in_groups = 0, 0, 0, 0, 0
 while cases < int(count):
     name, v = rng.choice(BASES)
     P = rng.choice((2, 3, 4, 6)) if v else rng.choice((2, 4))
@@ -156,15 +179,18 @@ while cases < int(count):
     path = scratch + "/x.pipe"
     with open(path, "w") as f:
         f.write(text)
-    lowering = rng.choice(("global", "grouped"))
-    run = subprocess.run([pipec, path, "--verify", "--emit=json", "--lowering=" + lowering], text=True, capture_output=True, check=False)
-    if run.returncode == 1 and lowering != "global" and ("[deadlock]" in run.stderr or "[matching]" in run.stderr):
+    own = v and name != "tied" and rng.random() < 0.5
+    args = lists(path, P, v * P, [f for _, f in chosen], n, cost) if own else [path, "--lowering=global"]
+    if not args:
+        continue
+    run = subprocess.run([pipec, *args, "--verify", "--emit=json"], text=True, capture_output=True, check=False)
+    if run.returncode == 1 and own and ("[deadlock]" in run.stderr or "[matching]" in run.stderr):
         continue  # code that calls its network at each op need not complete
     assert run.returncode == 0, text + run.stderr
     program = json.loads(run.stdout)
     links_of = lambda a, b: [(i, f(a, b, n)) for i, (_, f) in enumerate(chosen) if f(a, b, n) >= 0]
     items, waited, busy = play(program, links_of, lambda k, stage: cost.get(k, 0))
-    where = "%s P=%d M=%d %s\n%s" % (name, P, M, lowering, text)
+    where = "%s P=%d M=%d %s\n%s" % (name, P, M, "own" if own else "global", text)
     for r, row in enumerate(items):
         for x in row:
             want = (x.instr["start"], x.instr["end"])
@@ -181,7 +207,8 @@ while cases < int(count):
     cases += 1
     shared += "links" in program
     delayed += waited > 0
+    in_groups += any(x.instr.get("group") for row in items for x in row)
     sums += any(x.instr["op"].find("REDUCE") > 0 or x.instr["op"].find("TIE") > 0 for row in items for x in row)
-print("%d programs, %d with shared links, in %d transfers wait, %d with sums" % (cases, shared, delayed, sums))
+print("%d programs, %d with shared links, in %d transfers wait, %d with sums, %d with groups" % (cases, shared, delayed, sums, in_groups))
 if seed == "7":
-    assert shared > cases / 2 and delayed > cases / 8 and sums > cases / 8
+    assert shared > cases / 2 and delayed > cases / 8 and sums > cases / 8 and in_groups > cases / 10
