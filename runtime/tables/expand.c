@@ -16,12 +16,12 @@ enum { DEPTH = 2 }; /* most nested loops */
 typedef struct Word {
   int64_t n;              /* its number, before any turn */
   int32_t step[DEPTH];    /* added to n by turn of the innermost loop, of the loop around it */
-  uint32_t end;           /* the word of the list after it, for messages */
+  uint32_t at;            /* word of the list */
   uint8_t tag, op, field; /* op, field: of the other row, for PIPE_WORD_SAME */
 } Word;
 
 typedef struct Loop {
-  uint32_t begin; /* first word after LOOP */
+  const Word *begin; /* first word after LOOP */
   uint32_t turns;
   uint32_t row; /* first row of the current turn */
 } Loop;
@@ -40,8 +40,9 @@ typedef struct Scratch {
 
 typedef struct Expand {
   const PipeProgram *p;
-  uint32_t rank, at, nword; /* at: current word */
-  const Word *word;         /* [nword], then one of no row */
+  uint32_t rank, at; /* at: word of the list, for messages */
+  uint32_t nword;
+  const Word *word; /* [nword], then one of no row */
   PipeRank *to;
   PipeInstr *instr;
   PipeWeights *weights; /* NULL: none */
@@ -62,8 +63,8 @@ static int refuse(const Expand *x, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  snprintf(x->why, PIPE_EXPAND_TEXT, "program: rank %u, word %u, row %u: %s", x->rank,
-           x->at > 0 ? x->word[x->at - 1].end : 0, x->nrow, text);
+  snprintf(x->why, PIPE_EXPAND_TEXT, "program: rank %u, word %u, row %u: %s", x->rank, x->at,
+           x->nrow, text);
   return 0;
 }
 
@@ -97,13 +98,14 @@ static int read_words(Expand *x, Word *out) {
   const PipeRank *k = &x->p->rank[x->rank];
   uint32_t depth = 0;
   x->word = out;
-  for (uint32_t at = 0; at < k->nrows; out++, x->at = ++x->nword) {
+  for (uint32_t at = 0; at < k->nrows; out++, x->nword++) {
+    x->at = at;
     const int large = tag_of(k->rows[at]) == PIPE_WORD_HIGH;
     const int64_t high = large ? number_of(k->rows[at++]) << 24 : 0;
     if (at == k->nrows)
       return refuse(x, "the list has no end");
     const uint32_t word = k->rows[at++];
-    *out = (Word){.tag = (uint8_t)tag_of(word), .n = number_of(word) | high};
+    *out = (Word){.tag = (uint8_t)tag_of(word), .at = x->at, .n = number_of(word) | high};
     if (out->tag == PIPE_WORD_BEHIND)
       out->n = signed_of(word);
     if (out->tag >= PIPE_WORD_SAME) {
@@ -115,18 +117,15 @@ static int read_words(Expand *x, Word *out) {
     }
     if (!read_steps(x, &at, depth, out))
       return 0;
-    out->end = at;
     depth += out->tag == PIPE_WORD_LOOP;
     depth -= out->tag == PIPE_WORD_END && depth > 0;
   }
-  *out = (Word){.tag = PIPE_WORD_END};
-  x->at = 0;
+  *out = (Word){.tag = PIPE_WORD_END, .at = k->nrows};
   return 1;
 }
 
-/* Gives the number of the current word in the current turns, and moves past the word. */
-static inline int number(Expand *x, int64_t *n) {
-  const Word *w = &x->word[x->at++];
+/* Gives the number of a word in the current turns. */
+static inline int number(Expand *x, const Word *w, int64_t *n) {
   *n = w->n + w->step[0] * (int64_t)x->turn[0] + w->step[1] * (int64_t)x->turn[1];
   if ((uint64_t)*n <= UINT32_MAX || (w->tag == PIPE_WORD_BEHIND && *n < 0 && *n >= INT32_MIN))
     return 1;
@@ -187,6 +186,8 @@ static int same_slot(Expand *x, const Word *w, int64_t n) {
   return put_slot(x, w->tag - PIPE_WORD_SAME, *from);
 }
 
+static int on_stream(const PipeInstr *c, PipeOn on) { return pipe_op_info[c->op].stream == on; }
+
 /* The wait for all rows of a stream above the current one, except the last n. */
 static int wait_for(Expand *x, PipeOn on, int64_t n, uint32_t *wait) {
   if (n > x->done[on])
@@ -218,7 +219,6 @@ static int put_weight(Expand *x, uint32_t tag, int64_t n) {
 
 /* Executes one word of a row, whose number is n. */
 static int put_word(Expand *x, PipeInstr *c, const Word *w, int64_t n) {
-  const PipeOn own = (PipeOn)pipe_op_info[c->op].stream;
   const uint32_t tag = w->tag;
   if (tag >= PIPE_WORD_SAME)
     return same_slot(x, w, n);
@@ -229,9 +229,9 @@ static int put_word(Expand *x, PipeInstr *c, const Word *w, int64_t n) {
   case PIPE_WORD_AT: c->phase = n & 3, c->site = (uint32_t)(n >> 2); return 1;
   case PIPE_WORD_GROUP: c->group = (uint16_t)n; return 1;
   case PIPE_WORD_WAIT:
-    return wait_for(x, own == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE, n, &c->wait);
+    return wait_for(x, on_stream(c, PIPE_COMPUTE) ? PIPE_COMM : PIPE_COMPUTE, n, &c->wait);
   case PIPE_WORD_WAIT_COPY:
-    return wait_for(x, own == PIPE_COPY ? PIPE_COMM : PIPE_COPY, n, &c->wait_copy);
+    return wait_for(x, on_stream(c, PIPE_COPY) ? PIPE_COMM : PIPE_COPY, n, &c->wait_copy);
   case PIPE_WORD_AFTER: return put_sync(x, n);
   case PIPE_WORD_PEER: c->peer = (uint32_t)n; return 1;
   case PIPE_WORD_TURN: c->turn = (uint32_t)n; return 1;
@@ -265,8 +265,6 @@ static int find_peer(Expand *x, PipeInstr *c) {
   return 1;
 }
 
-static int is_word_of_row(const Expand *x) { return x->word[x->at].tag > PIPE_WORD_FINISH; }
-
 static int add_op_row(Expand *x, OpRows *of) {
   if (of->n == of->room) {
     const uint32_t room = of->room ? 2 * of->room : 64;
@@ -279,81 +277,90 @@ static int add_op_row(Expand *x, OpRows *of) {
   return 1;
 }
 
-/* Writes a row of `op`, whose first word has been read. */
-static int put_row(Expand *x, PipeOp op, int64_t stage) {
-  if (x->nrow == x->to->ninstr || stage >= x->p->nstage)
-    return refuse(x, "more than %u rows, or stage %lld of %u", x->to->ninstr, (long long)stage,
-                  x->p->nstage);
+/* Writes the row that begins with word w. Returns the word after it; NULL: why is set. */
+static const Word *put_row(Expand *x, const Word *w, int64_t stage) {
+  if (x->nrow == x->to->ninstr || stage >= x->p->nstage) {
+    refuse(x, "more than %u rows, or stage %lld of %u", x->to->ninstr, (long long)stage,
+           x->p->nstage);
+    return NULL;
+  }
   PipeInstr *c = &x->instr[x->nrow];
-  *c = pipe_instr(op, (uint32_t)stage, PIPE_NONE);
+  *c = pipe_instr((PipeOp)w->tag, (uint32_t)stage, PIPE_NONE);
   if (x->weights)
     x->weights[x->nrow] = pipe_no_weights();
-  while (is_word_of_row(x)) {
-    const Word *w = &x->word[x->at];
+  while ((++w)->tag > PIPE_WORD_FINISH) {
     int64_t n;
-    if (!number(x, &n) || !put_word(x, c, w, n))
-      return 0;
+    if (!number(x, w, &n) || !put_word(x, c, w, n))
+      return NULL;
   }
   if (!find_peer(x, c) || !add_op_row(x, &x->scratch->of[c->op]))
-    return 0;
+    return NULL;
   x->nrow++;
   x->done[pipe_op_info[c->op].stream]++;
-  return 1;
+  return w;
 }
 
 /* ---- loops ---- */
 
-static int begin_loop(Expand *x, uint32_t turns) {
-  if (x->depth == DEPTH || turns == 0)
-    return refuse(x, "a loop of %u turns, %u around it", turns, x->depth);
-  x->loop[x->depth++] = (Loop){x->at, turns, x->nrow};
-  x->turn[1] = x->turn[0], x->turn[0] = 0;
-  return 1;
-}
-
-static int end_turn(Expand *x) {
-  Loop *l = x->depth ? &x->loop[x->depth - 1] : NULL;
-  if (!l || l->row == x->nrow)
-    return refuse(x, "the end of a loop that is none, or has no row");
-  if (++x->turn[0] < l->turns) {
-    x->at = l->begin, l->row = x->nrow;
-  } else {
-    x->depth--;
-    x->turn[0] = x->turn[1], x->turn[1] = 0;
+static const Word *begin_loop(Expand *x, const Word *w, uint32_t turns) {
+  if (x->depth == DEPTH || turns == 0) {
+    refuse(x, "a loop of %u turns, %u around it", turns, x->depth);
+    return NULL;
   }
-  return 1;
+  x->loop[x->depth++] = (Loop){w + 1, turns, x->nrow};
+  x->turn[1] = x->turn[0], x->turn[0] = 0;
+  return w + 1;
 }
 
-static int end_list(Expand *x) {
-  while (is_word_of_row(x)) {
-    const uint32_t tag = x->word[x->at].tag;
+static const Word *end_turn(Expand *x, const Word *w) {
+  Loop *l = x->depth ? &x->loop[x->depth - 1] : NULL;
+  if (!l || l->row == x->nrow) {
+    refuse(x, "the end of a loop that is none, or has no row");
+    return NULL;
+  }
+  l->row = x->nrow;
+  if (++x->turn[0] < l->turns)
+    return l->begin;
+  x->depth--;
+  x->turn[0] = x->turn[1], x->turn[1] = 0;
+  return w + 1;
+}
+
+/* w: FINISH. */
+static int end_list(Expand *x, const Word *w) {
+  while ((++w)->tag > PIPE_WORD_FINISH) {
     int64_t n;
-    if (!number(x, &n))
+    if (!number(x, w, &n))
       return 0;
-    if (tag != PIPE_WORD_AFTER)
-      return refuse(x, "a word of kind %u at the end of the step", tag);
+    if (w->tag != PIPE_WORD_AFTER)
+      return refuse(x, "a word of kind %u at the end of the step", w->tag);
     if (!put_sync(x, n))
       return 0;
   }
   if (x->depth || x->nrow != x->to->ninstr || x->nlist != x->to->nlist ||
-      x->nsync != x->to->nsync || x->at != x->nword)
+      x->nsync != x->to->nsync || w != x->word + x->nword)
     return refuse(x, "%u rows of %u, %u slots in lists of %u, %u events of %u", x->nrow,
                   x->to->ninstr, x->nlist, x->to->nlist, x->nsync, x->to->nsync);
   return 1;
 }
 
 static int expand_rank(Expand *x) {
-  while (x->at < x->nword) {
-    const uint32_t tag = x->word[x->at].tag;
+  for (const Word *w = x->word; w < x->word + x->nword;) {
     int64_t n;
-    if (!number(x, &n))
+    x->at = w->at;
+    if (!number(x, w, &n))
       return 0;
-    if (tag == PIPE_WORD_FINISH)
-      return end_list(x);
-    if (tag == PIPE_WORD_LOOP  ? !begin_loop(x, (uint32_t)n)
-        : tag == PIPE_WORD_END ? !end_turn(x)
-        : tag < PIPE_NOPS      ? !put_row(x, (PipeOp)tag, n)
-                               : !refuse(x, "a word of kind %u, and no row", tag))
+    if (w->tag == PIPE_WORD_FINISH)
+      return end_list(x, w);
+    if (w->tag == PIPE_WORD_LOOP)
+      w = begin_loop(x, w, (uint32_t)n);
+    else if (w->tag == PIPE_WORD_END)
+      w = end_turn(x, w);
+    else if (w->tag < PIPE_NOPS)
+      w = put_row(x, w, n);
+    else
+      return refuse(x, "a word of kind %u, and no row", w->tag);
+    if (!w)
       return 0;
   }
   return refuse(x, "the list has no end");
