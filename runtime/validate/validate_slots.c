@@ -253,17 +253,26 @@ static PrStatus check_scratch(Check *k, const PipeInstr *c, const uint32_t *slot
   return PR_OK;
 }
 
-/* Checks the n tensors, at least one, in field `in` (reads) or `out`: of a transfer the one of its
- * edge, of an op all. */
+/* Checks the slot of SEND and RECV, whose stage and edge pr_check_peer has checked. */
+static PrStatus check_transfer(Check *k, const PipeInstr *c) {
+  const bool send = pipe_is_send(c->op), down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
+  const bool gradient = c->op == PIPE_SEND_B || c->op == PIPE_RECV_B;
+  const uint32_t i = !k->p->edge ? 0 : down ? k->p->edge[c->keep].out : k->p->edge[c->keep].in;
+  const uint32_t none = send ? c->out : c->in;
+  PrStatus st;
+  if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, PIPE_NONE, false)) ||
+      (st = check_slot(k, c, send ? "out" : "in", none, PIPE_IN, PIPE_NONE, false)))
+    return st;
+  return check_passage(k, c, passage(k, c->stage, c->mb, down, i), send ? c->in : c->out, gradient,
+                       send);
+}
+
+/* Checks the n tensors, at least one, in field `in` (reads) or `out` of an op. */
 static PrStatus check_some(Check *k, const PipeInstr *c, PipeTensor tensor, bool reads,
                            uint32_t n) {
   const PipeRank *t = k->t;
   const bool down = is_down(tensor), gradient = tensor == PIPE_T_DX || tensor == PIPE_T_DY;
   const uint32_t at = reads ? c->in : c->out;
-  if (pipe_op_info[c->op].comm) {
-    uint32_t i = !k->p->edge ? 0 : down ? k->p->edge[c->keep].out : k->p->edge[c->keep].in;
-    return check_passage(k, c, passage(k, c->stage, c->mb, down, i), at, gradient, reads);
-  }
   if (n > 1 && (at > t->nlist || n > t->nlist - at))
     FAIL_AT(k, c, "field %s: %u slots from %u on in a list of %u", reads ? "in" : "out", n, at,
             t->nlist);
@@ -439,6 +448,8 @@ PrStatus pr_check_slots(Check *k, const PipeInstr *c) {
   const PipeOpInfo *o = &pipe_op_info[c->op];
   if (pipe_is_side(c->op))
     return check_side(k, c);
+  if (c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B)
+    return check_transfer(k, c);
   const bool host = o->stream == PIPE_COPY, act = o->act || c->op == PIPE_I;
   const bool gout = o->gout != 0,
              keep = c->op == PIPE_R || (c->op == PIPE_F && c->keep != PIPE_NONE);
