@@ -299,9 +299,7 @@ def check_ties(
             )
 
 
-def _measure_one(
-    stage: torch.nn.Module, x: Tensors | None, place: Host, splits: bool
-) -> Sizes:
+def _measure_one(stage: torch.nn.Module, x: Tensors | None, place: Host, splits: bool) -> Sizes:
     """The outputs of a stage for x, and the bytes that it keeps. What the device loads for an op it
     loads here, before the first step."""
     if x is None:
