@@ -13,6 +13,7 @@ copies 150
 check 120
 kill 240
 bench 300
+torch 600
 graph 120
 formulas 60
 peers 150
@@ -290,6 +291,19 @@ case_bench() {
   [ -z "${SMALL:-}" ] || one=("--layers 1 $small") four=("--layers 4 $small")
   for size in "${one[@]}"; do bench_one 1 $size; done
   for size in "${four[@]}"; do bench_one 4 $size; done
+}
+
+# A GPT-2 in PyTorch, as a plain module and in stages, where a Python has PyTorch.
+case_torch() {
+  local python=${PIPE_TORCH_PYTHON:-python3} size=(--steps 200 --rows 16 --microbatches 4) why out
+  local ready='import torch, pipec; assert torch.cuda.is_available(), "PyTorch finds no device"'
+  [ -z "${SMALL:-}" ] || size=(--cpu --steps 4 --rows 2 --ranks 2) ready='import torch, pipec'
+  export PIPE_PREFIX=$bin/.. PYTHONPATH=$here/../../python LD_LIBRARY_PATH=$bin/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  why=$("$python" -c "$ready" 2>&1 | tail -n 1) || { say "PIPE_TORCH_PYTHON=$python: $why"; return 77; }
+  out=$("$python" "$here/../../examples/torch/gpt2/compare.py" "${size[@]}") || wrong "$(grep FAILED <<< "$out" | tr -s ' ' || echo compare.py)"
+  echo "$out"
+  if [[ $out = *MISSED* ]]; then wrong "$(grep MISSED <<< "$out")"; fi
+  say "$(tail -n +2 <<< "$out" | tr -s ' ' | paste -sd '|' - | sed 's/|/ | /g')"
 }
 
 # The times of ops, as pipec reads them.

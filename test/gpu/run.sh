@@ -7,14 +7,15 @@
 #                                        lit, BLAS or network there, but bash, a C and C++ compiler, and the CUDA
 #                                        Toolkit with nvcc, cuBLAS and NCCL (CUDA_HOME, NCCL_HOME: found by themselves in
 #                                        the usual places, and among Python's packages). WITH_NCCL=DIR: that NCCL
-#                                        (include/nccl.h, lib/libnccl.so.2) goes along, too, for a machine without
+#                                        (include/nccl.h, lib/libnccl.so.2) goes along, too, for a machine without.
+#                                        PIPE_TORCH_PYTHON there (python3): a Python with PyTorch, for the case torch
 #   test/gpu/run.sh                      where that is unpacked: builds with nvcc, unless it has, and runs
 #   test/gpu/run.sh --build              there: builds and runs nothing
 #   test/gpu/run.sh --shim               there: with the device that the CPU plays, to see that the bundle is whole
 #
 # The cases are cases.sh's; each is by itself: what becomes of one, others run. OUT (default gpu-results) gets two files:
 # summary.txt, the table that is also printed, and results.tar.gz, with the output of each case. Both are whole after each case.
-# BUDGET (seconds; default 3600, enough for all; 570 fits into ten minutes) is for all, building too: a case that no
+# BUDGET (seconds; default 4200, enough for all; 570 fits into ten minutes) is for all, building too: a case that no
 # time is left for is not begun, and can be run later: CASES="kill bench" runs these alone. Exit status 0: all has
 # passed; 1: something has not; 2: nothing could be run; 3: what was run has passed, but there was no time for all: the
 # last line says how much is enough.
@@ -59,6 +60,14 @@ pack() { # FILE BUILD_DIR
   local xxhash=/usr/include/xxhash.h
   [ -f $xxhash ] || xxhash=$(pkg-config --variable=includedir libxxhash)/xxhash.h
   cp "$xxhash" "$to/gen"
+  local lib # the package for Python, where PyTorch is: its libraries are for a system like this one
+  mkdir -p "$to/lib" "$to/share/pipe" "$to/python" "$to/examples/torch"
+  cp -r stdlib "$to/share/pipe"
+  cp -r python/pipec "$to/python"
+  cp -r examples/torch/gpt2 "$to/examples/torch"
+  for lib in "$build/lib/libpipec.so" "$build/lib/libpiperun.so" "$(ldd "$build/lib/libpipec.so" | awk '/jansson/ { print $3 }')"; do
+    cp -L "$lib" "$to/lib"
+  done
   tar -czf "$file" -C "$packed" pipe-gpu
   echo "$file: $(du -k "$file" | cut -f1) KiB; unpack it there and run pipe-gpu/test/gpu/run.sh"
 }
@@ -138,7 +147,7 @@ build_here() { # shim: 1 or nothing
     for p in runtime/"$m"/*.c; do [[ $p = *_main.c ]] || core+=("$p"); done
   done < <(sed -n 's/^\([a-z][^ ]*\).*/\1/p' runtime/ROOMS)
   local tools=(examples/gpt/group.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c)
-  local flags=(-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -pthread -fno-math-errno)
+  local flags=(-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -fPIC -pthread -fno-math-errno)
   local base=("${core[@]}" "${engine[@]}" "${gpt[@]}" "${device[@]}")
   if [ -n "${1:-}" ]; then # programs are gpt_shim_test with what it is to be
     include=(-Itest/shim/include -Itest/shim "${include[@]}")
@@ -177,13 +186,15 @@ build_here() { # shim: 1 or nothing
     echo "$("$cuda/bin/nvcc" --version | tail -n 1); ${arch[*]}; $nccl; $blas"
     compile "$cc" "${flags[@]}" "${include[@]}" -- "${core[@]}" "${engine[@]}" "${gpt[@]}" "${tools[@]}" gen/*.c examples/gpt/train.c \
       examples/gpt/{train,check,profile,bench,hand}_cuda.c test/gpu/formulas.c
-    compile "$cuda/bin/nvcc" -std=c++17 -O3 "${arch[@]}" "${include[@]//-isystem/-I}" -- "${device[@]}" "${kernels[@]}"
+    compile "$cuda/bin/nvcc" -std=c++17 -O3 -Xcompiler -fPIC "${arch[@]}" "${include[@]//-isystem/-I}" -- "${device[@]}" "${kernels[@]}"
     link() { local to=$1; shift; "$cxx" -o "bin/$to" $(objects "$@" "${base[@]}" "${kernels[@]}") "$nccl" "$blas" "$rt" "${rpath[@]}" -lpthread -ldl -lm; }
     for p in $ranks; do link "gpt_cuda_$p" examples/gpt/train_cuda.c examples/gpt/group.c "gen/gpt_cuda_$p.c"; done
     link gpt_check_cuda examples/gpt/check_cuda.c examples/gpt/stages_cuda.c
     link gpt_profile_cuda examples/gpt/profile_cuda.c examples/gpt/stages_cuda.c examples/gpt/profile_rows.c
     link gpu_formulas test/gpu/formulas.c
     for p in 1 4; do link "gpt_bench_cuda_$p" examples/gpt/bench_cuda.c examples/gpt/hand_cuda.c examples/gpt/stages_cuda.c "gen/gpt_cuda_$p.c"; done
+    "$cxx" -shared -o lib/libpiperun_cuda.so $(objects "${core[@]}" "${engine[@]}" "${kernels[@]}") "$nccl" "$rt" "${rpath[@]}" \
+      -lpthread -ldl -lm # for Python
     "$cc" -std=c11 "${include[@]}" test/gpu/probe.c -o bin/gpu_probe "$rt" "${rpath[@]}"
   fi
   "$cc" -o bin/gpt_cpu_4 $(objects examples/gpt/train.c gen/gpt_cuda_4.c "${gpt[@]}" "${core[@]}") -lm -pthread
@@ -218,7 +229,7 @@ run_all() {
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | tee -a "$out/summary.txt" || true
   while read -r name limit; do
     [ -z "${CASES:-}" ] || [[ " $CASES " == *" $name "* ]] || continue
-    left=$((${BUDGET:-3600} - SECONDS)) cut= # the script began at 0
+    left=$((${BUDGET:-4200} - SECONDS)) cut= # the script began at 0
     need=$((need + limit))
     if [ $left -lt 5 ]; then row "$name" "no time" 0 ""; missed=$((missed + 1)); continue; fi
     [ $limit -le $left ] || limit=$left cut=1
@@ -252,7 +263,7 @@ case ${1:-} in
   [ -d gen ] || fail "--shim is for an unpacked bundle"
   build_here shim
   export SMALL=1
-  CASES=${CASES:-one-process peers channels sums check graph bf16 trace profile bench}
+  CASES=${CASES:-one-process peers channels sums check graph bf16 trace profile bench torch}
   run_all
   exit ;;
 --build)
