@@ -27,6 +27,7 @@
 #include "guard.h"
 #include "machine.h"
 #include "pipe_instr.h"
+#include "times.h"
 #include "work.h"
 
 #define TEXT_OF(x) #x

@@ -19,6 +19,7 @@
 
 #include "arena.h"
 #include "heap.h"
+#include "times.h"
 
 /* A FIFO of COMM instructions: the COMM stream of a rank (then its index is the rank), or one
  * channel of a rank. */

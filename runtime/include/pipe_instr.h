@@ -382,7 +382,7 @@ typedef struct PipeProgram {
   const PipeThen *then;       /* [nthen] */
   const char *const *state;   /* [nstate] names; at most 32 */
   /* [nstage][nunit_time][PIPE_UNIT_TIMES] if the time of an op depends on the unit; the times of
-   * PipeStage are then means (pipe_unit_times). NULL: it does not. */
+   * PipeStage are then means. NULL: it does not. */
   const uint64_t *unit_time;
   /* [nshare] by from, to, link, without duplicates; NULL: every pair of ranks has its own link */
   const PipeShare *share;
@@ -523,60 +523,6 @@ static inline uint32_t pipe_fields(const PipeStage *st, uint32_t op, int input) 
   if (pipe_op_info[op].stream != PIPE_COMPUTE || op == PIPE_SIDE)
     return 1;
   return !input == !forward ? st->nin : st->nout;
-}
-
-typedef struct PipeTimes { /* members of PipeProgram */
-  const PipeStage *stage;
-  const PipeSide *side;
-  const uint64_t *unit_time;
-  uint32_t nunit_time;
-} PipeTimes;
-
-/* The times of a unit of a stage, by column. Requires unit_time. */
-static inline const uint64_t *pipe_unit_times(PipeTimes t, uint32_t stage, uint32_t mb) {
-  size_t row = (size_t)stage * t.nunit_time + (mb - t.stage[stage].mb0) % t.nunit_time;
-  return &t.unit_time[row * PIPE_UNIT_TIMES];
-}
-
-/* The column of an op; PIPE_NONE: its time does not depend on the unit. */
-static inline uint32_t pipe_unit_column(uint32_t op) {
-  if (op == PIPE_OFF || op == PIPE_LOAD)
-    return op - PIPE_OFF + PIPE_UNIT_OFF;
-  return op <= PIPE_R ? op : PIPE_NONE;
-}
-
-/* The time of an instruction. SEND: the whole transfer; SIDE: as its row of PipeSide says. */
-static inline uint64_t pipe_time(PipeTimes t, const PipeInstr *c) {
-  if (pipe_is_side(c->op))
-    return t.side[c->side].time;
-  if (t.unit_time && pipe_unit_column(c->op) != PIPE_NONE)
-    return pipe_unit_times(t, c->stage, c->mb)[pipe_unit_column(c->op)];
-  return t.stage[c->stage].time[c->op];
-}
-
-/* The time of an action of an F of this unit and one B; 0: the sum of both. */
-static inline uint64_t pipe_fused_time(PipeTimes t, uint32_t stage, uint32_t mb) {
-  return t.unit_time ? pipe_unit_times(t, stage, mb)[PIPE_UNIT_FB] : t.stage[stage].time_fb;
-}
-
-/* The time of the transfer that begins with `send`. edge: of PipeGraph. */
-static inline uint64_t pipe_send_time(const PipeStage *stage, const PipeEdge *edge,
-                                      const PipeInstr *send) {
-  return edge ? edge[send->edge].send[send->op == PIPE_SEND_B] : stage[send->stage].time[send->op];
-}
-
-/* The first row of share[n] from rank `from` to rank `to`; NULL: none. */
-static inline const PipeShare *pipe_shares(const PipeShare *share, uint32_t n, uint32_t from,
-                                           uint32_t to) {
-  uint32_t lo = 0, hi = n;
-  while (lo < hi) {
-    uint32_t mid = lo + (hi - lo) / 2;
-    if (share[mid].from < from || (share[mid].from == from && share[mid].to < to))
-      lo = mid + 1;
-    else
-      hi = mid;
-  }
-  return lo < n && share[lo].from == from && share[lo].to == to ? &share[lo] : NULL;
 }
 
 /* 1: REDUCE or TIE. pipe_sum_next is the next row that takes part; the rows form a cycle. */
