@@ -159,7 +159,6 @@ static bool complete(PrRun *run, CommRun *c, uint32_t n) {
   uint64_t done = atomic_load_explicit(&c->done, memory_order_relaxed) + n;
   bool more = (c->next += n) < c->n;
   uint32_t number = c->number;
-  c->active = more;
   atomic_store_explicit(&c->posted, 0, memory_order_relaxed);
   atomic_store(&c->done, done);
   uint64_t key = atomic_load(&k->sleep_on);
@@ -238,7 +237,6 @@ void pr_begin_step(PrRun *run, RankRun *k, uint64_t step) {
     CommRun *c = &k->stream[x];
     c->next = 0;
     c->step = step;
-    c->active = c->n > 0;
     if (c->n > 0)
       carry_on(run, c);
   }

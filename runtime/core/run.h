@@ -76,7 +76,6 @@ typedef struct CommRun {
   /* Instructions of the head that are not over, plus 1 while the engine is still beginning the
    * group. */
   _Atomic uint32_t group_left;
-  bool active; /* it has instructions of this step left */
   uint64_t step;
   struct CommRun *todo;
   /* Constant after pr_open. */
