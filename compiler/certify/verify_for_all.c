@@ -266,7 +266,7 @@ static bool check_rows(ForAllCheck *x) {
       if (c->pos.at >= p->rank[r].ninstr)
         return for_all_no(x, "the length of a list differs");
       const PipeInstr *at = first_of(x, r, c);
-      const bool transfer = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
+      const bool transfer = pipe_is_move(c->op);
       if (at->op != c->op || at->stage != c->stage || p->stage[c->stage].rank != r ||
           (c->has_mb ? at->mb != (uint64_t)c->mb.at : at->mb != NONE))
         return for_all_no_at(x, r, c, "a row differs");
@@ -356,10 +356,10 @@ static bool check_transfers(ForAllCheck *x) {
       const ForAllPart *part = &k->part.at[i];
       const ForAllRow *c = &k->row.at[part->row0];
       for (uint32_t j = 0; j < part->nrow; j++)
-        if (c[j].op >= PIPE_SEND_F && c[j].op <= PIPE_RECV_B)
+        if (pipe_is_move(c[j].op))
           count[2 * c[j].peer + (c[j].op == PIPE_RECV_F || c[j].op == PIPE_RECV_B)].turn++;
       for (uint32_t j = 0; j < part->nrow; j++) {
-        if (c[j].op < PIPE_SEND_F || c[j].op > PIPE_RECV_B)
+        if (!pipe_is_move(c[j].op))
           continue;
         const bool recv = c[j].op == PIPE_RECV_F || c[j].op == PIPE_RECV_B;
         const PipeInstr *at = first_of(x, r, &c[j]);
@@ -514,7 +514,7 @@ static bool check_moves(ForAllCheck *x) {
         const ForAllRow *c = &x->rank[r].row.at[j];
         if (c->op == PIPE_OFF || c->op == PIPE_LOAD)
           sets_put(&s, part, (uint64_t)c->stage << 32, &c->mb, 1, c->op == PIPE_OFF ? 1 : -1);
-        if (c->op < PIPE_SEND_F || c->op > PIPE_RECV_B)
+        if (!pipe_is_move(c->op))
           continue;
         const uint64_t at = ((uint64_t)c->stage * PIPE_NOPS + c->op) * edges +
                             (c->edge == NONE ? 0 : c->edge + 1);

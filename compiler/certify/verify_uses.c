@@ -275,7 +275,7 @@ static bool check_label(const Uses *u, const Use *use) {
 static bool leave(Uses *u, const Use *use, uint64_t key) {
   const ForAllRow *c = use->row;
   const int effect = does(u, c, use->last);
-  const bool transfer = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
+  const bool transfer = pipe_is_move(c->op);
   State s = use->state;
   Num label = use->label,
       tuple[] = {c->of_op[c->op], num(0), use->touch[0], use->touch[1], use->touch[2], num(c->op)};

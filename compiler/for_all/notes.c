@@ -59,7 +59,7 @@ static bool play_row(Play *y, uint32_t r) {
     return false;
   uint32_t last = y->now[r], s = c->stage;
   y->nmet = 0;
-  if (c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B) /* op ^ 1 is the other end */
+  if (pipe_is_move(c->op)) /* op ^ 1 is the other end */
     if (!(d = meet(y, c->peer, c->op ^ 1, NONE, &last)) || d->peer != r)
       return false;
   while (pipe_is_sum(c->op) && (s = pipe_sum_next(y->p->stage, c->op, s)) != c->stage)

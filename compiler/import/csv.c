@@ -252,7 +252,7 @@ static bool group(Csv *c, const char *p, const char *end) {
     if (!one_action(c, a, plus))
       return false;
     Action *part = &c->action.at[c->action.n - 1];
-    if (part->kind < PIPE_SEND_F || part->kind > PIPE_RECV_B) {
+    if (!pipe_is_move(part->kind)) {
       diag_error(c->s->diag, DIAG_CSV, span(c, a, plus), "'+' joins only SEND and RECV");
       return false;
     }

@@ -10,8 +10,6 @@
 #include "plant.h"
 #include "transfers.h"
 
-static bool is_move(const PipeInstr *in) { return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B; }
-
 /* Are the ranks of a transfer those that its tensor must pass between? */
 static bool right_ends(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
   uint32_t other = pipe_other_end(pipe_graph(p), in);
@@ -36,7 +34,7 @@ static const PipeInstr *wrong_end(Sched *s, Match *m, uint32_t r) {
   uint32_t npeer = 0;
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    if (!is_move(in))
+    if (!pipe_is_move(in->op))
       continue;
     if (!right_ends(p, r, in))
       return in;
@@ -64,10 +62,11 @@ static const PipeInstr *met_by(const PipeProgram *p, uint32_t r, const PipeInstr
   const PipeRank *own = &p->rank[r], *other = &p->rank[c->peer];
   uint32_t left = 0;
   for (const PipeInstr *in = own->instr; in <= c; in++)
-    left += is_move(in) && in->peer == c->peer && pipe_is_send(in->op) == pipe_is_send(c->op);
+    left += pipe_is_move(in->op) && in->peer == c->peer &&
+            pipe_is_send(in->op) == pipe_is_send(c->op);
   for (uint32_t i = 0; i < other->ninstr; i++) {
     const PipeInstr *in = &other->instr[i];
-    left -= is_move(in) && in->peer == r && pipe_is_send(in->op) != pipe_is_send(c->op);
+    left -= pipe_is_move(in->op) && in->peer == r && pipe_is_send(in->op) != pipe_is_send(c->op);
     if (left == 0)
       return in;
   }
@@ -108,7 +107,7 @@ bool check_match(Sched *s) {
   for (uint32_t r = 0; r < p->nrank && !wrong && m.left > 0; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr && !wrong; i++) {
       const PipeInstr *in = &p->rank[r].instr[i];
-      if (is_move(in) && m.number[tensor_of(s, in)] != BOTH)
+      if (pipe_is_move(in->op) && m.number[tensor_of(s, in)] != BOTH)
         wrong = in, of = r;
     }
   arena_free(&own);

@@ -290,7 +290,6 @@ void pr_give_streams(RankRun *k) {
   k->ncompute = k->ncomm = k->ncopy = k->nstream = 0;
 }
 
-static bool is_transfer(const PipeInstr *c) { return c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B; }
 static bool receives(const PipeInstr *c) { return c->op == PIPE_RECV_F || c->op == PIPE_RECV_B; }
 
 /* Finds the Chans of all ranks and the streams at their ends. Each has a SEND, which bounds their
@@ -320,7 +319,7 @@ static bool take_chans(PrRun *run) {
     for (uint32_t x = 0; x < k->nstream; x++)
       for (uint32_t i = 0; i < k->stream[x].n; i++) {
         const PipeInstr *c = pr_comm_instr(&k->stream[x], i);
-        if (!is_transfer(c))
+        if (!pipe_is_move(c->op))
           continue;
         uint32_t chan = p->nchannel ? c->channel : chan_of(run, &f, r, c->peer, !receives(c));
         pr_comm_at(&k->stream[x], i)->chan = chan;

@@ -501,6 +501,10 @@ static inline PipeGraph pipe_graph(const PipeProgram *p) {
   return g;
 }
 
+/* 1: SEND or RECV. */
+static inline int pipe_is_move(uint32_t op) {
+  return op >= PIPE_SEND_F && op <= PIPE_RECV_B;
+}
 static inline int pipe_is_send(uint32_t op) { return op == PIPE_SEND_F || op == PIPE_SEND_B; }
 
 /* The number of SEND or RECV c among the transfers of a step, equal at both ends; less than 2 * nmb

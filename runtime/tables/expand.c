@@ -254,7 +254,7 @@ static int put_word(Expand *x, PipeInstr *c, const Word *w, int64_t n) {
 /* Finds the other rank of a SEND or RECV. */
 static int find_peer(Expand *x, PipeInstr *c) {
   const PipeProgram *p = x->p;
-  if (c->op < PIPE_SEND_F || c->op > PIPE_RECV_B)
+  if (!pipe_is_move(c->op))
     return 1;
   if (p->edge && (c->edge >= p->nedge || c->mb >= p->nmb || !p->row))
     return refuse(x, "edge %u, microbatch %u", c->edge, c->mb);

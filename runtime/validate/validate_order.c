@@ -50,7 +50,7 @@ static PrStatus check_apart(Check *k, const PipeInstr *c, bool move) {
 PrStatus pr_check_action(Check *k, const PipeInstr *c) {
   const PipeRank *t = k->t;
   bool later = is_later(k, c);
-  bool move = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
+  bool move = pipe_is_move(c->op);
   if (later && (c->group != c[-1].group - 1 || (c->op > PIPE_U && !move) ||
                 pipe_op_info[c[-1].op].comm != move))
     FAIL_AT(k, c, "%u more of its action follow, expected an op of COMPUTE with %u", c->group,

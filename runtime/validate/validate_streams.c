@@ -16,7 +16,7 @@
 PrStatus pr_check_peer(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
   const PipeStage *g = &p->stage[c->stage];
-  bool moves = c->op >= PIPE_SEND_F && c->op <= PIPE_RECV_B;
+  bool moves = pipe_is_move(c->op);
   if (c->op == PIPE_OFF || c->op == PIPE_LOAD)
     return PR_OK; /* the rank with its guest slot: validate_slots.c */
   if (!moves) {

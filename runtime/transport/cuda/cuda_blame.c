@@ -173,7 +173,7 @@ static bool spread(Look *l, uint32_t r, uint32_t row) {
   for (uint32_t q = 0; g && q < l->run->p->nrank; q++) /* so are all turns before it */
     if (l->run->p->rank[q].group == g)
       more |= raise(&l->of[q].known[PIPE_COPY], turns_before(l, q, in->turn));
-  if (!cuda_moves(in))
+  if (!pipe_is_move(in->op))
     return more;
   Place *peer = &l->of[in->peer];
   uint32_t other = l->pair[r][row], n = peer->nth[other], x = peer->on[other];
@@ -236,7 +236,8 @@ static uint32_t first_waiter(const Look *l, uint32_t q, uint32_t *rank) {
     for (uint32_t x = 0; r != q && l->of[r].is == PR_ANSWERS && x < l->of[r].n; x++) {
       uint32_t row = cuda_is_comm(x) ? first_open(l, r, x) : PIPE_NONE;
       const PipeInstr *in = row == PIPE_NONE ? NULL : instr(l, r, row);
-      if (in && cuda_moves(in) && in->peer == q && is_ready(l, r, row) && l->pair[r][row] < best_at)
+      if (in && pipe_is_move(in->op) && in->peer == q && is_ready(l, r, row) &&
+          l->pair[r][row] < best_at)
         best = row, best_at = l->pair[r][row], *rank = r;
     }
   return best;
@@ -250,7 +251,7 @@ static int grave(const Look *l, uint32_t r, uint32_t row) {
   const PipeInstr *in = instr(l, r, row);
   if (!is_ready(l, r, row))
     return ANY;
-  if (!cuda_moves(in))
+  if (!pipe_is_move(in->op))
     return RUNS;
   uint32_t pair = l->pair[r][row], other = first_open(l, in->peer, l->of[in->peer].on[pair]);
   return other != pair ? WAITS : is_ready(l, in->peer, other) ? BOTH_ENDS : NEXT;
@@ -299,7 +300,7 @@ static void tell(const Look *l, char *text, size_t room) {
       }
     const PipeInstr *in = best == NOTHING ? NULL : &p->rank[best_r].instr[best_row];
     char peer[48] = "";
-    if (in && cuda_moves(in))
+    if (in && pipe_is_move(in->op))
       snprintf(peer, sizeof peer, ", whose peer is rank %u", in->peer);
     snprintf(text, room, "rank %u has not completed %s%s", best_r,
              in ? pr_where(l->run, in, where) : "the step", peer);

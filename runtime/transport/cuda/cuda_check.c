@@ -249,7 +249,7 @@ PrStatus cuda_check_open(PrRun *run) {
   c->header = cuda_take(n * sizeof *c->header, true);
   for (uint32_t i = 0; i < n; i++) {
     const PipeInstr *in = &d->k->t->instr[i];
-    bool moves = cuda_moves(in);
+    bool moves = pipe_is_move(in->op);
     most = moves && pr_moved_bytes(run, in) > most ? pr_moved_bytes(run, in) : most;
   }
   most = pr_round(most) + PR_LINE;
@@ -261,7 +261,7 @@ PrStatus cuda_check_open(PrRun *run) {
   CUDA_TRY(run, cudaEventCreateWithFlags(&c->looked, cudaEventDisableTiming));
   for (uint32_t i = 0; i < n; i++) {
     const PipeInstr *in = &d->k->t->instr[i];
-    bool moves = cuda_moves(in);
+    bool moves = pipe_is_move(in->op);
     uint32_t channel = d->on[i] < PIPE_NSTREAMS ? 0 : d->on[i] - PIPE_NSTREAMS + 1;
     d->check[i] = (CudaCheck){.in = in,
                               .row = i,

@@ -225,7 +225,7 @@ static Edge *find_edges(const PrRun *run, uint32_t n) {
   Edge *edge = calloc(n, sizeof *edge);
   for (uint32_t i = 0; edge && i < t->ninstr; i++) {
     const PipeInstr *in = &t->instr[i];
-    if (!cuda_moves(in))
+    if (!pipe_is_move(in->op))
       continue;
     Edge *e = &edge[run->p->nchannel ? in->channel : in->peer];
     const PipeInstr **at = pipe_is_send(in->op) ? &e->send : &e->recv;

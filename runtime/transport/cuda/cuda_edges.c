@@ -285,7 +285,7 @@ static uint32_t most_sides(const PrRun *run) {
   const PipeRank *t = run->rank[run->here].t;
   uint32_t most = 0;
   for (uint32_t i = 0; i < t->ninstr; i++)
-    for (uint32_t j = 0; cuda_moves(&t->instr[i]) && j <= t->instr[i].group; j++) {
+    for (uint32_t j = 0; pipe_is_move(t->instr[i].op) && j <= t->instr[i].group; j++) {
       const uint32_t side = side_of(run, run->here, &t->instr[i], j);
       most = side > most ? side : most;
     }
@@ -376,14 +376,14 @@ static PrStatus hear_receives(PrRun *run, struct CudaEdges *x, uint32_t r, uint3
   const PipeRank *mine = run->rank[run->here].t;
   uint32_t n = 0;
   for (uint32_t i = 0; r == run->here && i < k->t->ninstr; i++)
-    n += cuda_moves(&k->t->instr[i]) && !pipe_is_send(k->t->instr[i].op);
+    n += pipe_is_move(k->t->instr[i].op) && !pipe_is_send(k->t->instr[i].op);
   PrStatus st = cuda_share(run, r, &n, sizeof n);
   Receive *list = st ? NULL : calloc(n + (size_t)1, sizeof *list);
   if (st || !list)
     return st ? st : pr_fail(run, PR_E_MEMORY, "rank %u: no memory for transfers", run->here);
   for (uint32_t i = 0, at = 0; r == run->here && i < k->t->ninstr; i++) {
     const PipeInstr *in = &k->t->instr[i];
-    if (cuda_moves(in) && !pipe_is_send(in->op))
+    if (pipe_is_move(in->op) && !pipe_is_send(in->op))
       list[at++] = (Receive){.at = (uint64_t)((char *)k->slot[in->out] - (char *)k->block),
                              .edge = edge_of(run, r, in)};
   }
@@ -394,7 +394,7 @@ static PrStatus hear_receives(PrRun *run, struct CudaEdges *x, uint32_t r, uint3
     if (sender_of(run, e) != run->here)
       continue;
     while (row < mine->ninstr &&
-           !(cuda_moves(&mine->instr[row]) && pipe_is_send(mine->instr[row].op) &&
+           !(pipe_is_move(mine->instr[row].op) && pipe_is_send(mine->instr[row].op) &&
              edge_of(run, run->here, &mine->instr[row]) == e))
       row++;
     if (row < mine->ninstr)

@@ -34,10 +34,6 @@ typedef struct CudaFormulas CudaFormulas; /* cuda_formula.c */
 struct CudaPeers;                         /* cuda_peers.c */
 struct CudaEdges;                         /* cuda_edges.c */
 
-static inline bool cuda_moves(const PipeInstr *in) {
-  return in->op >= PIPE_SEND_F && in->op <= PIPE_RECV_B;
-}
-
 /* Identifies a host and a process on it. */
 typedef struct CudaWhere { uint64_t host, process; } CudaWhere;
 
@@ -221,7 +217,6 @@ void cuda_unname(const PrRun *run);
 
 /* Issues step number `step` of all ranks here, from the begin to `over`, without waiting for it. */
 PrStatus cuda_issue_step(PrRun *run, uint64_t step);
-void cuda_set_stream(cudaStream_t s);
 
 /* Makes the device of this run the calling thread's. */
 PrStatus cuda_use_device(PrRun *run);

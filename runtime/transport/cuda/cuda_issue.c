@@ -19,7 +19,6 @@
 static _Thread_local cudaStream_t stream_now;
 
 void *pr_cuda_stream(void) { return stream_now; }
-void cuda_set_stream(cudaStream_t s) { stream_now = s; }
 
 static PipeOn stream_of(const PipeInstr *c) { return (PipeOn)pipe_op_info[c->op].stream; }
 
@@ -589,7 +588,7 @@ static PrStatus stalled(PrRun *run, uint64_t step) {
     const PipeInstr *head = &d->k->t->instr[d->next];
     for (uint32_t i = 0; d->next < d->k->t->ninstr && !st && i <= head->group; i++) {
       const PipeInstr *x = &head[i];
-      if (!cuda_moves(x) || d->moved >> i & 1)
+      if (!pipe_is_move(x->op) || d->moved >> i & 1)
         continue;
       const CudaRank *q = &c->rank[x->peer];
       uint32_t other = pair[r][d->next + i];

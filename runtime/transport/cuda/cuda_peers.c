@@ -82,7 +82,7 @@ static bool sends_to(const PrRun *run, uint32_t r) {
   const PipeRank *t = run->rank[run->here].t;
   bool any = false;
   for (uint32_t i = 0; i < t->ninstr && cuda_of(run)->one_host && !any; i++)
-    any = cuda_moves(&t->instr[i]) && pipe_is_send(t->instr[i].op) && t->instr[i].peer == r;
+    any = pipe_is_move(t->instr[i].op) && pipe_is_send(t->instr[i].op) && t->instr[i].peer == r;
   return any;
 }
 
