@@ -82,7 +82,8 @@ static Piece piece(Sched *s, const PipeTerm *t, const Piece *x) {
                  level};
 }
 
-const char *formula_text(Sched *s, const PipeFormula *f) {
+/* The formula as in a .pipe text, with its constants: "w - 3 * d". */
+static const char *formula_text(Sched *s, const PipeFormula *f) {
   Piece stack[PIPE_FORMULA_DEPTH + 3] = {{NULL, 0}};
   uint32_t depth = 0;
   for (uint32_t i = 0; i < f->n; i++) {

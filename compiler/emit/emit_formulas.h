@@ -7,8 +7,6 @@
 #include "rows.h"
 #include "text.h"
 
-/* The formula as in a .pipe text, with its constants: "w - 3 * d". */
-const char *formula_text(Sched *s, const PipeFormula *f);
 void dump_formulas(Sched *s, FILE *f); /* the part of dumps after `formulas` */
 void emit_formulas_c(Sched *s, Text *t);
 const char *formula_fields(Sched *s, const char *prefix); /* initializers of the program's fields */

@@ -97,15 +97,12 @@ static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
 }
 
 PipeInstr side_instr(const Sched *s, const SideUse *u);
-PipeInstr *side_at(const Sched *s, const SideUse *u); /* in Lowered.stream */
 void side_waits(Sched *s);  /* requires all streams */
 void side_slots(Sched *s, uint32_t rank); /* for slots: the pools of side ops come last */
 /* ---- offload.c: requires order. Ensures Orders.copy: the copies of the clauses too, their order
  * and free_at. Proves that each stash that leaves comes back in time for its backward ---- */
 bool offload(Sched *s, Orders *orders, Sides *sides);
 void offload_guests(Sched *s);  /* for slots: the slots that stashes take on other ranks */
-/* The first op that reads the stash after its LOAD. */
-uint32_t load_reader(const Sched *s, const Copy *c);
 void offload_streams(Sched *s); /* for comm: the COPY streams, and the waits of COMPUTE for them */
 /* ---- comm.c: requires offload. Ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s, Lowered *lowered);

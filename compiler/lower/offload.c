@@ -132,7 +132,8 @@ static uint32_t next_reader(const Sched *s, uint32_t st, uint32_t mb, uint32_t f
   return s->orders->at_w[cell] > from ? s->orders->at_w[cell] - 1 : NONE;
 }
 
-uint32_t load_reader(const Sched *s, const Copy *c) {
+/* The first op that reads the stash after its LOAD. */
+static uint32_t load_reader(const Sched *s, const Copy *c) {
   return next_reader(s, c->stage, c->mb, c->at);
 }
 

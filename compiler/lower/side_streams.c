@@ -27,6 +27,14 @@ static void wait_for(Sched *s, uint32_t r, PipeInstr *c, const SideUse *u) {
     *wait = u->pos;
 }
 
+/* Requires u->pos. */
+static PipeInstr *side_at(const Sched *s, const SideUse *u) {
+  const Streams *t = &s->lowered->stream[s->model->stage[u->stage].rank];
+  return &(u->kind == PIPE_SIDE        ? t->compute
+           : u->kind == PIPE_SIDE_COMM ? t->comm
+                                       : t->copy)[u->pos - 1];
+}
+
 void side_waits(Sched *s) {
   for (uint32_t r = 0; r < s->model->nrank && s->sides->nuse; r++) {
     Streams *t = &s->lowered->stream[r];
@@ -46,14 +54,6 @@ void side_waits(Sched *s) {
         wait_for(s, r, &t->compute[u->user - s->orders->rank_op0[r]], u);
     }
   }
-}
-
-/* Requires u->pos. */
-PipeInstr *side_at(const Sched *s, const SideUse *u) {
-  const Streams *t = &s->lowered->stream[s->model->stage[u->stage].rank];
-  return &(u->kind == PIPE_SIDE        ? t->compute
-           : u->kind == PIPE_SIDE_COMM ? t->comm
-                                       : t->copy)[u->pos - 1];
 }
 
 void side_slots(Sched *s, uint32_t r) {

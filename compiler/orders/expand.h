@@ -246,8 +246,6 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 /* Adds an OFF or LOAD to the rank. False: reported. */
 bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
 
-/* The place of the op in the text: a row of Orders.site. */
-uint32_t op_site(Ex *x, const OpRef *o);
 
 /* ---- transfers_clause.c ---- */
 bool find_lowering(Ex *x); /* reads the `transfers` clauses */

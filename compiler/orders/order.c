@@ -66,7 +66,9 @@ static bool waits_for_others(const Sched *s, uint32_t row) {
   return !s->model->forward && is_summed(s, row);
 }
 
-uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
+/* The last gradient op that U u waits for, of a replica or tied stage, and that has not run; NONE:
+ * there is none. head: next op of each rank. */
+static uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head) {
   uint32_t st = s->orders->op[u].stage;
   if (!waits_for_others(s, st))
     return NONE;

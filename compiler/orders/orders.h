@@ -76,9 +76,6 @@ typedef struct OrderRun {
   Timing t;
 } OrderRun;
 bool order_run(Sched *s, OrderRun *run);
-/* The last gradient op that U u waits for, of a replica or tied stage, and that has not run; NONE:
- * there is none. head: next op of each rank. */
-uint32_t order_late_replica(const Sched *s, uint32_t u, const uint32_t *head);
 /* Iterates over the rows whose gradients an update of `row` adds up. *at: 0 before the first call.
  * False: no more rows. */
 bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member);

@@ -6,7 +6,8 @@
 #include "hints.h"
 #include "names.h"
 
-uint32_t op_site(Ex *x, const OpRef *o) {
+/* The place of the op in the text: a row of Orders.site. */
+static uint32_t op_site(Ex *x, const OpRef *o) {
   if (!o->place)
     ((OpRef *)o)->place = 1 + add_site(x->s, x->orders, o->at);
   return o->place - 1;

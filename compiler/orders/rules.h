@@ -99,7 +99,6 @@ bool rules_pick(Rules *q, const Region *g, uint32_t cand, uint32_t *pick, const 
 bool rules_holds(Rules *q, uint32_t cand, bool *yes);
 /* Does the candidate make a gradient of a stage that must update first? */
 bool rules_frozen(const Rules *q, uint32_t cand);
-bool rules_copies(const RuleClass *c);
 /* The region in which rank r is, or NULL. */
 const Region *rules_region(const Rules *q, uint32_t r);
 

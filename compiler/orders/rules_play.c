@@ -85,7 +85,7 @@ static void event_push(Rules *q, uint64_t at, uint32_t rank) {
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-bool rules_copies(const RuleClass *c) { return c->kind == PIPE_OFF || c->kind == PIPE_LOAD; }
+static bool rules_copies(const RuleClass *c) { return c->kind == PIPE_OFF || c->kind == PIPE_LOAD; }
 
 static bool is_dead(const Rules *q, uint32_t cand) {
   const RuleCand *c = &q->x->rules.cands.at[cand];

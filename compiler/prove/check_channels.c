@@ -328,7 +328,9 @@ static MachineResult run_machine(Sched *s, Arena *a, const MachineList *list, Ch
   return got;
 }
 
-bool lists_complete(Sched *s, const MachineList *list, ChannelModel model) {
+/* Do the lists complete? Reports nothing. With opt->verify, verifies the certificate: a clock or a
+ * wait cycle. */
+static bool lists_complete(Sched *s, const MachineList *list, ChannelModel model) {
   Arena scratch = {0};
   bool done = run_machine(s, &scratch, list, model).status == MACHINE_DONE;
   arena_free(&scratch);

@@ -24,9 +24,6 @@ bool check_channels(Sched *s, Verdict *verdict); /* the lists of prog */
 /* Orders.lists, and that each tensor is sent and received in time. Sets only_lists if they complete
  * under opt->model but not under the model of the engines. */
 bool prove_lists(Sched *s, Verdict *verdict);
-/* Do the lists complete? Reports nothing. With opt->verify, verifies the certificate: a clock or a
- * wait cycle. */
-bool lists_complete(Sched *s, const MachineList *list, ChannelModel model);
 const char *model_text(Sched *s);
 const char *list_text(Sched *s, MachineAt at); /* an instruction of machine_list, in op notation */
 const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */

@@ -7,7 +7,6 @@
 
 void emit_report(Sched *s, FILE *f);
 void emit_show(Sched *s, FILE *f);     /* show.c */
-bool show_wants_colour(const Options *o, FILE *f);
 /* COLUMNS, or the width of terminal f in columns; `none` if f is no terminal. */
 uint32_t terminal_width(FILE *f, uint32_t none);
 /* Prints text, broken between words at column `width`. Begins at column `at`; further lines at

@@ -58,7 +58,7 @@ uint32_t terminal_width(FILE *f, uint32_t none) {
   return n <= 0 ? none : n > WIDEST ? WIDEST : (uint32_t)n;
 }
 
-bool show_wants_colour(const Options *o, FILE *f) {
+static bool show_wants_colour(const Options *o, FILE *f) {
   const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
   if (o->color != COLOR_AUTO)
     return o->color == COLOR_ALWAYS;

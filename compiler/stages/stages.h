@@ -6,8 +6,6 @@
 #include "pipec.h"
 #include "names.h"
 
-/* Notes where the schedule that contains `at` is extended. False: nowhere. */
-bool note_extends(Sched *s, Span at);
 /* The same for a check or limit at `at`, with a help on how to leave it out. */
 bool help_unchecked(Sched *s, Span at);
 /* profile.c: sets the costs that the profile has, those of the network in link[key - NKEYS][stage],
