@@ -33,9 +33,14 @@ static bool pass_parse(Sched *s, Parsed *parsed) {
   const char *text = input_read(s, &len);
   if (!text)
     return false;
+  const uint32_t file = diag_source(s->diag, s->opt->input, text, len);
+  if (*text == '{') {
+    diag_error(s->diag, DIAG_REMOVED, (Span){file, 0, 1}, "pipec does not read JSON");
+    diag_help(s->diag, "compile the .pipe text that it comes from; other programs write such text");
+    return false;
+  }
   parsed->names = intern_new(s->arena);
-  parsed->tree = parse(s->arena, s->parsed->names, s->diag,
-                       diag_source(s->diag, s->opt->input, text, len));
+  parsed->tree = parse(s->arena, s->parsed->names, s->diag, file);
   return s->diag->errors == 0;
 }
 
@@ -259,8 +264,7 @@ static bool run(Sched *s, bool output) {
   const char *dump = o->dump_after;
   const bool asked = o->for_all && output, all = dump && strcmp(dump, "all") == 0;
   const double t_begin = now_ms();
-  Run x = {
-      .s = s, .made = begin(s), .dump = dump, .text = !is_csv(o) && !is_json(o), .asked = asked};
+  Run x = {.s = s, .made = begin(s), .dump = dump, .text = !is_csv(o), .asked = asked};
   if (!passes(&x)) {
     if (!x.stopped)
       draw_stall(s);

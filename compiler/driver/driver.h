@@ -30,7 +30,7 @@ bool read_options(Sched *s, int n, const char *const *word, Command *todo);
 /* The directory of the standard library; NULL: unknown. */
 const char *library_dir(Sched *s);
 /* The following require opt->stdlib. */
-/* The path of FILE argument `name` (lang/spec.md 9.5). */
+/* The path of FILE argument `name` (lang/spec.md 9.4). */
 const char *library_find(Sched *s, const char *name);
 /* Prints a line for each schedule of the library. False: reported. */
 bool library_list(Sched *s, FILE *f);

@@ -241,7 +241,7 @@ static bool read_format(Sched *s, const char **file, uint32_t nfile, bool other)
   o->format = file, o->nformat = nfile;
   for (uint32_t i = 0; i < o->nformat; i++) {
     o->input = o->format[i];
-    if (is_csv(o) || is_json(o))
+    if (is_csv(o))
       return usage_error(s, "--fmt is for .pipe files, not for %s", o->input);
     if (strcmp(o->format[i], "-") == 0)
       o->format[i] = "/dev/stdin";
@@ -568,7 +568,7 @@ static bool check_plan(Sched *s, const Given *g) {
                        "-D M=N, the microbatches of a step");
   for (uint32_t i = 0; i < g->nfile; i++) {
     o->input = g->file[i];
-    if (is_csv(o) || is_json(o))
+    if (is_csv(o))
       return usage_error(s, "--best extends a schedule; %s has no schedule", o->input);
     if (o->output && is_same_file(o->output, o->input))
       return usage_error(s, "-o would replace %s, which is imported", o->input);
@@ -631,7 +631,7 @@ static bool check_options(Sched *s, const Given *g) {
     return usage_error(s, "--depfile and -o are both %s", o->output);
   if (o->depfile && !o->output)
     return usage_error(s, "--depfile=%s names what -o OUT depends on: it needs -o", o->depfile);
-  if ((o->for_all || o->range.n) && (is_csv(o) || is_json(o)))
+  if ((o->for_all || o->range.n) && is_csv(o))
     return usage_error(s, "--for-all needs a schedule with parameters; %s has no parameters",
                        o->input);
   if (o->torch_lax && !is_csv(o))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Reads a cluster (lang/spec.md 9.6), strictly: an unknown key, a wrong unit or a wrong number is
+ * Reads a cluster (lang/spec.md 9.5), strictly: an unknown key, a wrong unit or a wrong number is
  * an error. A quantity is a whole number of ns, bytes, or bytes a second, or a text with a unit. */
 #include <math.h>
 #include <string.h>

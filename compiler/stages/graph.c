@@ -183,6 +183,33 @@ static uint32_t *links_by(Sched *s, const struct StageGraph *g, uint32_t **first
   return group_by(s->arena, key, g->nlink, s->model->nstage, first);
 }
 
+/* Makes Model.graph from the edges, ordered by `from`, and row, the rows that run each stage and
+ * microbatch ([nmodel * nmb]). Ensures nin, nout, prev and next of every row. */
+static void join_graph(Sched *s, Model *model, const Edges *edges, uint32_t *row) {
+  struct StageGraph *g = model->graph = NEW(s->arena, struct StageGraph);
+  g->edge = edges->at, g->nedge = edges->n, g->row = row;
+  g->in_edge = sorted(s, edges, &g->in0, true);
+  g->out0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nmodel + 1);
+  for (uint32_t e = 0; e < g->nedge; e++)
+    g->out0[g->edge[e].from + 1]++;
+  for (uint32_t m = 0; m < s->model->nmodel; m++) {
+    g->out0[m + 1] += g->out0[m];
+    for (uint32_t k = g->in0[m]; k < g->in0[m + 1]; k++)
+      g->edge[g->in_edge[k]].in = k - g->in0[m];
+  }
+  find_links(s, g);
+  g->out_link = links_by(s, g, &g->out_link0, false);
+  g->in_link = links_by(s, g, &g->in_link0, true);
+  for (uint32_t i = 0; i < s->model->nstage; i++) {
+    PipeStage *st = &s->model->stage[i];
+    uint32_t nin = row_links(s, i, false), nout = row_links(s, i, true);
+    st->nin = g->in0[st->model + 1] - g->in0[st->model];
+    st->nout = g->out0[st->model + 1] - g->out0[st->model];
+    st->prev = nin == 0 ? NONE : nin == 1 ? g->link[row_link(s, i, false, 0)].from : PIPE_MANY;
+    st->next = nout == 0 ? NONE : nout == 1 ? g->link[row_link(s, i, true, 0)].to : PIPE_MANY;
+  }
+}
+
 bool find_graph(Instance *x) {
   Sched *s = x->s;
   bool dealt = s->model->nstage > s->model->npipe * s->model->nmodel,
@@ -206,35 +233,8 @@ bool find_graph(Instance *x) {
              mb < s->model->pipe[k].mb0 + s->model->pipe[k].nmb; mb++)
           row[(size_t)m * s->model->nmb + mb] = s->model->pipe[k].first + m;
   }
-  join_graph(s, x->model, edges.at, edges.n, row);
+  join_graph(s, x->model, &edges, row);
   return true;
-}
-
-void join_graph(Sched *s, Model *model, PipeEdge *edge, uint32_t nedge, uint32_t *row) {
-  struct StageGraph *g = model->graph = NEW(s->arena, struct StageGraph);
-  Edges edges = {.at = edge, .n = nedge};
-  model->nedge = nedge;
-  g->edge = edge, g->nedge = nedge, g->row = row;
-  g->in_edge = sorted(s, &edges, &g->in0, true);
-  g->out0 = NEW_ARRAY(s->arena, uint32_t, (size_t)s->model->nmodel + 1);
-  for (uint32_t e = 0; e < g->nedge; e++)
-    g->out0[g->edge[e].from + 1]++;
-  for (uint32_t m = 0; m < s->model->nmodel; m++) {
-    g->out0[m + 1] += g->out0[m];
-    for (uint32_t k = g->in0[m]; k < g->in0[m + 1]; k++)
-      g->edge[g->in_edge[k]].in = k - g->in0[m];
-  }
-  find_links(s, g);
-  g->out_link = links_by(s, g, &g->out_link0, false);
-  g->in_link = links_by(s, g, &g->in_link0, true);
-  for (uint32_t i = 0; i < s->model->nstage; i++) {
-    PipeStage *st = &s->model->stage[i];
-    uint32_t nin = row_links(s, i, false), nout = row_links(s, i, true);
-    st->nin = g->in0[st->model + 1] - g->in0[st->model];
-    st->nout = g->out0[st->model + 1] - g->out0[st->model];
-    st->prev = nin == 0 ? NONE : nin == 1 ? g->link[row_link(s, i, false, 0)].from : PIPE_MANY;
-    st->next = nout == 0 ? NONE : nout == 1 ? g->link[row_link(s, i, true, 0)].to : PIPE_MANY;
-  }
 }
 
 /* ---- shared weights ---- */
@@ -265,25 +265,8 @@ static bool tie_clause(Sched *s, Model *model, const Clause *c, uint32_t *group)
   return true;
 }
 
-bool find_ties(Instance *x) {
-  Sched *s = x->s;
-  /* [nmodel] 1 + tie of the stage */
-  uint32_t *group = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel);
-  for (uint32_t i = 0; i < s->model->nstage; i++)
-    s->model->stage[i].tied = NONE, s->model->stage[i].tie = i;
-  for (uint32_t i = 0; i < x->clauses.n; i++) {
-    const Clause *c = x->clauses.at[i].clause;
-    if (c->kind == CL_TIE && !tie_clause(s, x->model, c, group))
-      return false;
-  }
-  if (s->model->forward)
-    x->model->ntie = 0; /* no gradients */
-  if (s->model->ntie > 0)
-    join_ties(s, x->model, group);
-  return true;
-}
-
-void join_ties(Sched *s, Model *model, const uint32_t *group) {
+/* group: [nmodel] 1 + the tie of a stage; 0: none. Requires ntie > 0. */
+static void join_ties(Sched *s, Model *model, const uint32_t *group) {
   model->tie_of = arena_alloc(s->arena, s->model->nstage * sizeof *s->model->tie_of);
   for (uint32_t i = 0; i < s->model->nstage; i++)
     model->tie_of[i] = group[s->model->stage[i].model] - 1;
@@ -307,4 +290,22 @@ void join_ties(Sched *s, Model *model, const uint32_t *group) {
     }
     s->model->stage[last].tie = first;
   }
+}
+
+bool find_ties(Instance *x) {
+  Sched *s = x->s;
+  /* [nmodel] 1 + tie of the stage */
+  uint32_t *group = NEW_ARRAY(s->arena, uint32_t, s->model->nmodel);
+  for (uint32_t i = 0; i < s->model->nstage; i++)
+    s->model->stage[i].tied = NONE, s->model->stage[i].tie = i;
+  for (uint32_t i = 0; i < x->clauses.n; i++) {
+    const Clause *c = x->clauses.at[i].clause;
+    if (c->kind == CL_TIE && !tie_clause(s, x->model, c, group))
+      return false;
+  }
+  if (s->model->forward)
+    x->model->ntie = 0; /* no gradients */
+  if (s->model->ntie > 0)
+    join_ties(s, x->model, group);
+  return true;
 }

@@ -13,7 +13,8 @@ static void append_param(Sched *s, Model *model, const char *name, int64_t value
                                first ? "" : " ", name, (long long)value);
 }
 
-bool note_extends(Sched *s, Span at) {
+/* Notes where the schedule that contains `at` is extended. False: nowhere. */
+static bool note_extends(Sched *s, Span at) {
   const Schedule *sc = s->parsed->def;
   bool inherited = sc->base &&
                    (at.file != sc->at.file || at.beg < sc->at.beg || at.end > sc->at.end);

@@ -49,17 +49,10 @@ bool place_stages(Instance *x);
 /* Numbers the rows of each rank from 0, in row order. Ensures PipeStage.chunk, Model.rank_stage and
  * Model.rank_stage0. */
 void number_chunks(Sched *s, Model *model);
-/* renumbers chunks for pipes whose rows are not in pipe order (place.c) */
-void sort_chunks(Sched *s);
 
 /* ---- graph.c ---- */
 bool find_graph(Instance *x);
 bool find_ties(Instance *x);
-/* Makes Model.graph from the edges, ordered by `from`, and row, the rows that run each stage and
- * microbatch ([nmodel * nmb]). Ensures nin, nout, prev and next of every row. */
-void join_graph(Sched *s, Model *model, PipeEdge *edge, uint32_t nedge, uint32_t *row);
-/* group: [nmodel] 1 + the tie of a stage; 0: none. Requires ntie > 0. */
-void join_ties(Sched *s, Model *model, const uint32_t *group);
 
 /* ---- costs.c ---- */
 bool set_costs(Instance *x);

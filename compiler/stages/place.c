@@ -378,7 +378,7 @@ void number_chunks(Sched *s, Model *model) {
 
 /* Sorts the rows of each rank, so that chunks ascend with stages, because deal appends rows out of
  * order. */
-void sort_chunks(Sched *s) {
+static void sort_chunks(Sched *s) {
   uint64_t *key = arena_alloc(s->arena, s->model->nstage * sizeof *key);
   /* mb0 orders pipes: each has its own microbatches */
   for (uint32_t i = 0; i < s->model->nstage; i++)

@@ -24,7 +24,6 @@ enum { STEPS = 300 * 1000, HOST_BYTES = 1 << 21 };
 static void set_option(Options *o, char letter) {
   static const char *twice[] = {"fuzz.pipe", "fuzz.pipe"};
   switch (letter) {
-  case 'j': o->input = "fuzz.json"; break;
   case 'v': o->input = "fuzz.csv"; break;
   case 'x': o->torch_lax = true; break;
   case 's': o->emit = EMIT_SVG, o->arrows = 1; break;
@@ -57,7 +56,7 @@ static void set_option(Options *o, char letter) {
 static void run(void *of) {
   Sched *s = of;
   Options *o = s->opt;
-  if (is_csv(o) || is_json(o))
+  if (is_csv(o))
     o->for_all = NULL;
   o->looped = o->for_all && o->looped && o->emit == EMIT_C && !o->check_only;
   bool ok = o->ncompare && o->emit != EMIT_HTML ? compare(s) : compile(s);

@@ -68,7 +68,6 @@ try a.pipe --check --color=never
 try --compare a.pipe --color=never
 try a.pipe --torch-lax
 try a.csv --for-all=M --check
-try a.json --for-all=M --emit=c
 try a.pipe --by=span
 try --compare a.pipe --by=speed
 try --compare nowhere.pipe
