@@ -72,18 +72,6 @@ static void remove_folder(const char *dir, const char *name) {
   rmdir(path);
 }
 
-void ck_leave_folders(PrRun *run) {
-  for (uint32_t i = 0; i < run->nck_lock; i++)
-    close(run->ck_lock[i].file);
-  for (uint32_t i = 0; i < run->nck_folder; i++)
-    free(run->ck_folder[i].dir);
-  free(run->ck_lock);
-  free(run->ck_folder);
-  run->ck_lock = NULL;
-  run->ck_folder = NULL;
-  run->nck_lock = run->nck_folder = 0;
-}
-
 /* The entry of this run for a folder, by path. NULL: no memory. */
 static CkFolder *folder_of(PrRun *run, const char *dir) {
   for (uint32_t i = 0; i < run->nck_folder; i++)

@@ -5,6 +5,7 @@
  *   checkpoint_load.c  reading: pr_resume, pr_load_weights
  *   checkpoint_file.c  the tensors and files of a checkpoint
  *   checkpoint_watch.c its deadline
+ *   checkpoint_leave.c what pr_close calls
  *   safetensors.c      the header of a file, on top of json.c
  *
  * A folder of checkpoints contains
