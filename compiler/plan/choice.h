@@ -20,6 +20,7 @@ typedef struct PlanStage {
   uint32_t from, to;  /* rows of States: the layers of `to` that `from` lacks */
   uint32_t replicas;  /* which take turns; on consecutive ranks */
   uint32_t stash;     /* StashPlace */
+  uint64_t again;     /* bit k: run k of its layers recomputes (recompute.c), and stash is KEPT */
 } PlanStage;
 
 typedef struct Choice {
@@ -58,12 +59,32 @@ bool twobw_choice(Task *task, uint32_t n, Choice *c, double *ns);
 void find_choices(Task *t);
 /* With a copy of its stages. False: its task has it. */
 bool add_choice(Choice c);
+/* ---- recompute.c: which layers of a stage recompute by themselves ---- */
+/* A run of layers. saves: bytes of a stash, act, without what enters it. time: of its forward. */
+typedef struct Run {
+  uint32_t from, to;
+  uint64_t act, saves, time;
+  uint32_t at; /* among the runs of its stage */
+} Run;
+enum { MOST_RUNS = 64 };
+/* The runs between two states, in order: at most MOST_RUNS, later ones never recompute. Returns
+ * their number. */
+uint32_t find_runs(const Task *t, uint32_t from, uint32_t to, Run run[MOST_RUNS]);
+/* PlanStage.again with which so many stashes and the scratch take `bytes` less than with the
+ * present one. 0: there is none. */
+uint64_t runs_to_save(const Task *t, const PlanStage *p, uint64_t stashes, uint64_t bytes);
+/* The runs that recompute: "a, each of c to e, g to h", where the layers g to h are one run. Adds
+ * the number of layers. */
+const char *again_text(const Task *t, const PlanStage *p, uint32_t *nlayer);
+/* A cost of the stage with the runs that recompute. */
+uint64_t stage_cost(const Task *t, const PlanStage *p, CostKey k);
 /* ---- write_plan.c ---- */
 /* The plan as a schedule called `plan`. */
 void write_schedule(const Choice *c, FILE *f);
 /* "1F1B, 3 stages on 2-1-1 ranks", and its microbatch and width if the profile has them. */
 const char *choice_text(const Choice *c);
-extern const char *const stash_text[]; /* by StashPlace: "recomputes" */
+/* "recomputes block1 to block3", or "": of a stage. */
+const char *stash_text(const Task *t, const PlanStage *p);
 /* ---- plan_svg.c: the plan as a picture; compiled: its schedule, with its price ---- */
 struct Price;
 void draw_plan(const Choice *c, Sched *compiled, const struct Price *price, FILE *f);

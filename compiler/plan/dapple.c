@@ -147,5 +147,5 @@ void dapple_choice(Task *t, Choice *c, double *ns) {
   *ns = cell_of(&x, best, ranks)->latency;
   *c = (Choice){
       .task = t, .nrank = nrank, .stage = x.stage, .nstage = read_stages(&x, best, ranks)};
-  c->stage[c->nstage++] = (PlanStage){best, n - 1, nrank - ranks, 0};
+  c->stage[c->nstage++] = (PlanStage){.from = best, .to = n - 1, .replicas = nrank - ranks};
 }

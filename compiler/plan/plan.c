@@ -61,26 +61,38 @@ static bool compile_plan(const Priced *p, PricedCompile *y, Price *price) {
   return compile_priced(t->s, y, price);
 }
 
-/* Has the stages spare memory whose ranks are over the limit in `s`. False: each of them does. */
-static bool spare_memory(Choice *c, const Sched *s, StashPlace place) {
+/* Has the stages spare memory whose ranks are over the limit in `s`: by as many layers that
+ * recompute as it takes, if `layers`, or else by `place`. False: each of them does. */
+static bool spare_memory(Choice *c, const Sched *s, StashPlace place, bool layers) {
+  const uint64_t limit = c->task->memory;
   bool changed = false;
   c->stage = memcpy(NEW_ARRAY(c->task->s->arena, PlanStage, c->nstage), c->stage,
                     c->nstage * sizeof *c->stage);
-  for (uint32_t i = 0, r = 0; i < c->nstage; r += c->stage[i++].replicas)
-    for (uint32_t k = r; k < r + c->stage[i].replicas; k++)
-      if (s->lowered->peak[k % c->nrank].bytes[PEAK_total] > c->task->memory)
-        changed |= !c->stage[i].stash, c->stage[i].stash = place;
+  for (uint32_t i = 0, r = 0; i < c->nstage; r += c->stage[i++].replicas) {
+    PlanStage *p = &c->stage[i];
+    const Peak *most = &s->lowered->peak[r % c->nrank];
+    for (uint32_t k = r + 1; k < r + p->replicas; k++)
+      if (s->lowered->peak[k].bytes[PEAK_total] > most->bytes[PEAK_total])
+        most = &s->lowered->peak[k];
+    const uint64_t bytes = most->bytes[PEAK_total];
+    if (bytes <= limit || p->stash != STASH_KEPT)
+      continue;
+    p->again = layers ? runs_to_save(c->task, p, most->inflight, bytes - limit) : 0;
+    p->stash = p->again ? STASH_KEPT : place;
+    changed = true;
+  }
   return changed;
 }
 
-/* Prices the plan; one that is over the limit again with its fullest stages sparing memory. */
+/* Prices the plan; one that is over the limit again with its fullest stages sparing memory, so or
+ * so. */
 static void try_plan(Pricing *x, Choice choice) {
   const Task *t = choice.task;
-  Choice *c = NEW(t->s->arena, Choice), again[] = {choice, choice};
+  Choice *c = NEW(t->s->arena, Choice), again[] = {choice, choice, choice};
   *c = choice;
   Priced p = {.choice = c, .text = schedule_text(c)};
   PricedCompile y;
-  bool retry[] = {false, false};
+  bool retry[] = {false, false, false};
   if (compile_plan(&p, &y, &p.price)) {
     *vec_push(t->s->arena, &x->priced) = p;
     for (uint32_t i = x->priced.n - 1; i > 0 && worth(&p) < worth(&x->priced.at[i - 1]); i--) {
@@ -90,14 +102,15 @@ static void try_plan(Pricing *x, Choice choice) {
   } else {
     if (x->s->opt->plan_cost == COST_STEP && y.diag.first == DIAG_MEMORY &&
         c->order != ORDER_ZB_H1) {
-      retry[0] = spare_memory(&again[0], &y.s, STASH_MADE_AGAIN);
-      retry[1] = t->cluster.host > 0 && spare_memory(&again[1], &y.s, STASH_AT_HOST);
+      retry[0] = spare_memory(&again[0], &y.s, STASH_MADE_AGAIN, true);
+      retry[1] = spare_memory(&again[1], &y.s, STASH_MADE_AGAIN, false);
+      retry[2] = t->cluster.host > 0 && spare_memory(&again[2], &y.s, STASH_AT_HOST, false);
     }
     if (!x->why)
       x->why = arena_printf(t->s->arena, "%s: %s", choice_text(c), y.diag.first_text);
   }
   arena_free(&y.arena);
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 3; i++)
     if (retry[i] && add_choice(again[i]))
       try_plan(x, again[i]);
 }
@@ -136,6 +149,7 @@ typedef enum Move {
   GROW = NCUTMOVES, /* by an idle rank */
   SHRINK,
   KEEP,    /* its stashes */
+  STAGE,   /* recomputes as one, not some of its layers */
   TO_HOST, /* its stashes go there and its forwards run once */
   EARLIER, /* forwards of all ranks, by one */
   LATER,
@@ -175,6 +189,8 @@ static bool moved(const Choice *c, uint32_t s, uint32_t move, PlanStage *stage, 
   const uint32_t idle = t->cluster.nrank - c->nrank, behind = c->nstage - s - 1;
   *other = *c;
   other->stage = memcpy(stage, c->stage, c->nstage * sizeof *c->stage);
+  for (uint32_t i = 0; i < c->nstage; i++)
+    stage[i].again = 0; /* as many layers recompute as the other plan needs */
   if (move < NCUTMOVES ? behind == 0 : move == GROW && idle == 0)
     return false;
   if (move >= GIVE && c->order != ORDER_1F1B)
@@ -192,6 +208,11 @@ static bool moved(const Choice *c, uint32_t s, uint32_t move, PlanStage *stage, 
     if (a->stash == STASH_KEPT)
       return false;
     a->stash = STASH_KEPT;
+    break;
+  case STAGE:
+    if (c->stage[s].again == 0)
+      return false;
+    a->stash = STASH_MADE_AGAIN;
     break;
   case TO_HOST:
     if (a->stash != STASH_MADE_AGAIN || t->cluster.host == 0)
@@ -308,7 +329,7 @@ static void put_stages(const Choice *c, FILE *f) {
             printable(t->s, st->last[p->to]), seconds(t->s, range_time(st, p->from, p->to)),
             bytes_text(t->s, range_cost(st, p->from, p->to, KEY_WEIGHT)),
             bytes_text(t->s, st->cross[p->to]),
-            p->stash ? arena_printf(t->s->arena, "  %s", stash_text[p->stash]) : "");
+            p->stash || p->again ? arena_printf(t->s->arena, "  %s", stash_text(t, p)) : "");
   }
 }
 

@@ -116,7 +116,7 @@ static void put_stage(const Drawing *d, uint32_t k, double y) {
            MARGIN + 20, y, k, ranks, arena_printf(a, "%.20s", t->states.last[p->to]),
            seconds(t->s, range_time(&t->states, p->from, p->to)),
            bytes_text(t->s, range_cost(&t->states, p->from, p->to, KEY_WEIGHT)),
-           p->stash ? arena_printf(t->s->arena, ", %s", stash_text[p->stash]) : "");
+           p->stash || p->again ? arena_printf(a, ", %.28s", stash_text(t, p)) : "");
   if (k + 1 == c->nstage)
     return;
   const Level *l = level_between(&t->cluster, hi, first_rank(c, k + 1));

@@ -7,9 +7,11 @@
  * cuts the layers behind state k into stages for the last d ranks, the first stage on n of them:
  * pass is one microbatch through a stage and its links, period the time of a microbatch there, with
  * its transfers, and its share of the sum of gradients. A stage must fit in memory with the stashes
- * that its order keeps; one that does not may run its forwards again. The step is about the pass of
- * the first microbatch and M-1 periods, so plans with slower stages but fewer or cheaper cuts are
- * tried by several t. The estimate only sorts plans: each is compiled before it is believed.
+ * that its order keeps; one that does not may run its forwards again, or the share of them whose
+ * layers save enough: which layers, only the compiled plan tells (plan.c). The step is about the
+ * pass of the first microbatch and M-1 periods, so plans with slower stages but fewer or cheaper
+ * cuts are tried by several t. The estimate only sorts plans: each is compiled before it is
+ * believed.
  *
  * Of equal plans the first by cut, then by replicas. Cost: states^2 ranks^2 for each t, of at most
  * MOST_CUTS states. */
@@ -29,6 +31,11 @@ typedef struct Cell { /* of A */
   bool recompute;
 } Cell;
 
+/* Bytes of each stash, and the scratch that this takes (recompute.c). */
+typedef struct Saving {
+  double stash, scratch;
+} Saving;
+
 typedef struct Search {
   Task *t;
   PlanOrder order;
@@ -38,6 +45,7 @@ typedef struct Search {
   double fastest;           /* speed */
   bool uneven;              /* ranks have different speeds */
   uint32_t *next0, *next;   /* rows of the states that contain a state, from next0[1 + k] on */
+  Saving *layers;           /* parallel to next: all runs between the two states recompute */
   Cell *cell;               /* [(parts + 1) * (n + 1)] A: row d, column 1 + k */
   PlanStage *stage;         /* [parts] scratch */
 } Search;
@@ -58,9 +66,19 @@ static double link_time(const Search *x, uint32_t at, uint32_t state) {
                               x->t->states.cross[state]);
 }
 
-/* Bytes of a rank for the stage on part `at` and those behind it. */
+/* The replicas, of m, that each of n replicas of the stage before exchanges microbatches with. */
+static uint32_t peers(uint32_t n, uint32_t m) {
+  uint32_t a = m, b = n; /* to be their greatest common divisor, in a */
+  while (b > 0) {
+    const uint32_t rest = a % b;
+    a = b, b = rest;
+  }
+  return m / a;
+}
+
+/* Bytes of the stage on part `at`; *stashes: that it keeps. */
 static double bytes_of(const Search *x, uint32_t from, uint32_t to, uint32_t at, uint32_t replicas,
-                       bool recompute) {
+                       double *stashes) {
   const Task *t = x->t;
   const States *st = &t->states;
   const uint32_t r = rank_of(x, at), d = x->parts - at;
@@ -69,37 +87,53 @@ static double bytes_of(const Search *x, uint32_t from, uint32_t to, uint32_t at,
     live = x->ranks;
   else if (x->order == ORDER_INTERLEAVED)
     live = (2 * (x->ranks - 1 - r) + (CHUNKS - 1) * x->ranks + CHUNKS) / CHUNKS;
-  live = live < most ? live : most;
-  const double act = (double)range_cost(st, from, to, KEY_ACT),
-               in = from == START ? 0 : (double)st->cross[from], out = (double)st->cross[to];
+  *stashes = live < most ? live : most;
+  const double in = from == START ? 0 : (double)st->cross[from], out = (double)st->cross[to];
   double bytes = (double)range_cost(st, from, to, KEY_WEIGHT) + (double)range_grad(t, from, to) +
-                 (double)range_cost(st, from, to, KEY_OPT) + 4 * (in + out) +
-                 (double)range_cost(st, from, to, KEY_WORK);
-  bytes += recompute ? act + live * in : act * live;
+                 (double)range_cost(st, from, to, KEY_OPT) +
+                 4 * (in + out * peers(replicas, cell_of(x, d - replicas, to)->replicas)) +
+                 (double)range_cost(st, from, to, KEY_WORK) +
+                 *stashes * (double)range_cost(st, from, to, KEY_ACT);
   if (x->order == ORDER_ZB_H1)
     bytes += (r + 1) * (double)range_cost(st, from, to, KEY_GOUT);
-  return bytes * x->parts / x->ranks;
+  return bytes;
+}
+
+/* The share of its forwards that a stage on part `at` runs again to fit; of layers if it can, else
+ * all of them: *recompute. INFINITY: it does not fit. */
+static double share_again(const Search *x, uint32_t from, uint32_t to, const Saving *layers,
+                          uint32_t at, uint32_t replicas, bool *recompute) {
+  const States *st = &x->t->states;
+  double stashes, over = bytes_of(x, from, to, at, replicas, &stashes);
+  *recompute = false;
+  over -= (double)x->t->memory * x->ranks / x->parts;
+  if (x->t->memory == 0 || over <= 0)
+    return 0;
+  if (x->order == ORDER_ZB_H1)
+    return INFINITY;
+  if (over + layers->scratch <= stashes * layers->stash)
+    return (over + layers->scratch) / (stashes * layers->stash);
+  *recompute = true;
+  const double in = from == START ? 0 : (double)st->cross[from],
+               stage = (stashes - 1) * (double)range_cost(st, from, to, KEY_ACT) - stashes * in;
+  return over <= stage ? 1 : INFINITY;
 }
 
 /* The time of a microbatch on the stage; *pass: of one that goes through it alone. INFINITY: the
  * stage does not fit. */
-static double period(const Search *x, uint32_t from, uint32_t to, uint32_t at, uint32_t replicas,
-                     double *pass, bool *recompute) {
+static double period(const Search *x, uint32_t from, uint32_t to, const Saving *layers, uint32_t at,
+                     uint32_t replicas, double *pass, bool *recompute) {
   const Task *t = x->t;
   const States *st = &t->states;
-  const double limit = t->memory ? (double)t->memory : INFINITY;
-  *recompute = false;
-  if (bytes_of(x, from, to, at, replicas, false) > limit) {
-    *recompute = true;
-    if (x->order == ORDER_ZB_H1 || bytes_of(x, from, to, at, replicas, true) > limit)
-      return INFINITY;
-  }
+  const double again = share_again(x, from, to, layers, at, replicas, recompute);
+  if (isinf(again))
+    return INFINITY;
   const uint32_t last = at + replicas - 1;
   double slow = x->fastest, work = (double)range_time(st, from, to);
   for (uint32_t k = at; x->uneven && k <= last; k++)
     slow = fmin(slow, t->cluster.speed[rank_of(x, k)]);
-  if (*recompute)
-    work += (double)range_cost(st, from, to, t->layers.has[KEY_R] ? KEY_R : KEY_F);
+  if (again > 0)
+    work += again * (double)range_cost(st, from, to, t->layers.has[KEY_R] ? KEY_R : KEY_F);
   const double in = at > 0 ? link_time(x, at - 1, from) : 0, out = link_time(x, last, to);
   double once = (double)range_cost(st, from, to, KEY_U) / slow;
   once += ring_time(level_between(&t->cluster, rank_of(x, at), rank_of(x, last)), replicas,
@@ -131,7 +165,7 @@ static void solve(const Search *x, double most, bool shortest) {
           bool recompute;
           if (rest >= best->cost || work > n * most)
             continue;
-          const double p = period(x, k, j, x->parts - d, n, &pass, &recompute);
+          const double p = period(x, k, j, &x->layers[i], x->parts - d, n, &pass, &recompute);
           const double cost = shortest ? fmax(p, rest) : pass + rest;
           if (p <= most && cost < best->cost)
             *best = (Cell){cost, j, n, recompute};
@@ -163,7 +197,7 @@ static void add(const Search *x, uint32_t d, double most) {
     return;
   c.stage = x->stage;
   for (uint32_t k = START; k != x->n - 1; cell = cell_of(x, d, k)) {
-    c.stage[c.nstage++] = (PlanStage){k, cell->to, cell->replicas, cell->recompute};
+    c.stage[c.nstage++] = (PlanStage){k, cell->to, cell->replicas, cell->recompute, 0};
     d -= cell->replicas, k = cell->to;
   }
   const uint32_t chunks = x->parts / x->ranks;
@@ -211,6 +245,21 @@ static bool *tried_states(const Task *t) {
   return tried;
 }
 
+/* What recomputation by layer saves of the stages that may be. */
+static void find_savings(Search *x) {
+  Arena *a = x->t->s->arena;
+  Run run[MOST_RUNS];
+  x->layers = NEW_ARRAY(a, Saving, x->next0[x->n + 1]);
+  for (uint32_t k = START; k != x->n && x->t->memory > 0; k++)
+    for (uint32_t i = x->next0[k + 1]; i < x->next0[k + 2]; i++) {
+      const uint32_t n = find_runs(x->t, k, x->next[i], run);
+      for (uint32_t j = 0; j < n; j++) {
+        x->layers[i].stash += (double)run[j].saves;
+        x->layers[i].scratch = fmax(x->layers[i].scratch, (double)run[j].act);
+      }
+    }
+}
+
 void find_choices(Task *t) {
   const States *st = &t->states;
   const bool *tried = tried_states(t);
@@ -227,6 +276,7 @@ void find_choices(Task *t) {
     x.next0[k + 2] = next.n;
   }
   x.next = next.at;
+  find_savings(&x);
   const bool split = t->layers.has[KEY_I] && t->layers.has[KEY_W];
   for (int turns = 0; turns < 2; turns++)
     for (int straight = 0; straight < 2; straight++)

@@ -202,11 +202,15 @@ void find_states(const Layers *l, States *t) {
   }
 }
 
+bool is_between(const States *t, uint32_t from, uint32_t to, uint32_t layer) {
+  return has(t->set[to], layer) && (from == NONE || !has(t->set[from], layer));
+}
+
 uint64_t largest_cost(const Layers *l, const States *t, uint32_t from, uint32_t to, CostKey k) {
   uint64_t most = 0;
   for (uint32_t i = 0; i < l->n; i++) {
     const uint64_t cost = l->layer.at[l->sorted[i]].cost[k];
-    if (has(t->set[to], i) && (from == NONE || !has(t->set[from], i)))
+    if (is_between(t, from, to, i))
       most = cost > most ? cost : most;
   }
   return most;

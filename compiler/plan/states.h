@@ -21,6 +21,8 @@ typedef struct States {
   uint8_t *below;         /* [n * n] row i, column k: set i is a proper subset of set k */
 } States;
 
+/* Has state `to` a layer, by place in Layers.sorted, that `from` lacks? NONE lacks all. */
+bool is_between(const States *t, uint32_t from, uint32_t to, uint32_t layer);
 /* The largest cost of a layer of `to` that `from` lacks; from NONE: of `to`. */
 uint64_t largest_cost(const Layers *l, const States *t, uint32_t from, uint32_t to, CostKey k);
 void find_states(const Layers *l, States *t);

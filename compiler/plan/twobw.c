@@ -34,7 +34,7 @@ static bool cut(const Task *t, uint32_t w, uint32_t d, bool recompute, PlanStage
       to = k + 1;
     if (from != START && !is_below(st, from, to))
       return false;
-    stage[s - 1] = (PlanStage){from, to, w, recompute};
+    stage[s - 1] = (PlanStage){from, to, w, recompute, 0};
     from = to;
   }
   return true;

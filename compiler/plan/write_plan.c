@@ -98,7 +98,7 @@ static void put_times(const Writer *w) {
     for (uint32_t i = 0; i < n; i++) {
       uint32_t s = w->by_rank ? stage_of(w, i) : i, lo, hi;
       ranks_of(w, s, &lo, &hi);
-      const uint64_t v = range_cost(&t->states, w->c->stage[s].from, w->c->stage[s].to, k);
+      const uint64_t v = stage_cost(t, &w->c->stage[s], k);
       text[i] = exact(t, time_unit, (uint64_t)ceil((double)v / speed_of(w, w->by_rank ? i : lo)));
     }
     put_cases(w, arena_printf(t->s->arena, "    %s = ", cost_key[k]), w->by_rank ? "r" : "s", text,
@@ -123,17 +123,15 @@ static void put_times(const Writer *w) {
 static void put_bytes(const Writer *w) {
   const Task *t = w->t;
   const char **text = NEW_ARRAY(t->s->arena, const char *, w->c->nstage);
+  bool again = false;
+  for (uint32_t s = 0; s < w->c->nstage; s++)
+    again |= w->c->stage[s].again > 0;
   fprintf(w->f, "  bytes s {\n");
   for (CostKey k = NTIMEKEYS; k < NKEYS; k++) {
-    if (!t->layers.has[k])
+    if (!t->layers.has[k] && (k != KEY_WORK || !again))
       continue;
-    for (uint32_t s = 0; s < w->c->nstage; s++) {
-      const PlanStage *p = &w->c->stage[s];
-      const uint64_t v = k == KEY_BOUNDARY ? t->states.cross[p->to]
-                         : k == KEY_WORK   ? largest_cost(&t->layers, &t->states, p->from, p->to, k)
-                                           : range_cost(&t->states, p->from, p->to, k);
-      text[s] = exact(t, size_unit, v);
-    }
+    for (uint32_t s = 0; s < w->c->nstage; s++)
+      text[s] = exact(t, size_unit, stage_cost(t, &w->c->stage[s], k));
     put_cases(w, arena_printf(t->s->arena, "    %s = ", cost_key[k]), "s", text, w->c->nstage);
   }
   fprintf(w->f, "  }\n");
@@ -265,7 +263,12 @@ void write_schedule(const Choice *c, FILE *f) {
   fprintf(f, "}\n");
 }
 
-const char *const stash_text[] = {"", "recomputes", "offloads"};
+const char *stash_text(const Task *t, const PlanStage *p) {
+  static const char *const text[] = {"", "recomputes", "offloads"};
+  uint32_t n = 0;
+  return p->again ? arena_printf(t->s->arena, "recomputes %s", again_text(t, p, &n))
+                  : text[p->stash];
+}
 
 const char *choice_text(const Choice *c) {
   static const char *const name[] = {"1F1B", "ZB-H1", "interleaved 1F1B", "2BW"};
@@ -273,17 +276,22 @@ const char *choice_text(const Choice *c) {
   const Layers *l = &c->task->layers;
   const char *ranks = "", *variant = "";
   uint32_t spare[] = {0, 0, 0}; /* stages by StashPlace */
+  uint32_t again = 0;           /* layers */
   for (uint32_t s = 0; s < c->nstage; s++) {
     ranks = arena_printf(a, "%s%s%u", ranks, s ? "-" : "", c->stage[s].replicas);
     spare[c->stage[s].stash]++;
+    again_text(c->task, &c->stage[s], &again);
   }
   const bool straight = c->nstage % c->nrank == 0;
   if (c->task->batch > 0)
     variant = arena_printf(a, ", microbatch %u", l->microbatch);
+  if (again > 0)
+    variant = arena_printf(a, ", recomputing %u layer%s%s", again, again == 1 ? "" : "s", variant);
   for (int i = STASH_AT_HOST; i >= STASH_MADE_AGAIN; i--)
     if (spare[i] > 0)
-      variant = arena_printf(a, ", %s %u%s", i == STASH_AT_HOST ? "offloading" : "recomputing",
-                             spare[i], variant);
+      variant = arena_printf(a, ", %s %u stage%s%s",
+                             i == STASH_AT_HOST ? "offloading" : "recomputing", spare[i],
+                             spare[i] == 1 ? "" : "s", variant);
   if (l->width > 1)
     variant = arena_printf(a, "%s, width %u", variant, l->width);
   return arena_printf(a, "%s%s, %u stage%s on %s rank%s%s", name[c->order],

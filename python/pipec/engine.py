@@ -13,13 +13,14 @@ import statistics
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import byref, c_uint64, c_void_p
 from typing import Any
 
 import torch
 from torch.distributed import is_initialized
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
+from torch.utils.checkpoint import checkpoint
 
 from . import _runtime as rt
 from ._devices import Device, Host
@@ -440,6 +441,7 @@ class Run:
         proved = self._proved[stage]  # of stages cut from layers: the sums of the layers, a bound
         out[0].act = max(size.act, proved.get("act", 0))
         out[0].gout = max(size.gout, proved.get("gout", 0))
+        out[0].work = proved.get("work", 0)  # layers that recompute: PyTorch allocates it
         out[0].boundary = 0 if last else size.boundary
         out[0].weight = out[0].grad = own.bytes
         out[0].opt, out[0].tied = len(own.moments) * own.bytes, own.tied
@@ -683,18 +685,38 @@ def profile(
     return {"pipe_profile": 1, "layers" if layers else "stages": entries}
 
 
+def _through(layers: Iterable[torch.nn.Module], *x: Any) -> tuple[Any, ...]:
+    for layer in layers:
+        x = as_tuple(layer(*x))
+    return x
+
+
 class _Chain(torch.nn.Sequential):
-    """A Sequential in which a layer may return several tensors: the arguments of the next."""
+    """A Sequential in which a layer may return several tensors: the arguments of the next.
+
+    again: runs of layers, first and last, that keep their inputs only and recompute in the backward
+    """
+
+    def __init__(self, *layers: torch.nn.Module, again: Iterable[tuple[int, int]] = ()) -> None:
+        super().__init__(*layers)
+        self.again = dict(again)
 
     def forward(self, *x: Any) -> Any:
-        for layer in self:
-            x = as_tuple(layer(*x))
+        layers = iter(enumerate(self))
+        for k, layer in layers:
+            if k in self.again:
+                run = [layer, *(next(layers)[1] for _ in range(k, self.again[k]))]
+                x = checkpoint(_through, run, *x, use_reentrant=False)
+            else:
+                x = _through([layer], *x)
         return x if len(x) > 1 else x[0]
 
 
 def cut(schedule: Schedule, layers: Sequence[torch.nn.Module]) -> list[torch.nn.Module]:
     """The stages of a schedule that pipec has cut from `profile(layers, ..., layers=True)`."""
-    ends = re.findall(r"^# +\d+  \d[-\d]*  +(\d+)  ", schedule.text or "", re.M)  # pipec.plan
+    row = r"^# +\d+  \d[-\d]*  +(\d+)  .*?(?:  recomputes (.+))?$"
+    rows = re.findall(row, schedule.text or "", re.M)  # of the table of pipec.plan
+    ends = [last for last, _ in rows]
     if not ends:  # compiled with the profile
         of = re.search(r"^layers +(\d+) in \d+ stages(?:, cut after (.*))?$", schedule.report, re.M)
         if not of:
@@ -703,7 +725,18 @@ def cut(schedule: Schedule, layers: Sequence[torch.nn.Module]) -> list[torch.nn.
     ends = [int(last) + 1 for last in ends]
     if ends[-1] != len(layers):
         raise ValueError(f"the schedule has been cut from {ends[-1]} layers, not {len(layers)}")
-    return [_Chain(*layers[begin:end]) for begin, end in zip([0, *ends], ends)]
+    again = [run for _, runs in rows if runs for run in _runs(runs)]
+    return [
+        _Chain(*layers[begin:end], again=[(a - begin, b - begin) for a, b in again if begin <= a < end])
+        for begin, end in zip([0, *ends], ends)
+    ]
+
+
+def _runs(text: str) -> Iterator[tuple[int, int]]:
+    """The runs of "0, each of 2 to 4, 6 to 7" as first and last layer: (0, 0), (2, 2), ..., (6, 7)."""
+    for each, first, last in re.findall(r"(each of )?(\d+)(?: to (\d+))?", text):
+        a, b = int(first), int(last or first)
+        yield from ((k, k) for k in range(a, b + 1)) if each else [(a, b)]
 
 
 def _one_microbatch(

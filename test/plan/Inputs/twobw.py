@@ -91,7 +91,7 @@ for number in range(instances):
         assert got == "%.12f" % (time / 1e9), (number, got, best)
         text = run.stdout.splitlines()[1]
         assert re.match(r"# 2BW, %d stages? on .*microbatch %d\.$" % (d, b), text), (number, text, best)
-        assert ("recomputing %d," % d in text) == again, (number, text, best)
+        assert ("recomputing %d stage" % d in text) == again, (number, text, best)
         rows = re.findall(r"^# +[0-9]+  ([0-9-]+) +layer([0-9]+) ", run.stdout, re.M)
         assert [int(last) + 1 for _, last in rows] == ends[1:], (number, rows, best)
         assert rows[0][0] == ("0-%d" % (w - 1) if w > 1 else "0"), (number, rows, best)

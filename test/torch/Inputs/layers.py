@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Profiles layers, lets pipec cut them into stages for one, three and four ranks, and trains the stages beside the layers in a
 row. Prints how many stages there are."""
+import collections
+import copy
 import json
+import re
 
 import torch
 
@@ -75,6 +78,37 @@ for ranks in 1, 3, 4:
         "zb_h1": pipec.compile("zb_h1", P=ranks, M=MICROBATCHES, profile="layers.json"),
     }
     print("; ".join(f"{name}: {trained(schedule, x, target, wanted)}" for name, schedule in schedules.items()))
+
+# Where memory is short, a plan has layers recompute: they run twice as often, and the losses stay.
+torch.manual_seed(0)
+blocks = [torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 16)) for _ in range(6)]
+x, target = torch.randn(2, 64 * MICROBATCHES, 16)
+measured = profile(blocks, loss_fn, x[:64], target[:64], sgd, layers=True)
+for layer in measured["layers"]:
+    layer.update(F=1000000, B=2000000, R=1000000, U=0)
+    del layer["I"], layer["W"]
+with open("layers.json", "w") as f:
+    json.dump(measured, f)
+with open("cluster.json", "w") as f:
+    json.dump({"pipe_cluster": 1, "levels": [{"count": 2, "bandwidth": "1GB"}]}, f)
+
+
+def steps(schedule):
+    """The losses of three steps, and the forwards of layers in them."""
+    ran = collections.Counter()
+    stages = cut(schedule, copy.deepcopy(blocks))
+    with Run(schedule, stages, loss_fn, x[:64], sgd) as run:
+        torch.nn.modules.module.register_module_forward_hook(lambda m, *_: ran.update([type(m)]))
+        losses = [run.step(x, target) for _ in range(3)]
+        torch.nn.modules.module._global_forward_hooks.clear()
+    return losses, ran[torch.nn.Tanh]
+
+
+free = pipec.plan("layers.json", "cluster.json", MICROBATCHES)
+tight = pipec.plan("layers.json", "cluster.json", MICROBATCHES, memory_limit=max(free.memory) * 8 // 10)
+again = int(re.search("recomputing ([0-9]+) layers?", tight.text)[1])
+(wanted, once), (losses, ran) = steps(free), steps(tight)
+assert losses == wanted and ran == once + 3 * MICROBATCHES * again, (losses, wanted, ran, once, again)
 for schedule, layers in (pipec.compile("1f1b"), make()), (schedules["plan"], make()[:3]):
     try:
         cut(schedule, layers)
