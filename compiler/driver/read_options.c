@@ -557,8 +557,10 @@ static bool check_plan(Sched *s, const Given *g) {
     for (uint32_t k = 0; k < i; k++)
       if (strcmp(o->define[k].name, d->name) == 0)
         return usage_error(s, "-D %s is given twice", d->name);
-    has_m |= (strcmp(d->name, "M") == 0 || (g->plan && strcmp(d->name, "batch") == 0)) &&
-             d->value >= 1 && d->value <= 1 << 20;
+    const bool is_m = strcmp(d->name, "M") == 0 || (g->plan && strcmp(d->name, "batch") == 0);
+    if (is_m && (d->value < 1 || d->value > 1 << 20))
+      return usage_error(s, "-D %s: expected a whole number from 1 to 1048576", d->name);
+    has_m |= is_m;
   }
   if (!has_m || (g->plan && o->ndefine != 1))
     return usage_error(s,

@@ -99,8 +99,8 @@ static Outcome try_values(Best *b, Rival *e, Values v, Price *price, Values *had
                       x.s.claims->nlimit == 0;
   ok |= failed;
   *had = (Values){value_in(x.s.model->params, "V"), value_in(x.s.model->params, "most")};
-  if (ok && !x.s.model->timed) {
-    b->refused = "the profile has no times";
+  if (ok && (!x.s.model->timed || price->makespan == 0)) {
+    b->refused = "the profile has no times above 0";
   } else if (ok && competes(b, &x.s)) {
     outcome = FITS;
     if (!e->name || is_better(price, &e->price)) {
@@ -310,5 +310,7 @@ bool best(Sched *s) {
              b.over      ? b.over
              : b.refused ? b.refused
                          : "none trains on M microbatches without stale weights");
+  if (!has_define(s, "P"))
+    diag_help(s->diag, "without -D P=N each schedule has the ranks that it gives itself");
   return false;
 }

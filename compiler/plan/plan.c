@@ -31,7 +31,8 @@ typedef struct Pricing {
   uint32_t ntask, nrank; /* nrank: of the cluster */
   VEC(Priced) priced;    /* the best first; of equal ones the first that was tried */
   uint32_t tried, most;  /* plans; most: to be tried */
-  const char *why;       /* the first schedule that was refused was so; NULL: none */
+  const char *why;       /* what the schedule said that was refused for the least memory, */
+  uint64_t least;        /*   and its bytes, or for another reason: 0; NULL: none was refused */
 } Pricing;
 
 /* ---- one plan ---- */
@@ -106,8 +107,10 @@ static void try_plan(Pricing *x, Choice choice) {
       retry[1] = spare_memory(&again[1], &y.s, STASH_MADE_AGAIN, false);
       retry[2] = t->cluster.host > 0 && spare_memory(&again[2], &y.s, STASH_AT_HOST, false);
     }
-    if (!x->why)
-      x->why = arena_printf(t->s->arena, "%s: %s", choice_text(c), y.diag.first_text);
+    const uint64_t needs = y.diag.first == DIAG_MEMORY ? fullest_rank(&y.s) : 0;
+    if (!x->why || needs < x->least)
+      x->why = arena_printf(t->s->arena, "%s: %s", choice_text(c), y.diag.first_text),
+      x->least = needs;
   }
   arena_free(&y.arena);
   for (int i = 0; i < 3; i++)
@@ -284,6 +287,30 @@ static Choices first_choices(const Pricing *x) {
   return first;
 }
 
+/* Reports that no cut fits, with the largest layer of the variant where that is least. */
+static void no_cut(const Pricing *x) {
+  Sched *s = x->s;
+  const char *name = "";
+  uint64_t least = UINT64_MAX;
+  for (const Task *t = x->task; t < x->task + x->ntask; t++) {
+    uint64_t most = 0;
+    const char *largest = "";
+    for (uint32_t i = 0; i < t->layers.n; i++) {
+      const Layer *y = &t->layers.layer.at[t->layers.sorted[i]];
+      const uint64_t bytes = y->cost[KEY_WEIGHT] + y->cost[KEY_OPT] + y->cost[KEY_ACT] +
+                             y->cost[t->layers.has[KEY_GRAD] ? KEY_GRAD : KEY_WEIGHT];
+      if (bytes > most)
+        most = bytes, largest = y->name;
+    }
+    if (most < least)
+      least = most, name = largest;
+  }
+  diag_error(s->diag, DIAG_PLAN, NO_SPAN, "no cut of the layers fits in the %s of a rank",
+             bytes_text(s, x->task[0].memory));
+  diag_help(s->diag, "layer '%s' alone has %s of weights, gradients, optimizer state and stash",
+            printable(s, name), bytes_text(s, least));
+}
+
 static bool price_all(Pricing *x) {
   Sched *s = x->s;
   const Choices first = first_choices(x);
@@ -307,8 +334,10 @@ static bool price_all(Pricing *x) {
     fprintf(s->opt->progress, "\r%*s\r", 60, "");
   if (x->priced.n > 0)
     return true;
-  diag_error(s->diag, DIAG_PLAN, NO_SPAN, "none of %u plans holds: %s", x->tried,
-             x->why ? x->why : "no cut of the layers fits in the memory of a rank");
+  if (x->tried > 0)
+    diag_error(s->diag, DIAG_PLAN, NO_SPAN, "none of %u plans holds: %s", x->tried, x->why);
+  else
+    no_cut(x);
   return false;
 }
 
@@ -413,6 +442,13 @@ static bool read_tasks(Pricing *x) {
     if (!l->has[KEY_F] || !l->has[KEY_BOUNDARY] || l->n == 0) {
       diag_error(s->diag, DIAG_PLAN, NO_SPAN, "%s: a plan needs F and boundary of each layer",
                  l->path);
+      return false;
+    }
+    uint64_t time = 0;
+    for (uint32_t i = 0; i < l->n; i++)
+      time += layer_time(l, i);
+    if (time == 0) {
+      diag_error(s->diag, DIAG_PLAN, NO_SPAN, "%s: its layers have no times above 0", l->path);
       return false;
     }
     if (batch ? l->microbatch == 0 : variants.n > 1) {

@@ -38,6 +38,7 @@ bool compile_priced(const Sched *s, PricedCompile *x, Price *price) {
   x->s = (Sched){.arena = &x->arena, .diag = &x->diag, .opt = &x->opt, .again = s->again};
   diag_init(&x->diag, &x->arena, NULL);
   x->opt.emit = EMIT_NONE, x->opt.time_passes = false;
+  x->opt.ncompare = 0; /* a parameter that the schedule lacks is an error */
   const bool ok = s->again(&x->s) && x->diag.errors == 0 && x->s.prog;
   if (ok || (x->diag.errors > 0 && x->diag.first == DIAG_CHECK))
     measure(&x->s, price);

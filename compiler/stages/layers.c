@@ -303,8 +303,8 @@ static bool list_layer(Layers *l, json_t *v) {
     if (!json_is_integer(cost) || json_integer_value(cost) < 0 ||
         (uint64_t)json_integer_value(cost) > MOST_COST)
       return layers_refused(
-          l,
-          arena_printf(a, "'%s' of layer '%s' must be a whole number from 0 to 2^50", key, name));
+          l, arena_printf(a, "'%s' of layer '%s' must be a whole number of %s from 0 to 2^50", key,
+                          name, k < NTIMEKEYS ? "ns" : "bytes"));
     y.cost[k] = (uint64_t)json_integer_value(cost), seen[k] = true;
   }
   for (int k = 0; k < NKEYS; k++) {
