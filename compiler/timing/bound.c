@@ -59,8 +59,10 @@ typedef struct Cost {           /* of a row, or of one of its units if these dif
 typedef struct Bounds {
   const Sched *s;
   Arena *arena;
-  Cost *cost;              /* [nstage], or in the shape of Model.unit_time */
-  uint64_t *head, *tail;   /* [nop] of F, B and I; one array: tails first, then heads */
+  Cost *cost;     /* [nstage], or in the shape of Model.unit_time */
+  uint32_t width; /* nmb, or 1: times are the same for all microbatches of a row */
+  /* [2][nstage][width] of B and I, of F (time_at); one array: tails first, then heads */
+  uint64_t *head, *tail;
   uint64_t *least_tail[2]; /* [nrank] of F; of B and I. UINT64_MAX: the rank has none */
   uint64_t *least_home;    /* [nrank] note [home]: as least_tail[1], for tails that end there */
   uint32_t home;           /* rank where tails end; NONE: any rank */
@@ -117,31 +119,42 @@ static uint64_t length(const Bounds *x, uint32_t row, uint32_t mb, bool forward)
   return forward ? cost_at(x, row, mb)->f : cost_at(x, row, mb)->d;
 }
 
+static uint64_t *time_at(const Bounds *x, uint64_t *time, uint32_t row, uint32_t mb, bool forward) {
+  return &time[((size_t)x->s->model->nstage * forward + row) * x->width + (x->width > 1 ? mb : 0)];
+}
+
+/* With width 1: for any microbatch of the row. */
+static bool has_op(const Bounds *x, uint32_t row, uint32_t mb, bool forward) {
+  const Model *m = x->s->model;
+  if (m->forward && !forward)
+    return false;
+  return x->width > 1 ? *op_at(x->s, forward, row, mb) > 0 : m->stage[row].nmb > 0;
+}
+
 /* The ops of row b need the ops of row a, and start at least `hop` after them. Raises the heads of
  * b (heads), or the tails of a. */
 static void join(Bounds *x, bool heads, uint32_t a, bool a_forward, uint32_t b, bool b_forward,
                  uint64_t hop) {
-  const uint32_t *from = op_at(x->s, a_forward, a, 0), *to = op_at(x->s, b_forward, b, 0);
-  for (uint32_t mb = 0; mb < x->s->model->nmb; mb++) {
-    if (!from[mb] || !to[mb])
+  for (uint32_t mb = 0; mb < x->width; mb++) {
+    if (!has_op(x, a, mb, a_forward) || !has_op(x, b, mb, b_forward))
       continue;
-    const uint32_t i = from[mb] - 1, j = to[mb] - 1;
+    uint64_t *from = time_at(x, heads ? x->head : x->tail, a, mb, a_forward),
+             *to = time_at(x, heads ? x->head : x->tail, b, mb, b_forward);
     if (heads)
-      x->head[j] = most(x->head[j], x->head[i] + length(x, a, mb, a_forward) + hop);
+      *to = most(*to, *from + length(x, a, mb, a_forward) + hop);
     else
-      x->tail[i] = most(x->tail[i], hop + length(x, b, mb, b_forward) + x->tail[j]);
+      *from = most(*from, hop + length(x, b, mb, b_forward) + *to);
   }
 }
 
 /* Raises the heads of the ops that need ops of `row`; or computes the tails of `row`. */
 static void fill_row(const Sched *s, Bounds *x, uint32_t row, bool forward, bool heads) {
   const PipeStage *st = &s->model->stage[row];
-  const uint32_t *op = op_at(s, forward, row, 0);
   const bool ends = !forward && (x->home == NONE || st->rank == x->home);
-  for (uint32_t mb = 0; mb < s->model->nmb && !heads; mb++) {
-    const Cost *c = op[mb] ? cost_at(x, row, mb) : NULL;
+  for (uint32_t mb = 0; mb < x->width && !heads; mb++) {
+    const Cost *c = has_op(x, row, mb, forward) ? cost_at(x, row, mb) : NULL;
     if (c)
-      x->tail[op[mb] - 1] = ends ? less(c->b, c->d) + c->after : 0;
+      *time_at(x, x->tail, row, mb, forward) = ends ? less(c->b, c->d) + c->after : 0;
   }
   for (uint32_t k = 0, n = row_links(s, row, forward); k < n; k++) {
     const Link l = link_at(s, row_link(s, row, forward, k));
@@ -167,15 +180,14 @@ static void fill_rows(Sched *s, Bounds *x, bool forward, bool heads) {
 /* The least tail of F (forward), or of B and I, of each rank; UINT64_MAX: the rank has no such
  * op. */
 static uint64_t *least_of_ranks(const Sched *s, const Bounds *x, bool forward) {
-  uint64_t *of = NEW_ARRAY(x->arena, uint64_t, s->model->nrank);
-  for (uint32_t r = 0; r < s->model->nrank; r++) {
-    of[r] = UINT64_MAX;
-    for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
-      PipeOp kind = s->orders->op[i].kind;
-      if (has_tensors(kind) && (kind == PIPE_F) == forward)
-        of[r] = least(of[r], x->tail[i]);
-    }
-  }
+  const Model *m = s->model;
+  uint64_t *of = NEW_ARRAY(x->arena, uint64_t, m->nrank);
+  memset(of, 0xff, m->nrank * sizeof *of);
+  for (uint32_t row = 0; row < m->nstage; row++)
+    for (uint32_t mb = 0; mb < x->width; mb++)
+      if (has_op(x, row, mb, forward))
+        of[m->stage[row].rank] = least(of[m->stage[row].rank],
+                                       *time_at(x, x->tail, row, mb, forward));
   return of;
 }
 
@@ -194,7 +206,9 @@ static uint32_t find_home(const Sched *s) {
 /* Computes heads in the direction of the data: F goes up the stages of the model, B and I down, a B
  * comes after its F. Tails go the other way; only the least tail of each rank is kept. */
 static void fill_chains(Sched *s, Bounds *x) {
-  uint64_t *time = x->head = x->tail = arena_alloc(x->arena, s->orders->nop * sizeof *time);
+  x->width = s->model->graph || s->model->unit_time ? s->model->nmb : 1;
+  const size_t n = 2 * (size_t)s->model->nstage * x->width;
+  x->head = x->tail = arena_alloc(x->arena, n * sizeof *x->head);
   x->chain = true;
   for (uint32_t i = 0; i < s->model->nstage; i++)
     x->chain &= s->model->stage[i].nin <= 1 && s->model->stage[i].nout <= 1;
@@ -209,7 +223,7 @@ static void fill_chains(Sched *s, Bounds *x) {
   fill_rows(s, x, true, false);
   for (int back = 0; back < 2; back++)
     x->least_tail[back] = least_of_ranks(s, x, !back);
-  memset(time, 0, s->orders->nop * sizeof *time);
+  memset(x->head, 0, n * sizeof *x->head);
   fill_rows(s, x, true, true);
   if (!s->model->forward)
     fill_rows(s, x, false, true);
@@ -241,6 +255,7 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
     t.work += o->kind == PIPE_R ? op_cost(s, s->model->stage, false, i) : 0;
     if (!has_tensors(o->kind))
       continue;
+    const uint64_t head = *time_at(x, x->head, o->stage, o->mb, o->kind == PIPE_F);
     bool seen = x->seen[o->mb] == r + 1;
     if (!seen)
       x->seen[o->mb] = r + 1, x->first[o->mb] = UINT64_MAX, x->last[o->mb] = 0;
@@ -248,24 +263,27 @@ static RankSums sum_rank(const Bounds *x, uint32_t r) {
       t.nf++;
       t.f += c->f, t.saved += c->saved, t.work += c->sum_f;
       t.most_f = most(t.most_f, c->sum_f);
-      t.head_f = least(t.head_f, x->head[i]);
-      x->first[o->mb] = least(x->first[o->mb], x->head[i]);
+      t.head_f = least(t.head_f, head);
+      x->first[o->mb] = least(x->first[o->mb], head);
     } else {
       t.d += c->d, t.b += c->b, t.work += c->sum_b;
       t.most_b = most(t.most_b, c->sum_b);
-      t.head_d = least(t.head_d, x->head[i]);
-      x->last[o->mb] = most(x->last[o->mb], x->head[i] + c->b + c->after);
-      t.lives += x->head[i] + c->b - x->head[*op_at(s, true, o->stage, o->mb) - 1];
+      t.head_d = least(t.head_d, head);
+      x->last[o->mb] = most(x->last[o->mb], head + c->b + c->after);
+      t.lives += head + c->b - *time_at(x, x->head, o->stage, o->mb, true);
     }
   }
   t.work = less(t.work, t.saved) + t.u;
   for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1] && !s->model->forward;
        i++) {
     const Op *o = &s->orders->op[i];
+    if (!has_tensors(o->kind))
+      continue;
+    const uint64_t head = *time_at(x, x->head, o->stage, o->mb, o->kind == PIPE_F);
     if (o->kind == PIPE_F)
-      t.out = least(t.out, x->last[o->mb] - (x->head[i] + cost_at(x, o->stage, o->mb)->f));
-    else if (has_tensors(o->kind))
-      t.into = least(t.into, x->head[i] - x->first[o->mb]);
+      t.out = least(t.out, x->last[o->mb] - (head + cost_at(x, o->stage, o->mb)->f));
+    else
+      t.into = least(t.into, head - x->first[o->mb]);
   }
   return t;
 }
