@@ -129,7 +129,7 @@ def section(pipec, name, text):
         with tempfile.TemporaryDirectory() as folder:
             for f, content in files.items():
                 write_file(folder, f, content)
-            out, status = run(pipec, folder, options, next((f for f in ("main.csv", "main.json") if f in files), "main.pipe"))
+            out, status = run(pipec, folder, options, "main.csv" if "main.csv" in files else "main.pipe")
         warns = "A warning:" in text
         names = set(re.findall(r"^(?:\S+: )?%s: .* \[([a-z-]+)\]$" % ("warning" if warns else "error"), out, re.M))
         if names != {name}:
