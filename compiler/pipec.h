@@ -54,7 +54,7 @@ typedef struct Op {
 } Op;
 
 /* When the results of an action may leave its rank (lang/spec.md 5.10). */
-typedef enum SendPolicy { SEND_END, SEND_EAGER, SEND_NEXT } SendPolicy;
+typedef enum SendPolicy { SEND_END, SEND_EAGER, NSENDS } SendPolicy;
 
 /* An OFF or LOAD. Copies are not rows of Orders.op: they stand between its rows. */
 typedef struct Copy {

@@ -96,26 +96,18 @@ static void verify_text(const Sched *s) {
   }
 }
 
-/* Unless sends are eager, other streams wait only for the last op of an action. With `send next` an
- * action waits for the sends of the action before it. */
+/* Unless sends are eager, other streams wait only for the last op of an action. */
 static void verify_send(const Sched *s) {
   const PipeProgram *p = s->prog;
   for (uint32_t r = 0; r < p->nrank && s->orders->send != SEND_EAGER && !s->orders->lists; r++) {
     const PipeRank *k = &p->rank[r];
-    uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0, ncomm = 0, sent = 0,
-             waited = 0;
+    uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0;
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
-      if (pipe_op_info[in->op].stream == PIPE_COMPUTE) {
-        bool first = ncompute == 0 || k->instr[row[ncompute - 1]].group == 0;
-        waited = in->wait > waited ? in->wait : waited;
-        BUG_IF(first && s->orders->send == SEND_NEXT && waited < sent);
+      if (pipe_op_info[in->op].stream == PIPE_COMPUTE)
         row[ncompute++] = i;
-        continue;
-      }
-      ncomm += pipe_op_info[in->op].stream == PIPE_COMM;
-      BUG_IF(in->wait > 0 && k->instr[row[in->wait - 1]].group != 0);
-      sent = pipe_is_send(in->op) ? ncomm : sent;
+      else
+        BUG_IF(in->wait > 0 && k->instr[row[in->wait - 1]].group != 0);
     }
   }
 }

@@ -332,9 +332,6 @@ static void lay_xfers(Sched *s) {
     x->phase = make->phase, x->site = make->site, x->peer = b;
     x->in = *make_out, x->wait = made, x->edge = edge;
     x->channel = channel_of_link(s, link, forward);
-    uint32_t next = from + s->orders->op[from].group + 1; /* the next action */
-    if (s->orders->send == SEND_NEXT && next < s->orders->rank_op0[a + 1])
-      need_comm(s, a, op_instr(s, a, next), send + 1);
 
     *use_in = ch->in_first + in;
     need_comm(s, b, use, recv + 1);

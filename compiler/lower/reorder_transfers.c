@@ -97,13 +97,10 @@ static void take(Net *net, uint32_t what) { *vec_push(net->a, &net->took) = what
 static void add_move(Net *net, uint32_t i, const uint32_t *at, uint32_t n, const Channel *ch) {
   const Sched *s = net->s;
   const Xfer *x = &s->lowered->xfer[i];
-  uint32_t node = s->orders->nop + i, from = op_action(s, x->from),
-           next = from + s->orders->op[from].group + 1;
+  uint32_t node = s->orders->nop + i, from = op_action(s, x->from);
   uint32_t a = op_rank(s, x->from), b = op_rank(s, x->to);
   add_arc(net, from, node);
   add_arc(net, node, op_action(s, x->to));
-  if (s->orders->send == SEND_NEXT && next < s->orders->rank_op0[a + 1])
-    add_arc(net, node, next);
   if (n > 0)
     add_arc(net, s->orders->nop + at[n - 1], node);
   if (n >= ch->out_slots)

@@ -69,7 +69,7 @@ const char *explain_page(const char *name);
 Sched quiet(const Sched *s, Diag *none);
 /* Evaluates e with the variables in Eval.env, without reports. False: it has no value. */
 bool quiet_value(const Sched *s, const Expr *e, int64_t *v);
-extern const char *const send_names[3]; /* by SendPolicy */
+extern const char *const send_names[NSENDS];
 /* ---- shapes.c ---- */
 /* The words of --lowering and `transfers`: PipeLowering, and `auto`, which lets pipec choose. */
 enum { LOWERING_AUTO = PIPE_NLOWERINGS, NLOWERINGS };

@@ -6,8 +6,7 @@
 #include "habits.h"
 #include "names.h"
 
-const char *const send_names[3] = {
-    [SEND_END] = "end", [SEND_EAGER] = "eager", [SEND_NEXT] = "next"};
+const char *const send_names[NSENDS] = {[SEND_END] = "end", [SEND_EAGER] = "eager"};
 
 /* ---- overlap, send ---- */
 
@@ -48,10 +47,14 @@ void overlap_shape(Sched *s, const Stmt *t, const Stmt *list) {
 }
 
 void send_shape(Sched *s, const Clause *c) {
-  for (int k = 0; k < 3; k++)
+  for (int k = 0; k < NSENDS; k++)
     if (strcmp(c->name, send_names[k]) == 0)
       return;
-  diag_error(s->diag, DIAG_CLAUSE, c->name_at, "'send %s': expected end, eager or next", c->name);
+  bool removed = strcmp(c->name, "next") == 0;
+  diag_error(s->diag, removed ? DIAG_REMOVED : DIAG_CLAUSE, c->name_at,
+             "'send %s': expected end or eager", c->name);
+  if (removed)
+    diag_help(s->diag, "%s", own_transfers_help);
 }
 
 void refuse_bare_w(Sched *s, Span at, const OpRef *w, const Stmt *list) {

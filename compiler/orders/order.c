@@ -243,7 +243,7 @@ bool order_run(Sched *s, OrderRun *run) {
     queued[r] = 0;
     while (i < end) {
       uint32_t first_op = i, last_op = i + s->orders->op[i].group;
-      uint64_t start = now[r], hold = 0;
+      uint64_t start = now[r];
       bool ready = true;
       fetch_ahead(s, run, i);
       for (uint32_t m = first_op; m <= last_op && ready; m++)
@@ -279,8 +279,6 @@ bool order_run(Sched *s, OrderRun *run) {
           uint32_t row = reader(s, o, k), user = op_of(s, o, row), q = s->model->stage[row].rank;
           if (q == r)
             continue;
-          uint64_t send = run->uniform ? send_time(&run->stage[0], o->kind) : output_time(s, o, k);
-          hold = s->orders->send == SEND_NEXT && send > hold ? send : hold;
           if (run->xfer)
             run->xfer[run->nxfer++] = (Xfer){m, user};
           uint32_t h = run->head[q];
@@ -296,7 +294,6 @@ bool order_run(Sched *s, OrderRun *run) {
       }
       for (uint32_t m = first_op; run->made && m < i; m++)
         run->made[m] = run->nxfer;
-      now[r] += hold;
     }
     run->head[r] = i;
   }

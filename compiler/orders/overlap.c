@@ -55,7 +55,7 @@ bool find_send(Ex *x) {
   const Clause *c;
   if (!find_only(&x->in, CL_SEND, "send", &c))
     return false;
-  for (int k = 0; c && k < 3; k++)
+  for (int k = 0; c && k < NSENDS; k++)
     if (strcmp(c->name, send_names[k]) == 0)
       x->orders->send = (SendPolicy)k;
   return true;

@@ -326,8 +326,8 @@ static void count_op(Rules *q, uint32_t i, bool end) {
     count(q, k, s->orders->op[i].stage, end ? -c.give[k] : c.take[k]);
 }
 
-/* Starts op on rank r; its outputs can leave at `end`. Returns the time of its longest transfer. */
-static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
+/* Starts op on rank r; its outputs can leave at `end`. */
+static void start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64_t now) {
   Sched *s = q->s;
   const Op *o = &s->orders->op[op];
   q->seq[q->next[r]++] = op;
@@ -335,15 +335,12 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   count_op(q, op, false);
   uint32_t own[3], off;
   order_own_users(s, op, own);
-  uint64_t send = 0; /* longest transfer to another rank */
   for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
     uint32_t user = order_user(s, op, k);
     if (user == NONE)
       continue;
     bool leaves = s->model->stage[s->orders->op[user].stage].rank != r;
-    uint64_t time = leaves ? output_time(s, o, k) : 0;
-    send = later(send, time);
-    feed(q, user, end + time, now);
+    feed(q, user, end + (leaves ? output_time(s, o, k) : 0), now);
   }
   for (int k = 0; k < 3; k++)
     if (own[k] != NONE)
@@ -351,12 +348,11 @@ static uint64_t start_op(Rules *q, uint32_t r, uint32_t op, uint64_t end, uint64
   for (uint32_t k = 0; k < s->model->slices; k++)
     if ((off = rules_off(q, op, k)) != NONE)
       feed(q, off, end, now);
-  return send;
 }
 
 static void start(Rules *q, uint32_t r, const uint32_t *op, uint32_t n, uint64_t now) {
   Sched *s = q->s;
-  uint64_t end = now + together_time(s, s->model->stage, false, op, n), at = now, hold = 0;
+  uint64_t end = now + together_time(s, s->model->stage, false, op, n), at = now;
   q->free_at[r] = end; /* busy: it may feed ops of its own rank */
   q->begun[r] = q->next[r];
   q->ending[r] = true;
@@ -364,12 +360,11 @@ static void start(Rules *q, uint32_t r, const uint32_t *op, uint32_t n, uint64_t
     q->group[q->next[r]] = (uint16_t)(n - 1 - i);
     at += op_cost(s, s->model->stage, false, op[i]);
     bool early = s->orders->send == SEND_EAGER && i + 1 < n && at < end;
-    hold = later(hold, start_op(q, r, op[i], early ? at : end, now));
+    start_op(q, r, op[i], early ? at : end, now);
   }
   for (uint32_t i = 0; q->rounds && i < n; i++)
     if (adds_gradient(s->orders->op[op[i]].kind) || s->orders->op[op[i]].kind == PIPE_U)
       count_round(q, op[i], end, now);
-  q->free_at[r] = end += s->orders->send == SEND_NEXT ? hold : 0;
   event_push(q, end, r);
   if (s->orders->ncopy > 0)
     event_push(q, now, r); /* a copy may wait for these counts */

@@ -92,23 +92,6 @@ static uint32_t slot_of(const PipeRank *k, uint32_t first, uint32_t n, uint32_t 
   return n < 2 || first == NONE ? first : k->list[first + j];
 }
 
-/* `send next`: the action at row i waits for the sends of the action at row `first`, the one
- * before. Adds these sends to `more` and returns their number. */
-static uint32_t wait_for_sends(const Sched *s, const PipeRank *k, uint32_t *more, uint32_t first,
-                               uint32_t i) {
-  const PipeInstr *a = &k->instr[first];
-  uint32_t n = 0;
-  for (uint32_t j = first + a->group + 1; j < i; j++)
-    for (uint32_t m = 0; m <= a->group && pipe_is_send(k->instr[j].op); m++) {
-      uint32_t nout = pipe_fields(&s->model->stage[a[m].stage], a[m].op, false);
-      for (uint32_t o = 0; o < nout && a[m].stage == k->instr[j].stage && a[m].mb == k->instr[j].mb;
-           o++)
-        if (k->instr[j].in == slot_of(k, a[m].out, nout, o))
-          more[n++] = j;
-    }
-  return n;
-}
-
 static MachineList *lists_of_program(Sched *s) {
   const uint32_t *comm_of = find_communicators(s);
   MachineList *list = NEW_ARRAY(s->arena, MachineList, s->model->nrank);
@@ -119,21 +102,13 @@ static MachineList *lists_of_program(Sched *s) {
     uint32_t held = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
     uint32_t *graded = NEW_ARRAY(s->arena, uint32_t,
                                  held); /* by chunk: 1 + the last gradient, or its REDUCE */
-    uint32_t sends_of_all = 0;          /* each is in `more` once */
-    for (uint32_t i = 0; i < k->ninstr; i++)
-      sends_of_all += pipe_is_send(k->instr[i].op);
-    size_t nmore = (size_t)k->nlist + (size_t)held * 2 + sends_of_all;
+    size_t nmore = (size_t)k->nlist + (size_t)held * 2;
     uint32_t *more = arena_alloc(s->arena, nmore * sizeof *more + 1);
-    uint32_t above = NONE; /* first row of the action before */
     for (uint32_t i = 0; i < k->ninstr; i++) {
       const PipeInstr *in = &k->instr[i];
       const uint32_t done = i + in->group + 1; /* after the whole action */
       out[i] = machine_instr(s, comm_of, in);
       out[i].more = more;
-      bool starts = !pipe_op_info[in->op].comm && (i == 0 || in[-1].group == 0);
-      if (starts && s->orders->send == SEND_NEXT && above != NONE)
-        out[i].nmore = wait_for_sends(s, k, more, above, i);
-      above = starts ? i : above;
       uint32_t *last = &graded[s->model->stage[in->stage].chunk];
       if (in->op == PIPE_REDUCE || in->op == PIPE_U)
         out[i].need[0] = *last - 1;

@@ -59,13 +59,10 @@ static uint32_t joined(const Sched *s) {
 /* Reports why tries cannot move the ops, if so. False: they can. */
 static bool cannot_move(Sched *s, const Clause *c) {
   const uint32_t op = joined(s), early = justify_obstacle(s);
-  if (op != NONE || s->orders->send == SEND_NEXT) {
-    diag_error(s->diag, DIAG_CLAUSE, c->tries->at, "tries move single ops, but %s",
-               op == NONE
-                   ? "with 'send next' each op delays the next"
-                   : arena_printf(s->arena, "%s shares an action with other ops", op_text(s, op)));
-    if (op != NONE)
-      diag_note(s->diag, s->orders->site[s->orders->op[op].site], "the op comes from here");
+  if (op != NONE) {
+    diag_error(s->diag, DIAG_CLAUSE, c->tries->at,
+               "tries move single ops, but %s shares an action with other ops", op_text(s, op));
+    diag_note(s->diag, s->orders->site[s->orders->op[op].site], "the op comes from here");
     diag_help(s->diag, WITHOUT_TRIES);
   } else if (early != NONE) {
     diag_error(s->diag, DIAG_CLAUSE, s->orders->site[s->orders->op[early].site],

@@ -13,8 +13,7 @@
  * ops, the cause is the instruction that the second op waited for:
  *
  *   copy      an instruction of the COPY stream
- *   slot      a SEND: a slot had to become free (with `send next` the cause is `transfer`: the
- *             tensor had to leave)
+ *   slot      a SEND: a slot had to become free (in the lists of a file the cause is `transfer`)
  *   peer      a RECV or a sum (REDUCE, TIE), until the producer on the other rank had ended
  *   transfer  a RECV or a sum, after that: the tensor was on the wire or behind other transfers
  *   memory    in place of any of these, while the next forward of the rank lacked only a slot for
@@ -35,7 +34,7 @@ const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot
 
 typedef struct Walk {
   const PipeProgram *p;
-  bool next; /* `send next`: an action waits until earlier sends are done */
+  bool lists; /* an op waits for the sends that a file names */
   uint64_t **start, **end;
   uint32_t **pair;
   uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k] row of the k-th instruction of the stream */
@@ -109,7 +108,7 @@ static void walk_channels(Arena *a, Walk *w) {
 
 static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
-  Walk w = {.p = p, .next = s->orders->send == SEND_NEXT || s->orders->lists};
+  Walk w = {.p = p, .lists = s->orders->lists};
   w.start = program_times(s, a, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
@@ -506,7 +505,7 @@ static void split_gap(const Walk *w, uint32_t r, uint32_t i, uint64_t a, uint64_
     return;
   }
   if (!is_recv(in)) {
-    idle[w->next ? IDLE_TRANSFER : IDLE_SLOT] += b - a;
+    idle[w->lists ? IDLE_TRANSFER : IDLE_SLOT] += b - a;
     return;
   }
   uint32_t made = awaited(w, in->peer, group_first(w, in->peer, w->pair[r][x]));

@@ -378,15 +378,12 @@ def play(p, cost=None):
                 if first[r] is None:
                     first[r] = start
                 stop = start + (p.action_cost(ops, price) if not cost else sum(price(c) for c in ops))
-                done, hold = start, 0
+                done = start
                 for c in ops:
                     done += price(c)
                     early = p.send == "eager" and c is not ops[-1]
                     end[(c.stage, "G" if c.kind in "BI" else c.kind, c.mb)] = min(done, stop) if early else stop
-                    to = c.stage + (1 if c.forward else -1)
-                    if p.send == "next" and c.kind in ("F", "B", "I") and p.crosses(c.stage, to):
-                        hold = max(hold, wire(c.stage))
-                last[r], now[r] = stop, stop + hold
+                last[r] = now[r] = stop
                 at[r] += len(ops)
                 moved = True
     need(all(at[r] == len(p.compute[r]) for r in range(p.nrank)), "the compute orders wait for each other")

@@ -120,7 +120,7 @@ def text(shape, rng, costs=False):
         extra += "  time s { F = %s  I = %s  W = %s  R = %s  U = %s  send = %s%s }\n" % (
             free(9), free(9), e(9), free(9), e(3), free(40), "  FB = " + e(25) if rng.random() < 0.5 else "")
     if costs and rng.random() < 0.6:
-        extra += "  send %s\n" % rng.choice(("eager", "end", "next"))
+        extra += "  send %s\n" % rng.choice(("eager", "end"))
     if costs and rng.random() < 0.6:
         keys = rng.sample(("act", "gout", "boundary", "weight", "grad", "opt", "work"), rng.randint(1, 7))
         extra += "  bytes s { %s }\n" % "  ".join("%s = %s" % (k, e(300)) for k in sorted(keys))

@@ -466,8 +466,8 @@ static void rounds(void) {
  * the last gradients of tied rows together, stages that are dealt out; under each policy for sends.
  * */
 static void actions(void) {
-  static const char *const send[] = {"end", "eager", "next"};
-  for (int k = 0; k < 3; k++) {
+  static const char *const send[] = {"end", "eager"};
+  for (int k = 0; k < 2; k++) {
     Meant g;
     for (uint32_t P = 3; P <= 5; P++) {
       chain(&g, P, 7);

@@ -19,9 +19,6 @@ static const char joined[] =
     "  order r { warmup do m in 0..min(M, P-1-r) { F(m) }\n"
     "    do m in 0..M-(P-1-r) { overlap { F(m + P-1-r) if m > 0 { B(m - 1) } } }\n"
     "    do m in max(0, M-(P-1-r)-1)..M { B(m) } U } }\n";
-static const char next[] = "schedule next(P = 3, M = 6) { ranks P  send next\n"
-                           "  pipe net stages P mbs M place s -> s\n"
-                           "  order r { steady m { F(m) B(m - (P-1-r)) } U } }\n";
 static const char towers[] =
     "schedule towers(M = 4) { ranks 3  pipe net dag stages 5 mbs M place s -> s / 2\n"
     "  edge 0 -> 1  edge 2 -> 3  edge 1 -> 4  edge 3 -> 4  tie 0, 1, 2\n"
@@ -125,7 +122,6 @@ const Sample samples[] = {
     {"copied", copied, 0, 0},
     {"chunks", chunks, 0, 0},
     {"linked", linked, 0, 0},
-    {"next", next, 0, 0},
     {"slow", SLOW("global"), 0, 0},
     {"slow auto", SLOW("auto"), 0, 0},
     {"1f1b channels", NULL, 3, 6},

@@ -27,7 +27,7 @@ def kernels(rng):
         ops = [o[0] for o in ops]
         body.append(f"  order r in {r}..{r + 1} {{ steady m {{ {' '.join(ops)} }} U }}")
     time = f"  time s {{ F = {rng.randint(1, 5)} + s % 2  I = {rng.randint(1, 5)}  W = {rng.randint(1, 5)}  send = {rng.choice((0, 0, 1, 3))} }}"
-    time += rng.choice(("", "", "\n  send eager", "\n  send next"))
+    time += rng.choice(("", "\n  send eager"))
     return (f"schedule s(M = 1) {{\n  let P = {P}\n  ranks P\n  pipe net stages {P * V} mbs M place s -> {place}\n"
             + "\n".join(body) + f"\n{time}\n}}\n")
 
