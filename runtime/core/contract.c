@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Checks the promises of a model (PrCall in pipe_run.h), if the environment has PIPE_CHECK_MODEL=1:
- * - an op writes nothing outside its buffers: fences of known bytes surround every buffer;
+ * - an op writes nothing outside its buffers: fences of known bytes surround every buffer. A sum
+ *   of processes gets pieces of buffers, and changes nothing behind a piece;
  * - an op does not change what it may only read: its inputs, or the gradients of its outputs, and
  *   the weights; weights are not checked in programs with side ops, which may write them meanwhile;
  * - U leaves grad zero;
@@ -113,6 +114,13 @@ PrStatus pr_check_fences(PrRun *run, const RankRun *k, const char *where) {
                              k->id, where, f->what, f->stage);
       }
   return PR_OK;
+}
+
+uint64_t pr_sum_behind(const RankRun *k, const Coll *l, void *const *grad, uint64_t bytes) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; k->contract && i < l->ngrad; i++)
+    sum = pr_checksum_after(sum, (const char *)grad[i] + bytes, PR_LINE);
+  return sum;
 }
 
 /* The entry for the stash of an F or R; NULL: none. */

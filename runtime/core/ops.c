@@ -287,6 +287,11 @@ PrStatus pr_transfer(PrRun *run, const Chan *ch) {
 }
 
 PrStatus pr_add(PrRun *run, const Coll *l, void *const *grad, uint64_t bytes, uint64_t step) {
+  uint32_t own = 0; /* a member of this process */
+  while (!pr_is_here(run, run->p->stage[l->row[own]].rank))
+    own++;
+  const RankRun *here = &run->rank[run->p->stage[l->row[own]].rank];
+  const uint64_t behind = pr_sum_behind(here, l, grad, bytes);
   int code = l->tie ? run->m.tie(run->m.self, l->stage, grad, l->ngrad, bytes)
                     : run->m.reduce(run->m.self, l->stage[0], grad, l->ngrad, bytes);
   char where[PR_WHERE], at[PR_WHERE + 40];
@@ -299,14 +304,15 @@ PrStatus pr_add(PrRun *run, const Coll *l, void *const *grad, uint64_t bytes, ui
     if (pr_check_fences(run, k, at))
       return PR_E_MODEL;
   }
-  if (!code)
-    return PR_OK;
-  uint32_t i = 0;
-  while (!pr_is_here(run, run->p->stage[l->row[i]].rank))
-    i++;
-  const RankRun *k = &run->rank[run->p->stage[l->row[i]].rank];
-  return pr_fail(run, PR_E_MODEL, "model: step %llu, %s: %s returned %d", (unsigned long long)step,
-                 pr_where(run, &k->t->instr[l->index[i]], where), l->tie ? "tie" : "reduce", code);
+  pr_where(run, &here->t->instr[l->index[own]], where);
+  if (code)
+    return pr_fail(run, PR_E_MODEL, "model: step %llu, %s: %s returned %d",
+                   (unsigned long long)step, where, l->tie ? "tie" : "reduce", code);
+  if (behind != pr_sum_behind(here, l, grad, bytes))
+    return pr_fail(run, PR_E_MODEL,
+                   "model: rank %u, step %llu, %s: wrote behind the end of a piece of a 'grad'",
+                   here->id, (unsigned long long)step, where);
+  return PR_OK;
 }
 
 PrStatus pr_sum(PrRun *run, const Coll *l, uint64_t step) {

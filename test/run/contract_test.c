@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "driver.h"
-#include "pipe_run.h"
+#include "engines.h"
 
 enum { N = 5 }; /* floats of a tensor: not a whole line */
 
@@ -113,8 +113,13 @@ int main(int argc, char **argv) {
                .update = update,
                .reduce = reduce,
                .tensor = tensor};
+  const PipeProgram *p = s.prog;
+  PrOptions o = {0};
   PrRun *run;
-  PrStatus st = pr_open(&run, s.prog, &m, NULL);
+  engines_begin(NULL);
+  if (!engines_case(p->nrank) || !engines_take(&p, &o))
+    return engines_end(0);
+  PrStatus st = pr_open(&run, p, &m, &o);
   if (!st)
     st = pr_steps(run, 2);
   if (!st && argc == 4)
@@ -122,5 +127,5 @@ int main(int argc, char **argv) {
   printf("%s: %s\n", argv[2], st ? pr_error(run) : "fine");
   pr_close(run);
   arena_free(&arena);
-  return 0;
+  return engines_end(0);
 }

@@ -115,6 +115,8 @@ static void share_out(const PrRun *run, const Coll *l, ProcSum *s, uint32_t *own
     s->each = most ? most : PR_LINE;
   s->rounds = s->bytes ? (s->bytes - 1) / (s->each * s->nowner) + 1 : 0;
   s->room = s->mine == PIPE_NONE ? 0 : elsewhere * s->each;
+  if (s->room && run->rank[run->here].contract)
+    s->room += PR_LINE;                                 /* pr_sum_behind */
   s->messages = l->ngrad + nrow + 2 * here * s->nowner; /* pieces and results */
 }
 
