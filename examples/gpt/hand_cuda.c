@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * See hand_cuda.h. A rank fetches its input when the host issues the op that reads it.
  *
- * note [rings] Slot m % depth holds what F(m) and B(m) of a rank leave for their neighbour. Depth is
- * the number of ranks, at most that of microbatches. No wait guards a slot that is filled again:
+ * note [rings] Slot m % depth holds what F(m) and B(m) of a rank leave for their neighbour. Depth
+ * is the number of ranks, at most that of microbatches. No wait guards a slot that is filled again:
  * its copy is over, because of the order of 1F1B. F(m) of rank r follows B(m - (P-r)) of rank r,
  * which follows F(m - (P-r)) of rank r + 1. B(m) of rank r > 0 follows the last F of rank r before
  * it, hence that F of rank r - 1, hence B(m - 2) there, or B(M-1 - (P-r+1)) in the flush.
