@@ -551,8 +551,8 @@ PrStatus pr_check_fences(PrRun *run, const RankRun *k, const char *where);
 /* Check the model before and after the n ops c of an action. */
 void pr_before_ops(const PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t n);
 PrStatus pr_after_ops(PrRun *run, const RankRun *k, const PipeInstr *c, uint32_t n, uint64_t step);
-/* The checksum of the PR_LINE bytes behind each operand of a sum, or behind a piece of it; without a
- * contract 0. */
+/* The checksum of the PR_LINE bytes behind each operand of a sum, or behind a piece of it; 0
+ * without a contract. */
 uint64_t pr_sum_behind(const RankRun *k, const Coll *l, void *const *grad, uint64_t bytes);
 
 /* Reads PIPE_FAULT. PR_E_ARG: the fault does not fit this program. */
