@@ -21,7 +21,7 @@
 #include "choice.h"
 
 enum {
-  CHUNKS = 2, /* stages of a rank with ORDER_INTERLEAVED */
+  MOST_CHUNKS = 4, /* stages of a rank with ORDER_INTERLEAVED, from 2 on */
   MOST_CUTS = 256
 };
 
@@ -81,12 +81,12 @@ static double bytes_of(const Search *x, uint32_t from, uint32_t to, uint32_t at,
                        double *stashes) {
   const Task *t = x->t;
   const States *st = &t->states;
-  const uint32_t r = rank_of(x, at), d = x->parts - at;
+  const uint32_t r = rank_of(x, at), d = x->parts - at, v = x->parts / x->ranks;
   uint32_t live = (d + replicas - 1) / replicas, most = (t->nmb + replicas - 1) / replicas;
   if (x->order == ORDER_ZB_H1)
     live = x->ranks;
   else if (x->order == ORDER_INTERLEAVED)
-    live = (2 * (x->ranks - 1 - r) + (CHUNKS - 1) * x->ranks + CHUNKS) / CHUNKS;
+    live = (2 * (x->ranks - 1 - r) + (v - 1) * x->ranks + v) / v;
   *stashes = live < most ? live : most;
   const double in = from == START ? 0 : (double)st->cross[from], out = (double)st->cross[to];
   double bytes = (double)range_cost(st, from, to, KEY_WEIGHT) + (double)range_grad(t, from, to) +
@@ -281,12 +281,15 @@ void find_choices(Task *t) {
   for (int turns = 0; turns < 2; turns++)
     for (int straight = 0; straight < 2; straight++)
       for (int order = 0; order <= ORDER_INTERLEAVED; order++) {
+        const bool chunks = order == ORDER_INTERLEAVED;
         x.order = (PlanOrder)order, x.straight = straight, x.turns = turns;
-        x.parts = (order == ORDER_INTERLEAVED ? CHUNKS : 1) * x.ranks;
         if (order != ORDER_1F1B && (!straight || x.ranks < 2))
           continue;
-        if (order == ORDER_INTERLEAVED ? t->nmb % x.ranks != 0 : order == ORDER_ZB_H1 && !split)
+        if (chunks ? t->nmb % x.ranks != 0 : order == ORDER_ZB_H1 && !split)
           continue;
-        search(&x);
+        for (uint32_t v = chunks ? 2 : 1; v <= (chunks ? MOST_CHUNKS : 1); v++) {
+          x.parts = v * x.ranks;
+          search(&x);
+        }
       }
 }
