@@ -6,6 +6,7 @@ import collections
 import contextlib
 import ctypes
 import sys
+import tempfile
 import threading
 import traceback
 
@@ -257,6 +258,30 @@ def autocast():
     print(f"autocast: {'same' if same(want, got) else 'other'} bits")
 
 
+def resumed():
+    """A checkpoint of the device goes on on threads, and one of threads on the device."""
+    schedule, batches = compiled("zb_v"), list(engine.batches(8))
+
+    def part(kind, steps, folder, last):
+        example = torch.zeros(engine.ROWS, engine.WIDTH)
+        with Run(schedule, layers(schedule), engine.loss_fn, example, adam, engine=kind) as run:
+            run.resume(folder)
+            losses = [run.step(x.float(), target.float()) for x, target in batches[steps]]
+            if not last:
+                run.save(folder)
+            return losses
+
+    def both(first, second):
+        with tempfile.TemporaryDirectory() as folder:
+            return part(first, slice(2), folder, False) + part(second, slice(2, 4), folder, True)
+
+    with device(1):
+        shim.shim_enter(0)
+        found = [both(*kinds) for kinds in (("threads", "threads"), ("cuda", "threads"), ("threads", "cuda"), ("cuda", "cuda"))]
+        shim.shim_leave()
+    print(f"checkpoints: {'same' if all(losses == found[0] for losses in found) else 'other'} bits")
+
+
 def raised():
     """What a module raises: in one process, and in one of two."""
     schedule = pipec.compile("1f1b", P=2, M=4)
@@ -293,5 +318,6 @@ if __name__ == "__main__":
     for what in sorted(by):
         print(f"{what} {len(by[what])}: {' '.join(by[what])}")
     autocast()
+    resumed()
     raised()
     refused()
