@@ -257,7 +257,6 @@ void diag_warn(Diag *d, DiagName name, Span at, const char *fmt, ...) {
   if (d->werror) {
     count_error(d);
   } else {
-    d->warnings++;
     d->muted = d->errors > d->limit;
   }
   if (d->muted)

@@ -58,7 +58,7 @@ typedef struct Diag {
   Source *source;       /* [nsource] */
   uint32_t nsource, capsource;
   FILE *out;            /* destination of messages; NULL: messages are counted, not printed */
-  uint32_t errors, warnings;
+  uint32_t errors;
   DiagName first;       /* name of the first error, if errors > 0 */
   const char *first_text; /* text of the first error */
   uint32_t limit;       /* most errors printed: DIAG_LIMIT */

@@ -21,7 +21,6 @@ typedef struct Values {
   int64_t at;    /* its value */
   uint32_t ncheck, nlimit;
   const char *why; /* error of the first value that was not admitted */
-  int64_t why_at;
 } Values;
 
 static void begin(const Sched *s, Sched *one, Arena *arena, Diag *diag, Options *opt,
@@ -57,10 +56,8 @@ static bool try_value(Values *e, int64_t value) {
   bool ok = compile_only(&one) && diag.errors == 0, admitted = ok || diag.first != DIAG_REQUIRES;
   if (ok)
     add(e, &one, value);
-  if (!admitted && e->refused++ == 0) {
+  if (!admitted && e->refused++ == 0)
     e->why = arena_printf(e->s->arena, "%s", diag.first_text);
-    e->why_at = value;
-  }
   arena_free(&arena);
   if (ok || !admitted)
     return true;

@@ -55,9 +55,8 @@ static void share(Sched *s, Text *t, const char *name, double part, double all, 
   text_lit(t, arena_printf(s->arena, "%.6f%c", all > 0 ? part / all : 0, after));
 }
 
-static void op_string(const PipeProgram *p, Text *t, const char *name, const PipeInstr *in,
-                      char after) {
-  key(t, name);
+static void op_string(const PipeProgram *p, Text *t, const PipeInstr *in, char after) {
+  key(t, "op");
   text_char(t, '"');
   if (p->edge || pipe_is_side(in->op)) {
     char text[PIPE_OP_TEXT];
@@ -228,7 +227,7 @@ static void path_json(Text *t, const PipeProgram *p, const Critical *c) {
     const PipeInstr *in = &p->rank[n->rank].instr[n->instr];
     begin(t);
     number(t, "rank", n->rank, ',');
-    op_string(p, t, "op", in, ',');
+    op_string(p, t, in, ',');
     number(t, "start", n->start, ',');
     number(t, "end", n->end, ',');
     place(t, &p->site[in->site]);
@@ -402,7 +401,7 @@ static void rank_json(Sched *s, Text *t, uint32_t r, const Critical *c, const ui
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     begin(t);
-    op_string(p, t, "op", in, ',');
+    op_string(p, t, in, ',');
     number(t, "stage", in->stage, ',');
     if (in->mb != NONE)
       number(t, "mb", in->mb / p->slices, ',');

@@ -12,14 +12,12 @@
 #include "graph.h"
 #include "names.h"
 
-static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t least, int64_t most,
-                         uint32_t *out) {
+static bool count_clause(Sched *s, const Expr *e, const char *what, int64_t most, uint32_t *out) {
   int64_t v;
   if (!eval(s, e, &v))
     return false;
-  if (v < least) {
-    diag_error(s->diag, DIAG_RANGE, e->at, "%lld %s: there must be at least %lld", (long long)v,
-               what, (long long)least);
+  if (v < 1) {
+    diag_error(s->diag, DIAG_RANGE, e->at, "%lld %s: there must be at least 1", (long long)v, what);
     return false;
   }
   if (v > most) {
@@ -107,7 +105,7 @@ bool ops_fit(Sched *s) {
 static bool cut(Sched *s, Model *model, Pipe *p) {
   const Clause *c = p->clause;
   uint32_t slices = 1;
-  if (c->slices && !count_clause(s, c->slices, "slices", 1, INT32_MAX, &slices))
+  if (c->slices && !count_clause(s, c->slices, "slices", INT32_MAX, &slices))
     return false;
   if (s->model->npipe > 0 && slices != s->model->slices) {
     diag_error(s->diag, DIAG_CLAUSE, c->slices ? c->slices->at : c->at,
@@ -136,8 +134,8 @@ static bool add_pipe(Instance *x, const Clause *c, int64_t index, uint64_t *nsta
   *p = (Pipe){.clause = c, .index = index, .first = (uint32_t)*nstage, .mb0 = (uint32_t)*nmb};
   if (c->index)
     s->eval.env[c->index_slot] = index;
-  if (!count_clause(s, c->value, "stages", 1, INT32_MAX, &p->nstage) ||
-      !count_clause(s, c->mbs, "microbatches", 1, INT32_MAX, &p->nmb))
+  if (!count_clause(s, c->value, "stages", INT32_MAX, &p->nstage) ||
+      !count_clause(s, c->mbs, "microbatches", INT32_MAX, &p->nmb))
     return false;
   const Clause *root = s->model->pipe[0].clause;
   if (!cut(s, x->model, p))
@@ -490,5 +488,5 @@ bool find_ranks(Instance *x) {
     diag_help(s->diag, "such as 'ranks P'");
     return false;
   }
-  return count_clause(s, ranks->value, "ranks", 1, MAX_RANKS, &x->model->nrank);
+  return count_clause(s, ranks->value, "ranks", MAX_RANKS, &x->model->nrank);
 }
