@@ -25,7 +25,7 @@ static bool print_about(Sched *s, const Command *todo) {
     return false;
   bool ok = true;
   if (todo->kind == COMMAND_COMPLETION)
-    print_completion(s, todo->shell, out.f);
+    print_completion(s, out.f);
   else if (todo->kind == COMMAND_LIST)
     ok = library_list(s, out.f);
   else

@@ -19,7 +19,6 @@ typedef enum CommandKind {
 } CommandKind;
 typedef struct Command {
   CommandKind kind;
-  int shell;        /* COMMAND_COMPLETION: index of the shell */
   const char *name; /* COMMAND_EXPLAIN: its argument; NULL: all */
 } Command;
 /* Reads the options into s->opt, and the command into *todo. If opt->input is set, a caller of the

@@ -40,7 +40,6 @@ const char *option_meant(Sched *s, const char *written);
 
 void print_help(FILE *f);
 void print_manual(FILE *f);
-/* completion.c: a script for a shell, by its place in the argument of O_COMPLETION. */
-void print_completion(Sched *s, int shell, FILE *f);
+void print_completion(Sched *s, FILE *f); /* completion.c */
 
 #endif

@@ -364,7 +364,7 @@ static bool read_option(Sched *s, Given *g, Command *todo, int id, const char *v
   case O_COMPLETION:
     if (!read_choice(s, id, value, &k))
       return false;
-    *todo = (Command){COMMAND_COMPLETION, .shell = k};
+    todo->kind = COMMAND_COMPLETION;
     break;
   case O_MANUAL: todo->kind = COMMAND_MANUAL; break;
   case O_LIST: todo->kind = COMMAND_LIST; break;
