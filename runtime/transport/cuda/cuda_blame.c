@@ -51,9 +51,9 @@ static void find_known(const PrCuda *c, CudaPlace *to) {
   }
 }
 
-void cuda_note_place(PrRun *run, uint32_t held_up) {
+void cuda_note_place(PrRun *run) {
   PrCuda *c = cuda_of(run);
-  CudaPlace now = {.step = c->done_steps, .held_up = held_up};
+  CudaPlace now = {.step = c->done_steps, .held_up = c->held_up};
   if (!c->o.group || !c->o.group->place || c->capturing)
     return;
   find_known(c, &now);

@@ -265,7 +265,7 @@ PrStatus cuda_estimate(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
 PrStatus cuda_before_update(PrRun *run, CudaRank *d, uint32_t row, PrCall *a);
 PrStatus cuda_after_update(PrRun *run, CudaRank *d, uint32_t row, const PrCall *a);
 /* Notes where this rank is, on the thread that issues. */
-void cuda_note_place(PrRun *run, uint32_t held_up);
+void cuda_note_place(PrRun *run);
 void cuda_watch(PrRun *run, bool on);
 /* fails if another process has failed, or with the first cause if the group has all places */
 PrStatus cuda_heard(PrRun *run);

@@ -155,7 +155,7 @@ static PrStatus late(PrRun *run) {
   if (!g || !g->place)
     return too_late(run);
   if (c->told_late != c->done_steps + 1) {
-    cuda_note_place(run, c->held_up);
+    cuda_note_place(run);
     c->told_late = c->done_steps + 1;
     c->told_ns = pr_now();
     g->late(g->arg);
@@ -171,7 +171,7 @@ PrStatus cuda_wait_a_little(PrRun *run, uint64_t looks) {
   if ((st = cuda_heard(run)))
     return st;
   if (looks % 512 == 511 && c->since)
-    cuda_note_place(run, c->held_up);
+    cuda_note_place(run);
   if ((st = cuda_check_verdict(run)))
     return st;
   for (uint32_t i = 0; i <= c->nsplit; i++) {
