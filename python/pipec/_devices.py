@@ -102,6 +102,12 @@ class Device(Host):
 
     def open(self, devices: Collection[torch.device]) -> None:
         lib = rt.cuda()
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            raise ValueError(
+                "engine 'cuda' needs numpy, with which torch.as_tensor takes memory of a device"
+            ) from None
         names = ", ".join(sorted(map(str, devices)))
         if len(devices) > 1:
             raise ValueError(f"the stages of a process are on one device, and these on {names}")

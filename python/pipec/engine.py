@@ -378,10 +378,12 @@ class Run:
 
     def close(self) -> None:
         """Ends the threads and frees the memory of the engine; optimizers keep their state."""
-        for own in self._stage.values() if self._end.alive else ():
-            own.leave()
-        self._place.settle()
-        self._end()
+        try:
+            for own in self._stage.values() if self._end.alive else ():
+                own.leave()
+            self._place.settle()
+        finally:
+            self._end()
 
     @property
     def _open(self) -> c_void_p:
