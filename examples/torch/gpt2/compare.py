@@ -236,7 +236,8 @@ def main():
     for ranks in (0, *map(int, o.ranks.split(","))):
         gradients, losses, speed = trained(o, *((Staged, ranks) if ranks else (Plain,)))
         mfu = speed * flop_per_token(o.shape) / (o.peak * 1e12)
-        line = f"{f'{ranks} ranks' if ranks else 'plain':8} {speed:9.0f} tokens/s"
+        kind = f"{ranks} rank{'s' * (ranks > 1)}" if ranks else "plain"
+        line = f"{kind:8} {speed:9.0f} tokens/s"
         line += "" if o.cpu else f"  MFU {100 * mfu:4.1f} %"
         if not ranks:
             plain = gradients, losses, speed
