@@ -12,8 +12,8 @@ uint32_t terminal_width(FILE *f, uint32_t none);
 /* Prints text, broken between words at column `width`. Begins at column `at`; further lines at
  * `indent`. */
 void put_wrapped(FILE *f, const char *text, uint32_t at, uint32_t indent, uint32_t width);
-/* stall_picture.c: draws the counter-example of the last refutation to opt->counterexample, and as
- * the page of --emit=html, if asked for. False: reported. */
+/* stall_picture.c: draws the counter-example of the last refutation to opt->counterexample, if any.
+ * False: reported. */
 bool draw_stall(Sched *s);
 /* ---- report.c ---- */
 double bubble_percent(const Sched *s, uint64_t makespan);

@@ -62,7 +62,6 @@ typedef struct Page {
   double begin, px; /* time at the left edge; px per unit of time */
   uint64_t last;    /* time of the stall */
   bool timed;       /* times are ns */
-  bool lists;       /* hops are positions in lists, not rows of Orders.op */
 } Page;
 
 /* Chooses the rows: all ranks or, if they are too many, those of the wait cycle in its order. */
@@ -270,67 +269,13 @@ static void draw_picture(Page *g, const char *scale, const char *model) {
   svg_emit(g->out, "</svg>\n");
 }
 
-/* Prints the place of hop k in the text, with its line. */
-static void put_place(Page *g, const StallHop *k) {
-  const Sched *s = g->s;
-  uint32_t site = !g->lists          ? s->orders->op[k->at].site
-                  : s->orders->lists ? s->orders->lists[k->rank].instr[k->at].site
-                                     : s->prog->rank[k->rank].instr[k->at].site;
-  Span at = s->orders->site[site];
-  if (at.file == NO_FILE)
-    return;
-  const Source *source = &s->diag->source[at.file];
-  LineCol place = diag_linecol(s->diag, at.file, at.beg);
-  uint32_t beg = at.beg - (place.col - 1), end = beg + (uint32_t)strcspn(source->text + beg, "\n");
-  enum { LONGEST = 200 };
-  svg_emit(g->out, "<pre><b>$:#:#</b>  $</pre>\n", source->path, place.line, place.col,
-           arena_strndup(s->arena, source->text + beg, end - beg < LONGEST ? end - beg : LONGEST));
-}
-
-/* Writes the picture as a page, with the place of each hop. */
-static void draw_html(Page *g, const char *scale, const char *model) {
-  svg_emit(
-      g->out,
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-      "<title>$: $</title>\n<style>\n"
-      ":root { color-scheme: light dark }\nbody { font-family: sans-serif; margin: 1rem }\n"
-      "figure { margin: 0; overflow: auto }\npre { overflow: auto; margin: 0 0 .8rem 0 }\n"
-      "@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }\n"
-      "</style>\n</head>\n<body>\n<figure>\n",
-      g->s->model->name, g->what);
-  draw_picture(g, scale, model);
-  svg_emit(g->out, "</figure>\n<ol>\n");
-  for (uint32_t k = 0; k < g->nhop && k < MOST_RANKS; k++) {
-    svg_emit(g->out, "<li>$\n", g->hop[k].text);
-    put_place(g, &g->hop[k]);
-    svg_emit(g->out, "</li>\n");
-  }
-  svg_emit(g->out, "</ol>\n</body>\n</html>\n");
-}
-
-/* With --emit=html, a refuted program gives its counter-example as the page. */
-static bool wants_html(const Options *o) {
-  return o->emit == EMIT_HTML && o->ncompare < 2 && !o->check_only && !o->show &&
-         !o->critical_path && !o->text;
-}
-
-static bool write_page(Page *g, const char *scale, const char *model) {
-  Sched *s = g->s;
+static bool write_picture(Page *g, const char *scale, const char *model) {
   OutFile out;
-  bool ok = true;
-  for (int html = 0; html < 2; html++) {
-    if (html ? !wants_html(s->opt) : !s->opt->counterexample)
-      continue;
-    if (!file_open(s, &out, html ? s->opt->output : s->opt->counterexample)) {
-      ok = false;
-      continue;
-    }
-    g->out = out.f;
-    (html ? draw_html : draw_picture)(g, scale, model);
-    ok &= file_close(s, &out, true);
-  }
-  return ok;
+  if (!file_open(g->s, &out, g->s->opt->counterexample))
+    return false;
+  g->out = out.f;
+  draw_picture(g, scale, model);
+  return file_close(g->s, &out, true);
 }
 
 /* Shows time from 8 ops (of `mean` units) before the first rank of the cycle stands. */
@@ -422,11 +367,11 @@ static bool draw_orders(Sched *s, const uint64_t *end, const uint32_t *head, con
       add_next(&g, w, head[w->rank], NULL, order_op, order_label);
   }
   char t[SVG_NUMBER], u[SVG_NUMBER];
-  return write_page(&g,
-                    arena_printf(s->arena, "from %s to %s, when nothing runs any more",
-                                 svg_time(u, g.begin, s->model->timed),
-                                 svg_time(t, (double)last, s->model->timed)),
-                    "any");
+  return write_picture(&g,
+                       arena_printf(s->arena, "from %s to %s, when nothing runs any more",
+                                    svg_time(u, g.begin, s->model->timed),
+                                    svg_time(t, (double)last, s->model->timed)),
+                       "any");
 }
 
 /* ---- lists ---- */
@@ -463,7 +408,7 @@ static uint32_t add_past(Page *g, Row *w, const MachineList *list, const uint32_
 static bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, uint32_t nhop,
                        const char *what) {
   enum { WIDEST = 64, NARROWEST = 3 };
-  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE, .lists = true, .what = what};
+  Page g = {.s = s, .hop = hop, .nhop = nhop, .box = WIDE, .what = what};
   uint32_t **end = machine_times(s->arena, list, s->model->nrank, s->opt->model), last = 0,
            lanes = 0;
   uint32_t *stop = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
@@ -492,7 +437,7 @@ static bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, u
   }
   g.pitch = PITCH + LANE * lanes;
   char t[SVG_NUMBER], u[SVG_NUMBER];
-  return write_page(
+  return write_picture(
       &g,
       arena_printf(
           s->arena, "each instruction takes one unit%s; from %s to %s, when nothing runs any more",
@@ -502,7 +447,7 @@ static bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, u
 
 bool draw_stall(Sched *s) {
   const Stall *l = s->ideal->stall ? s->ideal->stall : s->verdict->stall;
-  if (!l || (!s->opt->counterexample && !wants_html(s->opt)))
+  if (!l || !s->opt->counterexample)
     return true;
   return l->list ? draw_lists(s, l->list, l->hop, l->nhop, l->what)
                  : draw_orders(s, l->end, l->head, l->hop, l->nhop);
