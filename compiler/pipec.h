@@ -324,8 +324,7 @@ struct Sched {
   struct Looped *looped;
 };
 
-/* The index in Model.pipe of the pipe of a row; not for imported files, which have no pipes. In
- * place.c. */
+/* The index in Model.pipe of the pipe of a row; 0 in a CSV file, which has no pipes. In place.c. */
 uint32_t pipe_of(const Sched *s, uint32_t row);
 
 /* ---- options, of driver/read_options.c ---- */

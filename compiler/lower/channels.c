@@ -98,17 +98,6 @@ static int by_name(const void *a, const void *b) {
   return 0;
 }
 
-/* [nmb + 1] how many pipes begin before a microbatch. At the first microbatch of a pipe: the number
- * of the pipe. Model.pipe does not serve, because imported programs have none. */
-static uint32_t *count_pipes(const Sched *s) {
-  uint32_t *before = NEW_ARRAY(s->arena, uint32_t, s->model->nmb + (size_t)1);
-  for (uint32_t i = 0; i < s->model->nstage; i++)
-    before[s->model->stage[i].mb0 + 1] = 1;
-  for (uint32_t mb = 0; mb < s->model->nmb; mb++)
-    before[mb + 1] += before[mb];
-  return before;
-}
-
 /* Union-find over communicators: the sums of one set share a channel. */
 static uint32_t root_of(uint32_t *parent, uint32_t c) {
   while (parent[c] != c)
@@ -128,7 +117,6 @@ static void join_sums(const Sched *s, const uint32_t *comm_of, uint32_t *parent)
 
 void find_channels(Sched *s, Lowered *lowered) {
   uint32_t nlink = nlinks(s), nsum = s->model->nmodel + s->model->ntie, n = 0;
-  uint32_t *pipe_at = count_pipes(s);
   const uint32_t *comm_of = find_communicators(s);
   uint32_t *parent = NEW_ARRAY(s->arena, uint32_t, nsum + (size_t)1);
   for (uint32_t i = 0; i < nsum; i++)
@@ -142,7 +130,7 @@ void find_channels(Sched *s, Lowered *lowered) {
     if (!link_crosses(s, l))
       continue;
     uint32_t a = s->model->stage[l.from].rank, b = s->model->stage[l.to].rank,
-             pipe = pipe_at[s->model->stage[l.from].mb0];
+             pipe = pipe_of(s, l.from);
     for (uint32_t back = 0; back < (s->model->forward ? 1 : 2); back++)
       name[n++] = (Named){{back ? PIPE_SEND_B : PIPE_SEND_F, back ? b : a, back ? a : b, pipe},
                           2 * i + back};

@@ -243,10 +243,8 @@ void emit_report(Sched *s, FILE *f) {
           s->orders->nop, s->ideal->nxfer, s->orders->lists ? " of its own" : "");
   fprintf(f, "proved    complete, in order, deadlock-free, matched; %u check%s", s->claims->ncheck,
           s->claims->ncheck == 1 ? "" : "s");
-  uint32_t nlimit = s->claims->nlimit ? s->claims->nlimit
-                                      : s->claims->nrow; /* clauses; for a file: rows */
-  if (nlimit)
-    fprintf(f, ", %u limit%s", nlimit, nlimit == 1 ? "" : "s");
+  if (s->claims->nlimit)
+    fprintf(f, ", %u limit%s", s->claims->nlimit, s->claims->nlimit == 1 ? "" : "s");
   fputc('\n', f);
   report_limits(s, f);
   if (s->opt->for_all)
