@@ -26,8 +26,8 @@ typedef enum Cause { NONE, CYCLE, STUCK, RUNS, COPIES, NOT_BEGUN, LOST, SILENT, 
 
 typedef struct Blame {
   Cause cause;
-  /* in the list of the rank; NONE, CYCLE: of the instruction that waits for another rank; PIPE_NONE
-   * for GONE and SILENT */
+  /* index: in the list of the rank; of NONE the instruction that waits for another rank; PIPE_NONE
+   * for CYCLE, GONE and SILENT */
   uint32_t rank, index;
 } Blame;
 
@@ -191,15 +191,16 @@ static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
   return (Blame){NONE, r, row};
 }
 
-static Blame follow(const Look *l, uint32_t r) {
-  Blame b = {NONE, r, PIPE_NONE};
-  for (uint32_t hops = 0, next; hops <= l->run->p->nrank; hops++, r = next) {
-    b = keeps(l, r, &next);
+/* Follows the waits from rank r to their cause. walk[nrank]: the walk that passed each rank; 0:
+ * none. NONE: no cause, or an earlier walk has found it. */
+static Blame follow(const Look *l, uint32_t r, uint32_t *walk, uint32_t this_walk) {
+  for (uint32_t next; !walk[r]; r = next) {
+    walk[r] = this_walk;
+    Blame b = keeps(l, r, &next);
     if (b.cause || next == r)
       return b;
   }
-  b.cause = CYCLE; /* after so many hops, r is in it */
-  return b;
+  return (Blame){walk[r] == this_walk ? CYCLE : NONE, r, PIPE_NONE};
 }
 
 /* The first rank, in the list order of q, that waits for rank q, and its instruction *row;
@@ -302,19 +303,21 @@ static int tell_other_side(const Look *l, const PipeInstr *c, uint32_t waiter, u
 }
 
 bool pr_blame(PrRun *run, const PrPlace *place, char *text, size_t room) {
-  if (!pr_see_all(run))
+  uint32_t *walk = pr_see_all(run) ? calloc(run->p->nrank, sizeof *walk) : NULL;
+  if (!walk)
     return false;
   const Look l = {run, place};
   Blame best = {NONE, 0, PIPE_NONE};
   char where[PR_WHERE] = "";
   int len = 0;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
-    Blame b = follow(&l, r);
+    Blame b = follow(&l, r, walk, r + 1);
     bool longer = b.cause == RUNS && best.cause == RUNS &&
                   place[b.rank].running_ns > place[best.rank].running_ns;
     if (b.cause > best.cause || longer)
       best = b;
   }
+  free(walk);
   const PipeInstr *c = best.index == PIPE_NONE ? NULL : &run->rank[best.rank].t->instr[best.index];
   if (c)
     pr_where(run, c, where);
