@@ -25,7 +25,7 @@ class Host:
     def __init__(self) -> None:
         self.lib, self.device = rt.lib, torch.device("cpu")
 
-    def open(self, devices: Collection[torch.device]) -> None:
+    def find(self, devices: Collection[torch.device]) -> None:
         """devices: of the parameters in this process. Raises ValueError if they do not fit."""
         for device in devices:
             if device != self.device:
@@ -33,6 +33,10 @@ class Host:
                     f"a stage has parameters on {device}, and the engine is the CPU's: "
                     "engine='cuda' runs stages on a CUDA device"
                 )
+
+    def open(self, devices: Collection[torch.device]) -> None:
+        """Finds the device, and what a run needs."""
+        self.find(devices)
 
     def engine(
         self, group: Any, carry: Any, why: Any, summed: Collection[torch.dtype]
@@ -65,8 +69,11 @@ class Host:
         """Where a callback of the engine runs."""
         return contextlib.nullcontext()
 
+    def finish(self) -> None:
+        """Waits for what the caller has enqueued."""
+
     def settle(self) -> None:
-        """Waits for what the caller has enqueued, and gives back memory that no tensor uses."""
+        """The same, and gives back memory that no tensor uses."""
 
     def put_loss(self, call: rt.Call, loss: Tensor) -> None:
         call.loss[0] = float(loss.detach())
@@ -101,13 +108,16 @@ class Device(Host):
         self._tensors: dict[Any, Tensor] = {}
 
     def open(self, devices: Collection[torch.device]) -> None:
-        lib = rt.cuda()
+        self.lib = rt.cuda()
         try:
             import numpy  # noqa: F401
         except ImportError:
             raise ValueError(
                 "engine 'cuda' needs numpy, with which torch.as_tensor takes memory of a device"
             ) from None
+        super().open(devices)
+
+    def find(self, devices: Collection[torch.device]) -> None:
         names = ", ".join(sorted(map(str, devices)))
         if len(devices) > 1:
             raise ValueError(f"the stages of a process are on one device, and these on {names}")
@@ -119,7 +129,7 @@ class Device(Host):
         self.index = next((d.index for d in devices), None)
         if self.index is None:  # no stage has parameters
             self.index = torch.cuda.current_device()
-        self.lib, self.device = lib, torch.device("cuda", self.index)
+        self.device = torch.device("cuda", self.index)
 
     def engine(
         self, group: Any, carry: Any, why: Any, summed: Collection[torch.dtype]
@@ -175,8 +185,11 @@ class Device(Host):
         stream.wait_event(self._given)
         return torch.cuda.stream(stream)
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         torch.cuda.current_stream(self.device).synchronize()
+
+    def settle(self) -> None:
+        self.finish()
         torch.cuda.empty_cache()
 
     def put_loss(self, call: rt.Call, loss: Tensor) -> None:

@@ -656,13 +656,15 @@ def profile(
     layers: bool = False,
 ) -> dict[str, Any]:
     """Measures each stage with one microbatch, for `compile(profile=...)`: the median times of its
-    ops in ns, and its sizes in bytes. The stages run one after the other, on this thread.
+    ops in ns, and its sizes in bytes. The stages run one after the other, on this thread, on the
+    device of their parameters. There an op is timed until the device has finished it.
 
-    example, target: one microbatch
+    example, target: one microbatch, on the same device
     layers: True: the modules are layers, which pipec.plan, best and compile cut into stages
     """
-    place = Host()
-    place.open(devices_of(stages))
+    devices = devices_of(stages)
+    place = Device() if any(device.type == "cuda" for device in devices) else Host()
+    place.find(devices)
     entries, shared = [], shared_parameters(stages)
     x = tuple(t.detach() for t in as_tuple(example))
     for number, (stage, size) in enumerate(zip(stages, measure(stages, example, place, True))):
@@ -747,7 +749,11 @@ def _one_microbatch(
     """Runs the ops of a microbatch and an update; returns ns by op. split: I and W instead of B."""
     x = [t.detach().requires_grad_(t.requires_grad) for t in like]
     stash = Stash(x, own.module)
-    now = time.perf_counter_ns
+
+    def now() -> int:
+        own.place.finish()
+        return time.perf_counter_ns()
+
     start = now()
     output = own.module(*[t.clone() for t in x])
     y = [t for t in as_tuple(loss(output) if loss else output) if t.requires_grad]
