@@ -77,6 +77,14 @@ static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
   }
 }
 
+/* As eval: most operands are numbers and names, which need no call. */
+static inline bool eval_operand(Sched *s, const Expr *e, int64_t *value) {
+  if (e->kind != EX_INT && e->kind != EX_NAME)
+    return eval(s, e, value);
+  *value = e->kind == EX_INT ? e->value : s->eval.env[e->slot];
+  return work_take(s->work, 1, e->at);
+}
+
 bool eval(Sched *s, const Expr *e, int64_t *value) {
   int64_t a, b;
   if (!work_take(s->work, 1, e->at)) /* the caller discards the compile: no message */
@@ -112,7 +120,7 @@ bool eval(Sched *s, const Expr *e, int64_t *value) {
   case EX_CALL: return eval_call(s, e, value);
   default: break;
   }
-  if (!eval(s, e->a, &a) || !eval(s, e->b, &b))
+  if (!eval_operand(s, e->a, &a) || !eval_operand(s, e->b, &b))
     return false;
   switch (e->kind) {
   case EX_ADD: return __builtin_add_overflow(a, b, value) ? overflow(s, e) : true;
