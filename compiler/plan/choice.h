@@ -20,7 +20,7 @@ typedef struct PlanStage {
   uint32_t from, to;  /* rows of States: the layers of `to` that `from` lacks */
   uint32_t replicas;  /* which take turns; on consecutive ranks */
   uint32_t stash;     /* StashPlace */
-  uint64_t again;     /* bit k: run k of its layers recomputes (recompute.c), and stash is KEPT */
+  uint64_t again;     /* bit k: its run k recomputes (recompute.c), and stash is KEPT; LONG_RUNS */
 } PlanStage;
 
 typedef struct Choice {
@@ -66,10 +66,11 @@ typedef struct Run {
   uint64_t act, saves, time;
   uint32_t at; /* among the runs of its stage */
 } Run;
-enum { MOST_RUNS = 64 };
-/* The runs between two states, in order: at most MOST_RUNS, later ones never recompute. Returns
- * their number. */
-uint32_t find_runs(const Task *t, uint32_t from, uint32_t to, Run run[MOST_RUNS]);
+enum { MOST_RUNS = 63 };
+#define LONG_RUNS ((uint64_t)1 << MOST_RUNS)
+/* The short or the longer runs between two states, in order: at most MOST_RUNS, later ones never
+ * recompute. Returns their number. */
+uint32_t find_runs(const Task *t, uint32_t from, uint32_t to, uint64_t longer, Run run[MOST_RUNS]);
 /* PlanStage.again with which so many stashes and the scratch take `bytes` less than with the
  * present one. 0: there is none. */
 uint64_t runs_to_save(const Task *t, const PlanStage *p, uint64_t stashes, uint64_t bytes);

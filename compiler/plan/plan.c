@@ -15,7 +15,14 @@
 #include "lower.h"
 #include "price.h"
 
-enum { MOST_ESTIMATED = 50, MOST_TRIED = 150, LEAST_MOVED = 100, LEAST_SHARE = 10, SHOWN = 6 };
+enum {
+  MOST_ESTIMATED = 50,
+  MOST_TRIED = 150,
+  LEAST_MOVED = 100,
+  LEAST_SHARE = 10,
+  SHOWN = 6,
+  MOST_ALIKE = 3
+};
 
 /* A plan whose schedule was compiled. */
 typedef struct Priced {
@@ -271,7 +278,16 @@ static void try_moves(Pricing *x, const Priced p) {
   }
 }
 
-/* The share of each task: its plans with the least estimates. All of them by estimate. */
+/* The same but for cuts, places of stashes, and forwards in flight. */
+static bool are_alike(const Choice *a, const Choice *b) {
+  bool alike = a->task == b->task && a->order == b->order && a->nstage == b->nstage;
+  for (uint32_t s = 0; alike && s < a->nstage; s++)
+    alike = a->stage[s].replicas == b->stage[s].replicas;
+  return alike;
+}
+
+/* The share of each task: its plans with the least estimates, at most MOST_ALIKE that are alike.
+ * All of them by estimate. */
 static Choices first_choices(const Pricing *x) {
   Choices first = {0};
   const uint32_t n = MOST_ESTIMATED / x->ntask, share = n > LEAST_SHARE ? n : LEAST_SHARE;
@@ -279,8 +295,14 @@ static Choices first_choices(const Pricing *x) {
     Choices *found = &x->task[k].found;
     if (found->n > 1)
       qsort(found->at, found->n, sizeof *found->at, by_estimate);
-    for (uint32_t i = 0; i < found->n && i < share; i++)
-      *vec_push(x->s->arena, &first) = found->at[i];
+    const uint32_t begin = first.n;
+    for (uint32_t i = 0; i < found->n && first.n - begin < share; i++) {
+      uint32_t alike = 0;
+      for (uint32_t j = begin; j < first.n; j++)
+        alike += are_alike(&first.at[j], &found->at[i]);
+      if (alike < MOST_ALIKE)
+        *vec_push(x->s->arena, &first) = found->at[i];
+    }
   }
   if (first.n > 1)
     qsort(first.at, first.n, sizeof *first.at, by_estimate);
@@ -360,14 +382,6 @@ static void put_stages(const Choice *c, FILE *f) {
             bytes_text(t->s, st->cross[p->to]),
             p->stash || p->again ? arena_printf(t->s->arena, "  %s", stash_text(t, p)) : "");
   }
-}
-
-/* The same but for cuts, places of stashes, and forwards in flight. */
-static bool are_alike(const Choice *a, const Choice *b) {
-  bool alike = a->task == b->task && a->order == b->order && a->nstage == b->nstage;
-  for (uint32_t s = 0; alike && s < a->nstage; s++)
-    alike = a->stage[s].replicas == b->stage[s].replicas;
-  return alike;
 }
 
 static void put_why(Pricing *x, const Priced *p, const char *by, FILE *f) {

@@ -25,10 +25,13 @@ enum {
   MOST_CUTS = 256
 };
 
+/* What of a stage recomputes. */
+typedef enum Again { NOTHING, LAYERS, STAGE } Again;
+
 typedef struct Cell { /* of A */
   double cost;
   uint32_t to, replicas; /* the first stage */
-  bool recompute;
+  Again again;
 } Cell;
 
 /* Bytes of each stash, and the scratch that this takes (recompute.c). */
@@ -45,7 +48,7 @@ typedef struct Search {
   double fastest;           /* speed */
   bool uneven;              /* ranks have different speeds */
   uint32_t *next0, *next;   /* rows of the states that contain a state, from next0[1 + k] on */
-  Saving *layers;           /* parallel to next: all runs between the two states recompute */
+  Saving *layers;           /* two for each of next: all runs, or long runs, there recompute */
   Cell *cell;               /* [(parts + 1) * (n + 1)] A: row d, column 1 + k */
   PlanStage *stage;         /* [parts] scratch */
 } Search;
@@ -99,21 +102,25 @@ static double bytes_of(const Search *x, uint32_t from, uint32_t to, uint32_t at,
   return bytes;
 }
 
-/* The share of its forwards that a stage on part `at` runs again to fit; of layers if it can, else
- * all of them: *recompute. INFINITY: it does not fit. */
+/* The share of its forwards that a stage on part `at` runs again to fit, those of layers if they
+ * save enough. INFINITY: it does not fit. */
 static double share_again(const Search *x, uint32_t from, uint32_t to, const Saving *layers,
-                          uint32_t at, uint32_t replicas, bool *recompute) {
+                          uint32_t at, uint32_t replicas, Again *again) {
   const States *st = &x->t->states;
   double stashes, over = bytes_of(x, from, to, at, replicas, &stashes);
-  *recompute = false;
+  *again = NOTHING;
   over -= (double)x->t->memory * x->ranks / x->parts;
   if (x->t->memory == 0 || over <= 0)
     return 0;
   if (x->order == ORDER_ZB_H1)
     return INFINITY;
-  if (over + layers->scratch <= stashes * layers->stash)
-    return (over + layers->scratch) / (stashes * layers->stash);
-  *recompute = true;
+  double share = INFINITY;
+  for (int longer = 0; longer < 2; longer++, layers++)
+    share = fmin(share, (over + layers->scratch) / (stashes * layers->stash));
+  *again = LAYERS;
+  if (share <= 1)
+    return share;
+  *again = STAGE;
   const double in = from == START ? 0 : (double)st->cross[from],
                stage = (stashes - 1) * (double)range_cost(st, from, to, KEY_ACT) - stashes * in;
   return over <= stage ? 1 : INFINITY;
@@ -122,18 +129,18 @@ static double share_again(const Search *x, uint32_t from, uint32_t to, const Sav
 /* The time of a microbatch on the stage; *pass: of one that goes through it alone. INFINITY: the
  * stage does not fit. */
 static double period(const Search *x, uint32_t from, uint32_t to, const Saving *layers, uint32_t at,
-                     uint32_t replicas, double *pass, bool *recompute) {
+                     uint32_t replicas, double *pass, Again *again) {
   const Task *t = x->t;
   const States *st = &t->states;
-  const double again = share_again(x, from, to, layers, at, replicas, recompute);
-  if (isinf(again))
+  const double share = share_again(x, from, to, layers, at, replicas, again);
+  if (isinf(share))
     return INFINITY;
   const uint32_t last = at + replicas - 1;
   double slow = x->fastest, work = (double)range_time(st, from, to);
   for (uint32_t k = at; x->uneven && k <= last; k++)
     slow = fmin(slow, t->cluster.speed[rank_of(x, k)]);
-  if (again > 0)
-    work += again * (double)range_cost(st, from, to, t->layers.has[KEY_R] ? KEY_R : KEY_F);
+  if (share > 0)
+    work += share * (double)range_cost(st, from, to, t->layers.has[KEY_R] ? KEY_R : KEY_F);
   const double in = at > 0 ? link_time(x, at - 1, from) : 0, out = link_time(x, last, to);
   double once = (double)range_cost(st, from, to, KEY_U) / slow;
   once += ring_time(level_between(&t->cluster, rank_of(x, at), rank_of(x, last)), replicas,
@@ -162,13 +169,13 @@ static void solve(const Search *x, double most, bool shortest) {
         for (uint32_t n = 1; n <= least && n <= x->t->nmb; n++) {
           const double rest = cell_of(x, d - n, j)->cost;
           double pass;
-          bool recompute;
+          Again again;
           if (rest >= best->cost || work > n * most)
             continue;
-          const double p = period(x, k, j, &x->layers[i], x->parts - d, n, &pass, &recompute);
+          const double p = period(x, k, j, &x->layers[2 * i], x->parts - d, n, &pass, &again);
           const double cost = shortest ? fmax(p, rest) : pass + rest;
           if (p <= most && cost < best->cost)
-            *best = (Cell){cost, j, n, recompute};
+            *best = (Cell){cost, j, n, again};
         }
       }
     }
@@ -188,22 +195,26 @@ bool add_choice(Choice c) {
   return true;
 }
 
-/* Adds the plan of A for d parts. */
+/* Adds the plan of A for d parts, and the one whose stages recompute as a whole. */
 static void add(const Search *x, uint32_t d, double most) {
-  const Cell *cell = cell_of(x, d, START);
-  Choice c = {.task = x->t, .order = x->order, .nrank = x->parts == d ? x->ranks : d};
-  double estimate = cell->cost;
-  if (isinf(cell->cost))
-    return;
-  c.stage = x->stage;
-  for (uint32_t k = START; k != x->n - 1; cell = cell_of(x, d, k)) {
-    c.stage[c.nstage++] = (PlanStage){k, cell->to, cell->replicas, cell->recompute, 0};
-    d -= cell->replicas, k = cell->to;
-  }
   const uint32_t chunks = x->parts / x->ranks;
+  Choice c = {.task = x->t, .order = x->order, .nrank = x->parts == d ? x->ranks : d};
+  double estimate = cell_of(x, d, START)->cost;
+  if (isinf(estimate))
+    return;
   estimate = estimate / chunks + ((double)x->t->nmb * chunks - 1) * most;
   c.estimate = (uint64_t)estimate;
-  add_choice(c);
+  c.stage = x->stage;
+  for (int whole = 0; whole < 2; whole++) {
+    c.nstage = 0;
+    for (uint32_t k = START, left = d; k != x->n - 1;) {
+      const Cell *cell = cell_of(x, left, k);
+      c.stage[c.nstage++] = (PlanStage){k, cell->to, cell->replicas,
+                                        cell->again > (whole ? NOTHING : LAYERS), 0};
+      left -= cell->replicas, k = cell->to;
+    }
+    add_choice(c);
+  }
 }
 
 /* Plans of one kind, by the shortest period and by longer ones. */
@@ -249,13 +260,15 @@ static bool *tried_states(const Task *t) {
 static void find_savings(Search *x) {
   Arena *a = x->t->s->arena;
   Run run[MOST_RUNS];
-  x->layers = NEW_ARRAY(a, Saving, x->next0[x->n + 1]);
+  x->layers = NEW_ARRAY(a, Saving, (size_t)2 * x->next0[x->n + 1]);
   for (uint32_t k = START; k != x->n && x->t->memory > 0; k++)
     for (uint32_t i = x->next0[k + 1]; i < x->next0[k + 2]; i++) {
-      const uint32_t n = find_runs(x->t, k, x->next[i], run);
-      for (uint32_t j = 0; j < n; j++) {
-        x->layers[i].stash += (double)run[j].saves;
-        x->layers[i].scratch = fmax(x->layers[i].scratch, (double)run[j].act);
+      for (int longer = 0; longer < 2; longer++) {
+        const uint32_t n = find_runs(x->t, k, x->next[i], longer, run);
+        Saving s = {0, 0};
+        for (uint32_t j = 0; j < n; j++)
+          s = (Saving){s.stash + (double)run[j].saves, fmax(s.scratch, (double)run[j].act)};
+        x->layers[2 * i + (uint32_t)longer] = s;
       }
     }
 }
