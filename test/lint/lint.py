@@ -276,9 +276,9 @@ def doors(root):
 
 
 def environment(root):
-    """The table of runtime/README.md has every variable of the environment that the runtime names or the compiler reads,
+    """The table of docs/how-to/faults.md has every variable of the environment that the runtime names or the compiler reads,
     and no other."""
-    page = "runtime/README.md"
+    page = "docs/how-to/faults.md"
     have = {m[1]: n for n, m in rows(root, page, r"\| `(PIPE_\w+)` \|")}
     read = {}
     for path in files(root):
