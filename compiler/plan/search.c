@@ -48,7 +48,7 @@ typedef struct Search {
   double fastest;           /* speed */
   bool uneven;              /* ranks have different speeds */
   uint32_t *next0, *next;   /* rows of the states that contain a state, from next0[1 + k] on */
-  Saving *layers;           /* two for each of next: all runs, or long runs, there recompute */
+  Saving (*layers)[2];      /* for each of next: all runs, or long runs, there recompute */
   Cell *cell;               /* [(parts + 1) * (n + 1)] A: row d, column 1 + k */
   PlanStage *stage;         /* [parts] scratch */
 } Search;
@@ -172,7 +172,7 @@ static void solve(const Search *x, double most, bool shortest) {
           Again again;
           if (rest >= best->cost || work > n * most)
             continue;
-          const double p = period(x, k, j, &x->layers[2 * i], x->parts - d, n, &pass, &again);
+          const double p = period(x, k, j, x->layers[i], x->parts - d, n, &pass, &again);
           const double cost = shortest ? fmax(p, rest) : pass + rest;
           if (p <= most && cost < best->cost)
             *best = (Cell){cost, j, n, again};
@@ -260,7 +260,7 @@ static bool *tried_states(const Task *t) {
 static void find_savings(Search *x) {
   Arena *a = x->t->s->arena;
   Run run[MOST_RUNS];
-  x->layers = NEW_ARRAY(a, Saving, (size_t)2 * x->next0[x->n + 1]);
+  x->layers = arena_zalloc(a, x->next0[x->n + 1], sizeof *x->layers);
   for (uint32_t k = START; k != x->n && x->t->memory > 0; k++)
     for (uint32_t i = x->next0[k + 1]; i < x->next0[k + 2]; i++) {
       for (int longer = 0; longer < 2; longer++) {
@@ -268,7 +268,7 @@ static void find_savings(Search *x) {
         Saving s = {0, 0};
         for (uint32_t j = 0; j < n; j++)
           s = (Saving){s.stash + (double)run[j].saves, fmax(s.scratch, (double)run[j].act)};
-        x->layers[2 * i + (uint32_t)longer] = s;
+        x->layers[i][longer] = s;
       }
     }
 }
