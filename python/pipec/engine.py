@@ -747,7 +747,7 @@ def _one_microbatch(
     own: Stage, like: tuple[Tensor, ...], loss: Callable[[Any], Tensor] | None, split: bool
 ) -> dict[str, int]:
     """Runs the ops of a microbatch and an update; returns ns by op. split: I and W instead of B."""
-    x = [t.detach().requires_grad_(t.requires_grad) for t in like]
+    x = [t.detach().to(own.place.device).requires_grad_(t.requires_grad) for t in like]
     stash = Stash(x, own.module)
 
     def now() -> int:
