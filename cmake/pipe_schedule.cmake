@@ -6,7 +6,6 @@
 # the C text to the sources of `target`, which should link pipe::piperun. The program is then
 #
 #   extern const PipeProgram SYMBOL;      pipe_program when no SYMBOL is given
-#   extern const PipeLooped SYMBOL;       with OPTIONS --for-all=M --emit=c: for every M (pipe_loop.h)
 #
 #   PARAMS    values of the schedule's parameters
 #   SCHEDULE  which schedule of the file; the last by default

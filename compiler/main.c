@@ -39,7 +39,7 @@ static bool carry_out(Sched *s, const Command *todo) {
   case COMMAND_COMPARE: return compare(s);
   case COMMAND_PLAN: s->again = compile_only; return plan(s);
   case COMMAND_BEST: s->again = compile_only; return best(s);
-  case COMMAND_RANGE: return for_all_range(s);
+  case COMMAND_POINTS: return check_points(s);
   case COMMAND_FORMAT: return format_files(s);
   case COMMAND_EXPLAIN:
     if (todo->name)

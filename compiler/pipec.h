@@ -277,18 +277,6 @@ typedef struct Verdict {
   bool limits_hold;      /* (check_user) the limits are proved, and their peaks are set */
 } Verdict;
 
-/* What is proved for every value of a parameter. Made by check_for_all. */
-typedef struct ForAll {
-  bool proved, refuted;
-  const char *text;    /* not proved: the obstacle; refuted: the value that refutes it */
-  uint64_t from;       /* proved at once for all values from this one on that `multiple` divides */
-  uint64_t multiple;   /* 1: for all values that the schedule admits */
-  /* values below this one are proved one by one; equal to `from`: all of them */
-  uint64_t below;
-  uint64_t compared;   /* the text was compared with the program up to this value */
-  uint64_t time, per;  /* predicted: `per` more microbatches take `time` longer */
-} ForAll;
-
 /* Times of a run of the program, in ns (--with). Made by read_trace. */
 typedef struct Measured {
   uint32_t nstep;          /* 0: no trace was given */
@@ -319,9 +307,6 @@ struct Sched {
   const Verdict *verdict;
   const Measured *measured;
   const PipeProgram *prog; /* the program that emit prints; NULL before lower */
-  ForAll for_all;
-  /* the program for every M (for_all/for_all.h); NULL: not requested */
-  struct Looped *looped;
 };
 
 /* The index in Model.pipe of the pipe of a row; 0 in a CSV file, which has no pipes. In place.c. */
@@ -329,11 +314,11 @@ uint32_t pipe_of(const Sched *s, uint32_t row);
 
 /* ---- options, of driver/read_options.c ---- */
 typedef struct Define {
+  const char *text;            /* as it was given: "M=1..8:2" */
   const char *name;
-  int64_t value;
-  /* --compare: number of values; index of `value` */
-  uint32_t n, at;
-  /* the values are lo + at * step; list not NULL: list[n] */
+  int64_t value;               /* of the point at hand (driver/sweep.h) */
+  uint32_t n;                  /* number of values; > 1: only for --check and --compare */
+  /* the values are lo + i * step, i < n; list not NULL: list[n] */
   int64_t lo, step; const int64_t *list;
   bool used;
 } Define;
@@ -355,6 +340,8 @@ typedef struct TuneChoice { uint32_t at; bool moved; } TuneChoice;
 
 typedef struct Options {
   const char *input;           /* path */
+  bool named;                  /* a caller of the library has named the input */
+  const char *const *word; int nword; /* the words that were read: for messages */
   const char **format; uint32_t nformat; /* inputs of --fmt */
   bool format_write;           /* --fmt writes its inputs in place */
   /* inputs of --compare, or of --emit=html with several; one of them may lack a parameter */
@@ -370,15 +357,8 @@ typedef struct Options {
   const char *counterexample;  /* path of the picture of a counter-example; NULL: none */
   const char *schedule;        /* NULL: the last schedule of the file */
   const TuneChoice *tune;      /* the order that `tune` takes (again.c); NULL: it searches */
-  const char *for_all;         /* --for-all: the parameter; prove for all its values */
-  Define range;                /* --for-all=NAME=LO..HI: n values; n = 0: no range was given */
-  int undecided;               /* --undecided: 1 error, 2 ok; 0: no option */
-  bool no_claims;              /* do not prove checks, limits or memory limits */
-  /* for_all was not requested: --check chose the parameter because -D gives it no value */
-  bool found_open;
   /* budget of a question about every M, shared with the programs compiled for it */
   Work *work;
-  bool looped;                 /* write the program for all values of for_all */
   const char *symbol;          /* C name of the program */
   const char *profile;
   const char *cluster;         /* --cluster, for --plan; NULL: none */

@@ -226,6 +226,15 @@ static bool is_repeat(Diag *d, DiagName name, Span at, const char *text) {
   return false;
 }
 
+/* Keeps the first error. */
+static void keep_first(Diag *d, DiagName name, Span at, const char *text) {
+  if (d->errors > 0)
+    return;
+  d->first = name;
+  d->first_at = at;
+  d->first_text = text;
+}
+
 /* Counts one error; past the limit, mutes the error and its notes. */
 static void count_error(Diag *d) {
   d->errors++;
@@ -243,8 +252,7 @@ void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) {
   } else {
     const char *text = format(d, fmt, args);
     d->muted = on_bad_line(d, name, at) || is_repeat(d, name, at, text);
-    if (d->errors == 0)
-      d->first = name, d->first_text = text;
+    keep_first(d, name, at, text);
     if (!d->muted)
       count_error(d);
     if (!d->muted)
@@ -254,18 +262,19 @@ void diag_error(Diag *d, DiagName name, Span at, const char *fmt, ...) {
 }
 
 void diag_warn(Diag *d, DiagName name, Span at, const char *fmt, ...) {
-  if (d->werror) {
-    count_error(d);
-  } else {
-    d->muted = d->errors > d->limit;
-  }
-  if (d->muted)
-    return;
   va_list args;
   va_start(args, fmt);
-  put_message(d, d->werror ? SEVERITY_ERROR : SEVERITY_WARNING, diag_names[name], at,
-              format(d, fmt, args));
+  const char *text = format(d, fmt, args);
   va_end(args);
+  if (d->werror) {
+    keep_first(d, name, at, text);
+    count_error(d);
+  } else {
+    d->warnings++;
+    d->muted = d->errors > d->limit;
+  }
+  if (!d->muted)
+    put_message(d, d->werror ? SEVERITY_ERROR : SEVERITY_WARNING, diag_names[name], at, text);
 }
 
 void diag_note(Diag *d, Span at, const char *fmt, ...) {

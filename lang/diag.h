@@ -58,9 +58,10 @@ typedef struct Diag {
   Source *source;       /* [nsource] */
   uint32_t nsource, capsource;
   FILE *out;            /* destination of messages; NULL: messages are counted, not printed */
-  uint32_t errors;
+  uint32_t errors, warnings; /* with werror warnings count as errors */
   DiagName first;       /* name of the first error, if errors > 0 */
   const char *first_text; /* text of the first error */
+  Span first_at;        /* its place */
   uint32_t limit;       /* most errors printed: DIAG_LIMIT */
   uint64_t said[DIAG_LIMIT]; /* [nsaid] hashes of the printed errors, see diag_error */
   uint32_t nsaid;

@@ -17,6 +17,7 @@
 #include "orders.h"
 #include "report.h"
 #include "svg_text.h"
+#include "sweep.h"
 #include "timing.h"
 #include "weights.h"
 
@@ -708,11 +709,6 @@ static void svg(Compare *c, FILE *f) {
 
 /* ---- the sweep ---- */
 
-static void set_value(Define *d, uint32_t at) {
-  d->at = at;
-  d->value = d->list ? d->list[at] : d->lo + (int64_t)at * d->step;
-}
-
 /* Refuses to rank times in units against times in ns. */
 static void refuse_two_units(const Compare *c) {
   const Options *o = c->s->opt;
@@ -735,32 +731,19 @@ bool compare(Sched *s) {
        i++) /* else it would be an error in each row */
     if (!file_read(s, i < c.ninput ? o->compare[i] : o->profile, NO_SPAN, &len))
       return false;
-  uint64_t points = 1;
-  for (uint32_t i = 0; i < o->ndefine; i++) {
-    Define *d = &o->define[i];
-    set_value(d, 0);
-    points *= d->n;
-    if (points * c.ninput > MOST_ROWS) {
-      diag_error(s->diag, DIAG_TOO_LARGE, NO_SPAN, "--compare: more than %u compiles", MOST_ROWS);
-      return false;
-    }
-  }
+  const uint64_t points = sweep_points(s, MOST_ROWS / c.ninput);
+  if (points == 0)
+    return false;
   c.row = NEW_ARRAY(s->arena, Row, points * c.ninput);
   FILE *progress = s->opt->progress;
   for (uint64_t p = 0; p < points; p++) {
+    sweep_go_to(o->define, o->ndefine, p);
     for (uint32_t k = 0; k < c.ninput; k++) {
       Row *w = &c.row[c.nrow++];
       fill(&c, k, w);
       c.sized &= w->refused || w->sized;
       if (progress)
         fprintf(progress, "\r%u of %" PRIu64 " ", c.nrow, points * c.ninput);
-    }
-    for (uint32_t i = o->ndefine; i-- > 0;) { /* the last given varies fastest */
-      Define *d = &o->define[i];
-      bool last = d->at + 1 == d->n;
-      set_value(d, last ? 0 : d->at + 1);
-      if (!last)
-        break;
     }
   }
   if (progress)

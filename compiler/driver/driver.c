@@ -9,7 +9,6 @@
 #include "driver.h"
 #include "emit.h"
 #include "emit_formulas.h"
-#include "for_all.h"
 #include "limit.h"
 #include "formula.h"
 #include "import.h"
@@ -69,10 +68,7 @@ static bool emit(Sched *s) {
     return emit_html(s);
   if (!file_open(s, &out, s->opt->output))
     return false;
-  if (s->looped)
-    emit_looped(s, out.f);
-  else
-    emitter[s->opt->emit](s, out.f);
+  emitter[s->opt->emit](s, out.f);
   return file_close(s, &out, true);
 }
 
@@ -164,7 +160,6 @@ typedef struct Run {
   Products *made;
   const char *dump; /* --dump-after; NULL */
   bool text;        /* the input is a .pipe text */
-  bool asked;       /* --for-all asks for the proof for every value */
   bool complete;    /* check_deps has passed: verify_ops can run */
   bool stopped;     /* the pass named by `dump` has run */
   double began;     /* start of this pass, ms */
@@ -209,15 +204,6 @@ static bool other_channels(const Sched *s) {
   return s->lowered->lowering == PIPE_CHANNELS || !is_default_model(&s->opt->model);
 }
 
-/* Is there a proof for every value of a parameter? With --check, of the parameter that has no
- * value. */
-static bool for_all(Sched *s) {
-  Options *o = s->opt;
-  if (!o->for_all && o->check_only)
-    o->found_open = (o->for_all = open_parameter(s)) != NULL;
-  return o->for_all;
-}
-
 /* Runs the passes. False: a pass failed, or --dump-after ends the run. */
 static bool passes(Run *x) {
   Sched *s = x->s;
@@ -228,15 +214,6 @@ static bool passes(Run *x) {
 #include "passes.def"
 #undef X
   return true;
-}
-
-/* Does the exit status accept the proof for every value? asked: by --for-all. A proof that was
- * asked for must succeed, unless --undecided=ok. A program for every value names its values in its
- * first line. */
-static bool holds_for_all(const Sched *s, bool asked) {
-  const Options *o = s->opt;
-  const bool error = o->undecided ? o->undecided == 1 : asked && !o->looped;
-  return !o->for_all || is_proved_for_all(s) || (!s->for_all.refuted && !error);
 }
 
 /* Begins a compile: hooks, and empty products, which s sees as const. */
@@ -262,9 +239,9 @@ static Products *begin(Sched *s) {
 static bool run(Sched *s, bool output) {
   const Options *o = s->opt;
   const char *dump = o->dump_after;
-  const bool asked = o->for_all && output, all = dump && strcmp(dump, "all") == 0;
+  const bool all = dump && strcmp(dump, "all") == 0;
   const double t_begin = now_ms();
-  Run x = {.s = s, .made = begin(s), .dump = dump, .text = !is_csv(o), .asked = asked};
+  Run x = {.s = s, .made = begin(s), .dump = dump, .text = !is_csv(o)};
   if (!passes(&x)) {
     if (!x.stopped)
       draw_stall(s);
@@ -280,13 +257,6 @@ static bool run(Sched *s, bool output) {
   warn_slow_links(s);
   if (s->diag->errors > (s->verdict->over > 0)) /* -W error */
     return false;
-  const bool holds = holds_for_all(s, asked);
-  if (!holds && o->looped) {
-    diag_error(s->diag, DIAG_LOOPED, s->parsed->def->name_at,
-               "no proof for every %s, which --undecided=error asks for: %s", o->for_all,
-               s->for_all.text);
-    return false;
-  }
   const double t0 = now_ms();
   bool ok = (!o->with || read_trace(s, &x.made->measured)) && depfile_can(s) && emit(s) &&
             !s->verdict->over && depfile(s);
@@ -294,7 +264,7 @@ static bool run(Sched *s, bool output) {
     time_line(s, "emit", now_ms() - t0);
     time_line(s, "all", now_ms() - t_begin);
   }
-  return ok && holds;
+  return ok;
 }
 
 bool compile(Sched *s) { return run(s, true); }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The door of driver/: the pass list, options, and the commands --compare, --list, --fmt, --man. */
+ * The door of driver/: the pass list, options, --check of ranges, and the commands --compare,
+ * --list, --fmt, --man. */
 #ifndef PIPEC_DRIVER_H
 #define PIPEC_DRIVER_H
 
@@ -7,14 +8,14 @@
 
 /* ---- driver.c: the pass list ---- */
 bool compile(Sched *s);
-bool compile_only(Sched *s);  /* without output: for tests, fuzzers and benches */
-bool compare(Sched *s);       /* compare.c: compares opt->compare; needs no pass, s stays empty */
-bool for_all_range(Sched *s); /* for_all_range.c: compiles the values of opt->range; likewise */
+bool compile_only(Sched *s); /* without output: for tests, fuzzers and benches */
+bool compare(Sched *s);      /* compare.c: compares opt->compare; needs no pass, s stays empty */
+bool check_points(Sched *s); /* check_points.c: proves each point of ranges of -D; likewise */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);
 /* ---- read_options.c ---- */
 typedef enum CommandKind {
-  COMMAND_COMPILE, COMMAND_COMPARE, COMMAND_PLAN, COMMAND_BEST, COMMAND_RANGE, COMMAND_FORMAT,
+  COMMAND_COMPILE, COMMAND_COMPARE, COMMAND_PLAN, COMMAND_BEST, COMMAND_POINTS, COMMAND_FORMAT,
   COMMAND_LIST, COMMAND_EXPLAIN, COMMAND_COMPLETION, COMMAND_MANUAL, COMMAND_HELP, COMMAND_VERSION
 } CommandKind;
 typedef struct Command {

@@ -176,8 +176,7 @@ void print_manual(FILE *f) {
   fputs(
       ".SH EXIT STATUS\n"
       ".TP\n0\nDone, and proved.\n"
-      ".TP\n1\nAnything else; standard error says what, or the line \\(lqall M\\(rq of the report: some value of the\n"
-      "parameter is refuted, or \\fB\\-\\-for\\-all\\fR asked for a proof and there is none (\\fB\\-\\-undecided\\fR).\n"
+      ".TP\n1\nAnything else; standard error says what.\n"
       "A message \\(lqinternal error\\(rq followed by an abort is a mistake of the compiler.\n"
       ".SH ENVIRONMENT\n"
       ".TP\n.B PIPE_STDLIB\nThe directory of the standard library, in place of the one that was installed.\n"

@@ -73,7 +73,7 @@ static void run(void *of) {
     opt.text = arena_strndup(&arena, call->text, opt.text_len);
   }
   call->ok = read_options(&s, call->n, call->option, &todo) &&
-             (todo.kind == COMMAND_RANGE ? for_all_range(&s) : compile(&s)) && diag.errors == 0;
+             (todo.kind == COMMAND_POINTS ? check_points(&s) : compile(&s)) && diag.errors == 0;
   fill_rows(c, &s);
   guard_text_done(c->messages);
   guard_text_done(c->output);

@@ -13,6 +13,7 @@
 #include "import.h"
 #include "options.h"
 #include "svg.h"
+#include "sweep.h"
 
 /* ---- words ---- */
 
@@ -150,12 +151,13 @@ static const char *parse_whole(const char *text, int64_t *value) {
   return errno || !(*text == '-' || (*text >= '0' && *text <= '9')) ? NULL : end;
 }
 
-/* NAME=4, or for --compare NAME=4..64, NAME=4..64:4 and NAME=4,8,16. */
+/* NAME=4, or with several values NAME=4..64, NAME=4..64:4 and NAME=4,8,16. */
 static bool parse_define(Sched *s, const char *text, Define *d) {
   const char *eq = strchr(text, '='), *at = eq;
   int64_t last = 0;
   if (!eq || eq == text)
     return false;
+  d->text = text;
   d->name = arena_strndup(s->arena, text, (size_t)(eq - text));
   if (!(at = parse_whole(eq + 1, &d->lo)))
     return false;
@@ -213,6 +215,9 @@ static bool usage_refused(Sched *s, const char *message, const char *help) {
 }
 
 static bool unknown_option(Sched *s, const char *written) {
+  if (strncmp(written, "--for-all", strlen("--for-all")) == 0)
+    return usage_refused(s, "--for-all is removed: a range of values takes its place",
+                         "pipec --check -D M=1..1024 proves each value by itself");
   const char *meant = option_meant(s, written);
   if (!meant)
     return usage_error(s, "unknown option '%s'", written);
@@ -271,12 +276,11 @@ static bool two_files(Sched *s, const char *first, const char *second) {
  * printed. -o is fine with --depfile, which names it. */
 static bool writes_nothing(Sched *s, bool emits) {
   const Options *o = s->opt;
-  const char *what = o->dump_after                          ? "--dump-after"
-                     : o->show                              ? "--show"
-                     : o->critical_path                     ? "--critical-path"
-                     : o->range.n || (o->for_all && !emits) ? "--for-all"
-                     : o->check_only                        ? "--check"
-                                                            : NULL;
+  const char *what = o->dump_after      ? "--dump-after"
+                     : o->show          ? "--show"
+                     : o->critical_path ? "--critical-path"
+                     : o->check_only    ? "--check"
+                                        : NULL;
   const char *idle = o->output && !o->depfile ? "-o"
                      : emits                  ? "--emit"
                      : o->symbol              ? "--symbol"
@@ -287,10 +291,8 @@ static bool writes_nothing(Sched *s, bool emits) {
       s,
       arena_printf(s->arena, "%s and %s conflict: %s prints a report and writes no file", what,
                    idle, what),
-      strcmp(what, "--for-all") == 0
-          ? "with --emit=c, --for-all writes one program for all values"
-          : arena_printf(s->arena, "leave out %s to write the file, or %s to see the report", what,
-                         idle));
+      arena_printf(s->arena, "leave out %s to write the file, or %s to see the report", what,
+                   idle));
 }
 
 /* What the words have said, beside Options. */
@@ -336,16 +338,6 @@ static bool read_option(Sched *s, Given *g, Command *todo, int id, const char *v
     if (!read_choice(s, id, value, &k))
       return false;
     o->plan_cost = (PlanCost)k, g->plan_cost = true;
-    break;
-  case O_FOR_ALL:
-    o->for_all = strchr(value, '=') ? NULL : value;
-    if (!o->for_all && !parse_define(s, value, &o->range))
-      return usage_error(s, "--for-all=%s: expected NAME, NAME=LO..HI or NAME=LO..HI:STEP", value);
-    break;
-  case O_UNDECIDED:
-    if (!read_choice(s, id, value, &k))
-      return false;
-    o->undecided = 1 + k;
     break;
   case O_EMIT:
     if (!read_choice(s, id, value, &k))
@@ -492,17 +484,16 @@ static bool check_compare(Sched *s, const Given *g) {
   Options *o = s->opt;
   if (o->emit != EMIT_C && o->emit != EMIT_CSV && o->emit != EMIT_SVG)
     return usage_error(s, "%s prints a table, or --emit=csv or --emit=svg", "--compare");
-  const char *other = o->check_only              ? "--check"
-                      : o->show                  ? "--show"
-                      : o->critical_path         ? "--critical-path"
-                      : o->dump_after            ? "--dump-after"
-                      : o->depfile               ? "--depfile"
-                      : o->schedule              ? "--schedule"
-                      : o->counterexample        ? "--counterexample"
-                      : o->symbol                ? "--symbol"
-                      : o->for_all || o->range.n ? "--for-all"
-                      : o->time_passes           ? "--time-passes"
-                                                 : NULL;
+  const char *other = o->check_only       ? "--check"
+                      : o->show           ? "--show"
+                      : o->critical_path  ? "--critical-path"
+                      : o->dump_after     ? "--dump-after"
+                      : o->depfile        ? "--depfile"
+                      : o->schedule       ? "--schedule"
+                      : o->counterexample ? "--counterexample"
+                      : o->symbol         ? "--symbol"
+                      : o->time_passes    ? "--time-passes"
+                                          : NULL;
   if (other)
     return usage_refused(
         s,
@@ -530,8 +521,6 @@ static bool check_plan(Sched *s, const Given *g) {
                       : o->check_only                                ? "--check"
                       : o->show                                      ? "--show"
                       : o->critical_path                             ? "--critical-path"
-                      : o->for_all                                   ? "--for-all"
-                      : o->range.n                                   ? "--for-all"
                       : o->dump_after                                ? "--dump-after"
                       : o->depfile                                   ? "--depfile"
                       : o->counterexample                            ? "--counterexample"
@@ -553,7 +542,7 @@ static bool check_plan(Sched *s, const Given *g) {
   for (uint32_t i = 0; i < o->ndefine; i++) {
     const Define *d = &o->define[i];
     if (d->n > 1)
-      return usage_error(s, "-D %s: several values are for --compare", d->name);
+      return usage_error(s, "-D %s: several values go with --check and --compare", d->text);
     for (uint32_t k = 0; k < i; k++)
       if (strcmp(o->define[k].name, d->name) == 0)
         return usage_error(s, "-D %s is given twice", d->name);
@@ -579,14 +568,44 @@ static bool check_plan(Sched *s, const Given *g) {
   return true;
 }
 
+/* --check of several values of -D, which prints one report. */
+static bool check_sweep(Sched *s, const Given *g) {
+  const Options *o = s->opt;
+  const struct {
+    bool given;
+    const char *name;
+  } other[] = {{o->dump_after != NULL, "--dump-after"},
+               {o->show, "--show"},
+               {o->critical_path, "--critical-path"},
+               {o->time_passes, "--time-passes"},
+               {o->with != NULL, "--with"},
+               {g->emits, "--emit"}};
+  static const char help[] =
+      "--check proves each of the values, --compare ranks schedules at each of them";
+  const Define *define = o->define;
+  while (define->n == 1)
+    define++;
+  for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+    if (other[i].given)
+      return usage_refused(s,
+                           arena_printf(s->arena, "-D %s and %s conflict: %s takes one value",
+                                        define->text, other[i].name, other[i].name),
+                           help);
+  if (!o->check_only)
+    return usage_refused(
+        s, arena_printf(s->arena, "-D %s: a program takes one value", define->text), help);
+  if (is_csv(o))
+    return usage_error(s, "-D needs a schedule with parameters; %s has no parameters", o->input);
+  return true;
+}
+
 /* Which options go with which, of a compile or several. */
 static bool check_options(Sched *s, const Given *g) {
   Options *o = s->opt;
   if (o->format_write)
     return usage_error(s, "%s goes with --fmt", "--write");
-  for (uint32_t i = 0; i < o->ndefine && !g->many; i++)
-    if (o->define[i].n > 1)
-      return usage_error(s, "-D %s: several values are for --compare", o->define[i].name);
+  if (sweep_any(o) && !g->many && !check_sweep(s, g))
+    return false;
   if ((o->torch_waits || o->torch_unshard) && o->emit != EMIT_COMMS_CSV)
     return usage_error(s, "%s says how to write --emit=comms-csv",
                        o->torch_waits ? "--torch-waits" : "--torch-unshard");
@@ -603,25 +622,15 @@ static bool check_options(Sched *s, const Given *g) {
   if (g->arrows && (o->emit != EMIT_SVG || g->many))
     return usage_error(s, "%s says how to draw the timeline of --emit=svg", "--arrows");
   if (o->with &&
-      (g->many || o->range.n || o->show || o->dump_after ||
+      (g->many || o->show || o->dump_after ||
        !(o->check_only || o->critical_path || o->emit == EMIT_SVG || o->emit == EMIT_TRACE)))
     return usage_error(s, "%s goes with --emit=svg, --emit=trace or --check of one file", "--with");
   if (g->color && !o->show)
     return usage_error(s, "%s is for what --show draws", "--color");
   if (g->many)
     return check_compare(s, g);
-  for (uint32_t i = 0; i < o->ndefine && o->range.n; i++)
-    if (strcmp(o->define[i].name, o->range.name) == 0)
-      return usage_error(s, "-D %s: --for-all gives the parameter its values", o->range.name);
-  if (o->range.n && (o->critical_path || o->show || o->dump_after || o->counterexample))
-    return usage_error(s, "%s compiles many values and prints one report of them", "--for-all");
-  if (o->for_all && g->emits && o->emit != EMIT_C)
-    return usage_error(s, "%s goes with --check, or --emit=c", "--for-all");
   if (o->symbol && o->emit != EMIT_C)
     return usage_error(s, "%s names the program of --emit=c", "--symbol");
-  o->looped = o->for_all && g->emits && o->emit == EMIT_C && !o->check_only;
-  if (o->for_all && !o->looped)
-    o->check_only = true;
   if (g->nfile > 1 && o->emit == EMIT_HTML && !o->check_only && !o->show && !o->critical_path &&
       !o->dump_after)
     o->compare = g->file, o->ncompare = g->nfile;
@@ -633,9 +642,6 @@ static bool check_options(Sched *s, const Given *g) {
     return usage_error(s, "--depfile and -o are both %s", o->output);
   if (o->depfile && !o->output)
     return usage_error(s, "--depfile=%s names what -o OUT depends on: it needs -o", o->depfile);
-  if ((o->for_all || o->range.n) && is_csv(o))
-    return usage_error(s, "--for-all needs a schedule with parameters; %s has no parameters",
-                       o->input);
   if (o->torch_lax && !is_csv(o))
     return usage_error(s, "--torch-lax says how to read a CSV file; %s is not a CSV file",
                        o->input);
@@ -649,6 +655,9 @@ bool read_options(Sched *s, int n, const char *const *word, Command *todo) {
   o->define = NEW_ARRAY(s->arena, Define, (size_t)n);
   o->include = NEW_ARRAY(s->arena, const char *, (size_t)n);
   o->stdlib = library_dir(s);
+  o->word = word;
+  o->nword = n;
+  o->named = o->input != NULL;
 #ifndef NDEBUG
   o->verify = !getenv("PIPE_NO_VERIFY"); /* which takes a large program long */
 #endif
@@ -668,12 +677,16 @@ bool read_options(Sched *s, int n, const char *const *word, Command *todo) {
   if (g.nfile == 0)
     return usage_error(s, "no %s file", ".pipe, .csv or .json");
   if (g.format) {
-    const bool other = g.emits || g.many || o->critical_path || o->show || o->for_all ||
-                       o->range.n || o->dump_after || o->depfile;
+    const bool other = g.emits || g.many || o->critical_path || o->show || o->dump_after ||
+                       o->depfile;
     todo->kind = COMMAND_FORMAT;
     return read_format(s, g.file, g.nfile, other);
   }
   o->input = g.file[0];
-  todo->kind = g.many ? COMMAND_COMPARE : o->range.n ? COMMAND_RANGE : COMMAND_COMPILE;
-  return check_options(s, &g);
+  todo->kind = g.many ? COMMAND_COMPARE : COMMAND_COMPILE;
+  if (!check_options(s, &g))
+    return false;
+  if (todo->kind == COMMAND_COMPILE && sweep_any(o))
+    todo->kind = COMMAND_POINTS;
+  return true;
 }

@@ -173,15 +173,14 @@ static RankRows rows_of(const Sched *s, RowMaker *maker, PipeRank *rank, uint32_
   return rows;
 }
 
-void emit_c_tables(Sched *s, Text *t, const char *symbol, const RankRows *given) {
+static void tables(Sched *s, Text *t) {
   const PipeProgram *p = s->prog;
-  const char *x = t->prefix;
   Arena own = {0};
   RowMaker *maker = open_rows(&own, p);
   PipeRank *rank = NEW_ARRAY(&own, PipeRank, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
-    const RankRows rows = given ? given[r] : rows_of(s, maker, rank, r);
+    const RankRows rows = rows_of(s, maker, rank, r);
     text_lit(t, "\n");
     text_table(t, "uint32_t", arena_printf(s->arena, "rank%u", r));
     emit_rows(t, &rows);
@@ -204,13 +203,12 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol, const RankRows *given)
   for (uint32_t r = 0; r < p->nrank; r++) {
     const PipeRank *k = &p->rank[r];
     text_string(
-        t,
-        arena_printf(s->arena,
-                     "  {0, %spool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64
-                     ", 0, %u, %u, 0, %u, %u, 0, %srank%u, sizeof %srank%u / 4, %u, 0x%016" PRIx64
-                     "u},\n",
-                     x, r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->nlist,
-                     k->nevent, k->nsync, k->group, x, r, x, r, k->weights != NULL, rank[r].hash));
+        t, arena_printf(s->arena,
+                        "  {0, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64
+                        ", 0, %u, %u, 0, %u, %u, 0, rank%u, sizeof rank%u / 4, %u, 0x%016" PRIx64
+                        "u},\n",
+                        r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->nlist,
+                        k->nevent, k->nsync, k->group, r, r, k->weights != NULL, rank[r].hash));
   }
   arena_free(&own);
   text_string(
@@ -277,51 +275,74 @@ void emit_c_tables(Sched *s, Text *t, const char *symbol, const RankRows *given)
     text_string(t, i ? ", " : "");
     text_quoted(t, ESCAPE_C, p->file[i]);
   }
+  text_lit(t, "};\n");
+}
+
+/* The fields of the program that most schedules lack. */
+static const char *rare_fields(Sched *s) {
+  const PipeProgram *p = s->prog;
+  const char *text = formula_fields(s);
+  if (p->unit_time)
+    text = arena_printf(s->arena, "%s  .unit_time = unit_time, .nunit_time = %u,\n", text,
+                        p->nunit_time);
+  if (p->nshare)
+    text = arena_printf(s->arena, "%s  .share = share, .nshare = %u, .nlink = %u,\n", text,
+                        p->nshare, p->nlink);
+  if (p->side)
+    text = arena_printf(s->arena, "%s  .nside = %u, .side = side,\n", text, p->nside);
+  if (p->ngroup)
+    text = arena_printf(s->arena, "%s  .ngroup = %u,\n", text, p->ngroup);
+  return text;
+}
+
+/* The fields of edges and of a lowering other than `global`. */
+static const char *graph_fields(Sched *s) {
+  const PipeProgram *p = s->prog;
+  const char *text = "";
+  if (p->edge)
+    text = arena_printf(s->arena, "  .edge = edge, .row = %s, .nedge = %u,\n", p->row ? "row" : "0",
+                        p->nedge);
+  if (p->nchannel)
+    return arena_printf(s->arena,
+                        "%s  .lowering = %u, .channel = channel, .nchannel = %u, /* %s */\n", text,
+                        p->lowering, p->nchannel, lowering_text(p->lowering));
+  if (p->lowering)
+    return arena_printf(s->arena, "%s  .lowering = %u, /* %s */\n", text, p->lowering,
+                        lowering_text(p->lowering));
+  return text;
+}
+
+static void program(Sched *s, Text *t) {
+  const PipeProgram *p = s->prog;
+  text_string(t, arena_printf(s->arena,
+                              "\nconst PipeProgram %s = {\n"
+                              "  .magic = PIPE_MAGIC, .abi = %u, .hash = 0x%016" PRIx64 "u,\n"
+                              "  .name = \"%s\", .params = \"%s\",\n",
+                              s->opt->symbol ? s->opt->symbol : "pipe_program", PIPE_ABI, p->hash,
+                              escaped(s, ESCAPE_C, p->name), escaped(s, ESCAPE_C, p->params)));
   text_string(
-      t,
-      arena_printf(
-          s->arena,
-          "};\n\n%s %s%s = {\n  .magic = PIPE_MAGIC, .abi = %u, .hash = 0x%016" PRIx64
-          "u,\n  .name = \"%s\", .params = \"%s\",\n"
-          "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, .nmodel = %u,\n"
-          "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n  .makespan = %" PRIu64
-          "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64 "u,\n"
-          "  .rank = %srank, .stage = %sstage, .site = %ssite, .file = %sfile,\n%s%s%s};\n",
-          *x ? "static const PipeProgram" : "const PipeProgram", x, symbol, PIPE_ABI,
-          given ? 0 : p->hash, escaped(s, ESCAPE_C, p->name), escaped(s, ESCAPE_C, p->params),
-          p->nrank, p->nstage, p->nmb, p->nsite, p->nfile, p->nmodel, p->sized, p->timed, p->slices,
-          p->forward, p->slots, p->makespan, p->ideal, p->busy, x, x, x, x,
-          p->edge ? arena_printf(s->arena, "  .edge = %sedge, .row = %s%s, .nedge = %u,\n", x,
-                                 p->row ? x : "", p->row ? "row" : "0", p->nedge)
-                  : "",
-          p->nchannel
-              ? arena_printf(s->arena,
-                             "  .lowering = %u, .channel = %schannel, .nchannel = %u, /* %s */\n",
-                             p->lowering, x, p->nchannel, lowering_text(p->lowering))
-          : p->lowering ? arena_printf(s->arena, "  .lowering = %u, /* %s */\n", p->lowering,
-                                       lowering_text(p->lowering))
-                        : "",
-          arena_printf(
-              s->arena, "%s%s%s%s", formula_fields(s, x),
-              arena_printf(
-                  s->arena, "%s%s",
-                  p->unit_time
-                      ? arena_printf(s->arena, "  .unit_time = %sunit_time, .nunit_time = %u,\n", x,
-                                     p->nunit_time)
-                      : "",
-                  p->nshare
-                      ? arena_printf(s->arena, "  .share = %sshare, .nshare = %u, .nlink = %u,\n",
-                                     x, p->nshare, p->nlink)
-                      : ""),
-              p->side ? arena_printf(s->arena, "  .nside = %u, .side = %sside,\n", p->nside, x)
-                      : "",
-              p->ngroup ? arena_printf(s->arena, "  .ngroup = %u,\n", p->ngroup) : "")));
+      t, arena_printf(s->arena,
+                      "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, "
+                      ".nmodel = %u,\n"
+                      "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n",
+                      p->nrank, p->nstage, p->nmb, p->nsite, p->nfile, p->nmodel, p->sized,
+                      p->timed, p->slices, p->forward, p->slots));
+  text_string(t, arena_printf(s->arena,
+                              "  .makespan = %" PRIu64 "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64
+                              "u,\n"
+                              "  .rank = rank, .stage = stage, .site = site, .file = file,\n",
+                              p->makespan, p->ideal, p->busy));
+  text_string(t, graph_fields(s));
+  text_string(t, rare_fields(s));
+  text_lit(t, "};\n");
 }
 
 void emit_c(Sched *s, FILE *f) {
   Text *t = arena_alloc(s->arena, sizeof *t);
-  t->f = f, t->n = 0, t->prefix = "";
+  t->f = f;
+  t->n = 0;
   head(s, t);
-  emit_c_tables(s, t, s->opt->symbol ? s->opt->symbol : "pipe_program", NULL);
+  tables(s, t);
+  program(s, t);
   text_flush(t);
 }

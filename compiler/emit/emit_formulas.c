@@ -157,7 +157,7 @@ void emit_formulas_c(Sched *s, Text *t) {
   text_table(t, "PipeFormula", "formula");
   text_lit(t, "\n");
   for (uint32_t i = 0; i < s->versions->nformula; i++)
-    text_string(t, arena_printf(s->arena, "  {%sformula%u, %u, %u, %u, 0},\n", t->prefix, i,
+    text_string(t, arena_printf(s->arena, "  {formula%u, %u, %u, %u, 0},\n", i,
                                 s->versions->formula[i].n, s->versions->formula[i].depth,
                                 s->versions->formula[i].scalar));
   text_lit(t, "};\n");
@@ -191,20 +191,16 @@ void emit_formulas_c(Sched *s, Text *t) {
   }
 }
 
-const char *formula_fields(Sched *s, const char *prefix) {
+const char *formula_fields(Sched *s) {
   const char *text = "";
   if (s->versions->nformula)
-    text = arena_printf(s->arena, "  .formula = %sformula, .nformula = %u,\n", prefix,
-                        s->versions->nformula);
+    text = arena_printf(s->arena, "  .formula = formula, .nformula = %u,\n", s->versions->nformula);
   if (s->versions->nrule)
-    text = arena_printf(s->arena, "%s  .rule = %srule, .nrule = %u,\n", text, prefix,
-                        s->versions->nrule);
+    text = arena_printf(s->arena, "%s  .rule = rule, .nrule = %u,\n", text, s->versions->nrule);
   if (s->versions->nthen)
-    text = arena_printf(s->arena, "%s  .then = %sthen, .nthen = %u,\n", text, prefix,
-                        s->versions->nthen);
+    text = arena_printf(s->arena, "%s  .then = then, .nthen = %u,\n", text, s->versions->nthen);
   if (s->versions->nstate && s->versions->nformula)
-    text = arena_printf(s->arena, "%s  .state = %sstate, .nstate = %u,\n", text, prefix,
-                        s->versions->nstate);
+    text = arena_printf(s->arena, "%s  .state = state, .nstate = %u,\n", text, s->versions->nstate);
   return text;
 }
 

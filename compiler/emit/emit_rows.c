@@ -6,7 +6,7 @@
 static const char *const word_name[] = {
     [PIPE_WORD_LOOP] = "LOOP",       [PIPE_WORD_END] = "END",
     [PIPE_WORD_STEP] = "K",          [PIPE_WORD_OUTER] = "KK",
-    [PIPE_WORD_GROW] = "G",          [PIPE_WORD_HIGH] = "HIGH",
+    [PIPE_WORD_HIGH] = "HIGH",
     [PIPE_WORD_FINISH] = "FINISH",   [PIPE_WORD_MB] = "MB",
     [PIPE_WORD_AT] = "AT",           [PIPE_WORD_GROUP] = "GROUP",
     [PIPE_WORD_WAIT] = "WAIT",       [PIPE_WORD_WAIT_COPY] = "WAIT_COPY",
@@ -53,7 +53,7 @@ static void number(Text *t, uint32_t tag, uint32_t n) {
     text_lit(t, phase[n & 3]);
     text_char(t, ',');
     text_u64(t, n >> 2);
-  } else if ((tag >= PIPE_WORD_STEP && tag <= PIPE_WORD_GROW) || tag == PIPE_WORD_BEHIND) {
+  } else if ((tag >= PIPE_WORD_STEP && tag <= PIPE_WORD_OUTER) || tag == PIPE_WORD_BEHIND) {
     signed_number(t, n);
   } else {
     text_u64(t, n);
@@ -91,7 +91,7 @@ void emit_rows(Text *t, const RankRows *rows) {
   int depth = 0;
   for (uint32_t i = 0; i < rows->n; i++) {
     uint32_t tag = rows->word[i] >> 24, n = rows->word[i] & 0xffffff;
-    bool of_row = tag > PIPE_WORD_FINISH || (tag >= PIPE_WORD_STEP && tag <= PIPE_WORD_GROW);
+    bool of_row = tag > PIPE_WORD_FINISH || (tag >= PIPE_WORD_STEP && tag <= PIPE_WORD_OUTER);
     bool high = tag == PIPE_WORD_HIGH; /* high bits of the next word's number */
     depth -= tag == PIPE_WORD_END;
     text_room(t);

@@ -13,7 +13,6 @@
 typedef struct Text {
   FILE *f;
   size_t n;
-  const char *prefix; /* prefix of the names of C tables (text_table) */
   char buf[1 << 16];
 } Text;
 
@@ -72,12 +71,11 @@ static inline void text_string(Text *t, const char *s) {
   }
 }
 
-/* "static const TYPE PREFIXname[] = {" */
+/* "static const TYPE name[] = {" */
 static inline void text_table(Text *t, const char *type, const char *name) {
   text_string(t, "static const ");
   text_string(t, type);
   text_string(t, " ");
-  text_string(t, t->prefix);
   text_string(t, name);
   text_string(t, "[] = {");
 }

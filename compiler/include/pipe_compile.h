@@ -55,7 +55,7 @@ void pipe_compiled_free(PipeCompiled *c); /* NULL is fine */
 
 /* The program, for pr_open. NULL: the status is not OK, or there is no program because lists of
  * transfers (a compute_comms CSV file) complete only on the network of --channels and --sends, or
- * because a range of values (--for-all=NAME=LO..HI) was proved. */
+ * because a range of values (-D M=1..8) was proved. */
 const PipeProgram *pipe_compiled_program(const PipeCompiled *c);
 
 /* What pipec writes to standard output: the file of --emit=..., or the report of --check,

@@ -15,7 +15,7 @@
 #include "lower.h"
 #include "base.h"
 #include "orders.h"
-#include "pipe_loop.h"
+#include "pipe_rows.h"
 #include "streams.h"
 #include "weights.h"
 

@@ -72,13 +72,10 @@ struct RowMaker {
   Arena *arena;
   const PipeProgram *p;
   const PipeRank *k;
-  const Note *note; /* NULL: there are none */
-  const uint32_t *note0;
   VEC(Word) word;
   VEC(Part) row;
   VEC(int64_t) step;
   VEC(uint32_t) code;
-  bool fixed[256];    /* is_fixed by PipeWord */
   uint64_t key;       /* of the current row so far */
   uint32_t round;     /* Met.round of the current entries */
   Use *use, **use_of; /* by slot: of this rank; of other ranks, for OFF and LOAD */
@@ -111,7 +108,8 @@ static uint64_t mix(uint64_t h, uint64_t v) {
 static void put(Rows *x, uint32_t tag, int64_t n) {
   const Word w = word_of(tag, n);
   *vec_push(x->arena, &x->word) = w;
-  x->key = mix(x->key, x->fixed[tag & 0xff] ? w : tag);
+  /* a place in the text is equal in all turns of a loop */
+  x->key = mix(x->key, tag == PIPE_WORD_AT ? w : tag);
 }
 
 /* Writes a slot as the distance to its last use, or by number if it has none. */
@@ -247,16 +245,6 @@ static void put_syncs(Rows *x, uint32_t *at, uint32_t before) {
   }
 }
 
-/* Must this number be equal in all turns of a loop? A place in the text must. In a program for
- * every M (noted), so must every number that says what a row does. */
-static bool is_fixed(uint32_t tag, bool noted) {
-  const bool what = tag < PIPE_NOPS || tag == PIPE_WORD_GROUP || tag == PIPE_WORD_AFTER ||
-                    tag == PIPE_WORD_PEER || tag == PIPE_WORD_EDGE || tag == PIPE_WORD_INS ||
-                    tag == PIPE_WORD_OUTS || tag == PIPE_WORD_FORMULA || tag == PIPE_WORD_BEHIND ||
-                    tag == PIPE_WORD_AHEAD;
-  return tag == PIPE_WORD_AT || (noted && what);
-}
-
 static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   const PipeInstr *c = &x->k->instr[i];
   const PipeWeights *w = x->k->weights ? &x->k->weights[i] : NULL;
@@ -282,10 +270,6 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   put_syncs(x, sync, i);
   touch_slots(x, c->op, &slot);
   x->done[pipe_op_info[c->op].stream]++, x->of_op[c->op]++;
-  for (uint32_t k = x->note ? x->note0[i] : 0; x->note && k < x->note0[i + 1]; k++) {
-    put(x, x->note[k].tag, x->note[k].n);
-    x->key = mix(x->key, x->note[k].same ? (uint64_t)x->note[k].n + 1 : 0);
-  }
   *vec_push(x->arena,
             &x->row) = (Part){.key = x->key, .word0 = word0, .nword = x->word.n - word0, .cost = 1};
 }
@@ -522,13 +506,6 @@ static Folded fold_twice(Rows *x, Repeats rows, uint32_t most, RoomOf to) {
   return f;
 }
 
-/* Loops without loops in them. */
-static Folded fold_once(Rows *x, Repeats rows) {
-  Folded f = {NULL, 0, 0};
-  f.n = fold(x, x->row.at, x->row.n, rows, UINT32_MAX, ROOM_PARTS, &f.part);
-  return f;
-}
-
 /* The best of two folds. A first pass without limit misses loops in loops where one long loop
  * leaves fewer rows than the short loops in it; so a second fold begins with short loops. */
 static Folded fold_all(Rows *x, Repeats rows) {
@@ -558,22 +535,17 @@ RowMaker *open_rows(Arena *a, const PipeProgram *p) {
   return x;
 }
 
-RankRows make_rows(RowMaker *x, uint32_t r) { return make_noted_rows(x, r, NULL, NULL); }
-
-RankRows make_noted_rows(RowMaker *x, uint32_t r, const Note *note, const uint32_t *first) {
+RankRows make_rows(RowMaker *x, uint32_t r) {
   uint32_t sync = 0;
-  x->note = note, x->note0 = first;
   x->k = &x->p->rank[r];
   x->word.n = x->row.n = x->step.n = x->code.n = 0;
-  for (uint32_t tag = 0; tag < 256; tag++)
-    x->fixed[tag] = is_fixed(tag, note != NULL);
   memset(x->done, 0, sizeof x->done), memset(x->of_op, 0, sizeof x->of_op);
   memset(x->use_of, 0, x->p->nrank * sizeof *x->use_of);
   x->use = zeroed(x, ROOM_USE, x->k->nslot + (size_t)1, sizeof *x->use);
   for (uint32_t i = 0; i < x->k->ninstr; i++)
     put_row(x, i, &sync);
   const Repeats rows = find_repeats(x, x->row.at, x->row.n, 0);
-  const Folded best = note ? fold_once(x, rows) : fold_all(x, rows);
+  const Folded best = fold_all(x, rows);
   code_parts(x, best.part, best.n, NULL, NULL);
   code(x, PIPE_WORD_FINISH, 0);
   uint32_t end = x->word.n;

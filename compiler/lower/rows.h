@@ -24,15 +24,4 @@ RowMaker *open_rows(Arena *a, const PipeProgram *p); /* p: with its lists writte
 /* The rows from which pipe_expand makes the list of rank r. */
 RankRows make_rows(RowMaker *x, uint32_t r);
 
-/* A word after the words of a row, outside the program: an annotation of the caller. tag: above
- * PIPE_WORD_AHEAD, below PIPE_WORD_NEW. same: rows whose notes differ are not turns of one loop. */
-typedef struct Note {
-  uint32_t tag;
-  bool same;
-  int64_t n; /* 0 .. 2^24 - 1 */
-} Note;
-/* Like make_rows, with notes, and without loops in loops. Row i has note[first[i] ..
- * first[i+1]). */
-RankRows make_noted_rows(RowMaker *x, uint32_t r, const Note *note, const uint32_t *first);
-
 #endif

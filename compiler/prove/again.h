@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Compiles the same text once more, silently: at another M, with another lowering, or with another
- * choice of `tune` (again.c). */
+ * Compiles the same text once more, silently: with another lowering, or with another choice of
+ * `tune` (again.c). */
 #ifndef PIPEC_AGAIN_H
 #define PIPEC_AGAIN_H
 
 #include "pipec.h"
 
-/* Runs all passes except the checks and limits of the text, with `name` = value. other->arena is
- * `arena`: empty, or the arena of s. False: it does not compile. */
-bool compile_at(Sched *s, Sched *other, Arena *arena, Diag *diag, Options *opt, const char *name,
-                int64_t value);
 /* The makespan with another lowering or LOWERING_AUTO; 0: it does not compile. */
 uint64_t makespan_by(const Sched *s, uint32_t lowering);
 /* *value: the `by` of the tune clause, measured on the emitted program of this choice. False: the

@@ -5,12 +5,12 @@
 
 #include "base.h"
 #include "limit.h"
-#include "for_all.h"
 #include "lower.h"
 #include "names.h"
 #include "orders.h"
 #include "prove.h"
 #include "report.h"
+#include "stages.h"
 #include "timing.h"
 #include "weights.h"
 
@@ -168,9 +168,9 @@ const char *bound_text(Sched *s) {
                       above_text(s, s->times->span, bound.span));
 }
 
-/* Prints the steady state, unless --for-all has proved the exact growth. */
+/* Prints the steady state. */
 static void report_steady(Sched *s, FILE *f) {
-  if (s->times->steady.per == 0 || (s->opt->for_all && s->for_all.proved))
+  if (s->times->steady.per == 0)
     return;
   const char *unit = "";
   double t = (double)s->times->steady.time / (double)s->times->steady.per;
@@ -187,32 +187,11 @@ static void report_steady(Sched *s, FILE *f) {
   fprintf(f, "steady    %.3f%s a microbatch\n", t, unit);
 }
 
-/* Prints what is proved for every value of the parameter. */
-static void report_all(Sched *s, FILE *f) {
-  const char *m = s->opt->for_all;
-  const ForAll *a = &s->for_all;
-  if (!a->proved) {
-    fprintf(f, "all %-5s %s%s\n", m,
-            a->refuted ? "" : "proved for these values only; other values not decided: ", a->text);
-    return;
-  }
-  const char *of = a->multiple == 1 ? m
-                                    : arena_printf(s->arena, "multiple of %" PRIu64, a->multiple);
-  fprintf(f,
-          "all %-5s proved complete, in order and deadlock-free for every %s from %" PRIu64
-          " on that the schedule admits",
-          m, of, a->from);
-  if (a->below == 2)
-    fprintf(f, ", and for %s = 1", m);
-  else if (a->below > 2)
-    fprintf(f, ", and for those from 1 to %" PRIu64 " one by one", a->below - 1);
-  if (!is_proved_for_all(s))
-    fprintf(f, "; not decided from %" PRIu64 " to %" PRIu64, a->below, a->from - 1);
-  fprintf(f, "\n");
-  fprintf(f, "compared  that program is the text's up to %s = %" PRIu64 "\n", m, a->compared);
-  fprintf(f, "steady    %s for %s\n", time_text(s, a->time),
-          a->per == 1 ? "each microbatch"
-                      : arena_printf(s->arena, "%" PRIu64 " microbatches", a->per));
+/* Says which parameter, that of the microbatches, the command did not give. */
+static void report_default(Sched *s, FILE *f) {
+  const char *open = open_parameter(s);
+  if (open)
+    fprintf(f, "default   %s has its default; -D %s=1..64 proves each of 64 values\n", open, open);
 }
 
 /* Prints why `tune` did not take the best order of an idle network. */
@@ -247,8 +226,7 @@ void emit_report(Sched *s, FILE *f) {
     fprintf(f, ", %u limit%s", s->claims->nlimit, s->claims->nlimit == 1 ? "" : "s");
   fputc('\n', f);
   report_limits(s, f);
-  if (s->opt->for_all)
-    report_all(s, f);
+  report_default(s, f);
   if (s->tuning->other)
     report_tune(s, f);
   if (s->model->layers)

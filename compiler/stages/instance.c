@@ -146,8 +146,7 @@ static void no_parameter(Sched *s, const Define *d, const Param *meant) {
     help_params(s, s->parsed->def);
 }
 
-/* open: a parameter that takes `value` instead of its default, or NULL. */
-static bool bind_given(Instance *x, const Param *open, int64_t value) {
+bool bind_top(Instance *x) {
   Sched *s = x->s;
   Options *o = s->opt;
   Schedule *sc = s->parsed->def;
@@ -160,8 +159,8 @@ static bool bind_given(Instance *x, const Param *open, int64_t value) {
     for (uint32_t i = 0; i < o->ndefine; i++)
       if (strcmp(o->define[i].name, p->name) == 0)
         d = &o->define[i], d->used = true; /* the last -D wins */
-    if (d || p == open) {
-      s->eval.env[p->slot] = d ? d->value : value;
+    if (d) {
+      s->eval.env[p->slot] = d->value;
     } else if (!p->init && o->ncompare == 0 && (d = misspelt(s, p))) {
       no_parameter(s, d, p);
       d->used = true;
@@ -188,55 +187,29 @@ static bool bind_given(Instance *x, const Param *open, int64_t value) {
   return ok;
 }
 
-/* Does the schedule admit its parameters? Reports nothing. */
-static bool admitted(Instance *x) {
-  Sched *s = x->s;
-  Diag silent = *s->diag, *diag = s->diag;
-  Clauses none = {0};
-  silent.out = NULL;
-  s->diag = &silent;
-  bool ok = instantiate(x, s->parsed->def, 0, &none, false);
-  s->diag = diag;
-  return ok;
+/* The parameter that stands first in an expression; NULL: none does. */
+static const Param *first_param(const Expr *expr, const Param *params) {
+  if (!expr)
+    return NULL;
+  for (const Param *param = params; param; param = param->next)
+    if (expr->name == param->name)
+      return param;
+  const Expr *const part[] = {expr->a, expr->b, expr->c};
+  const Param *found = NULL;
+  for (const Arg *arg = expr->args; arg && !found; arg = arg->next)
+    found = first_param(arg->value, params);
+  for (int i = 0; i < 3 && !found; i++)
+    found = first_param(part[i], params);
+  return found;
 }
 
 const char *open_parameter(const Sched *s) {
-  const Options *o = s->opt;
-  for (const Param *p = s->parsed->def->params; p && o->ndefine > 0; p = p->next) {
-    bool counts = false;
-    for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
-      for (const Clause *c = sc->clauses; c; c = c->next)
-        counts |= c->kind == CL_PIPE && hint_mentions(c->mbs, p->name);
-    if (counts && !is_given(o, p))
-      return p->name;
-  }
-  return NULL;
-}
-
-bool bind_top(Instance *x) {
-  enum { MOST_TRIED = 4096 };
-  Sched *s = x->s;
-  const char *name = s->opt->for_all      ? s->opt->for_all
-                     : s->opt->check_only ? open_parameter(s)
-                                          : NULL;
-  const Param *open = name ? s->parsed->def->params : NULL;
-  while (open && (strcmp(open->name, name) != 0 || !open->init))
-    open = open->next;
-  for (uint32_t i = 0; i < s->opt->ndefine && open; i++)
-    if (strcmp(s->opt->define[i].name, name) == 0)
-      open = NULL;
-  if (!bind_given(x, NULL, 0))
-    return false;
-  if (!open || s->diag->errors || admitted(x))
-    return true;
-  /* `open` stands for every value: try to find a value that the schedule admits */
-  int64_t from = s->eval.env[open->slot];
-  for (int64_t v = from + 1; v <= from + MOST_TRIED; v++)
-    if (!bind_given(x, open, v))
-      return false;
-    else if (admitted(x))
-      return true;
-  return bind_given(x, NULL, 0);
+  const Param *found = NULL;
+  for (const Schedule *schedule = s->parsed->def; schedule; schedule = schedule->base_def)
+    for (const Clause *clause = schedule->clauses; clause && !found; clause = clause->next)
+      if (clause->kind == CL_PIPE)
+        found = first_param(clause->mbs, s->parsed->def->params);
+  return found && !is_given(s->opt, found) ? found->name : NULL;
 }
 
 /* ---- clauses that may occur once ---- */

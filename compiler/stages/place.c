@@ -72,16 +72,7 @@ static bool refuse(Sched *s, const Clause *c, Bytes ops, Bytes moves) {
              s->model->nstage,
              s->model->nedge ? arena_printf(s->arena, " and %u edges", s->model->nedge) : "",
              s->model->nmb, bytes_text(s, shown), bytes_text(s, limit));
-  const Param *m = s->opt->for_all ? s->parsed->def->params : NULL;
-  while (m && strcmp(m->name, s->opt->for_all) != 0)
-    m = m->next;
-  uint32_t i = 0;
-  while (m && i < s->opt->ndefine && strcmp(s->opt->define[i].name, m->name) != 0)
-    i++;
-  if (m && i < s->opt->ndefine)
-    diag_help(s->diag, "leave out -D %s=%lld: --for-all=%s covers every value", m->name,
-              (long long)s->opt->define[i].value, m->name);
-  else if (!by_rows)
+  if (!by_rows)
     diag_help(s->diag,
               "--host-memory=SIZE sets this limit; by default it is the memory of the machine");
   return true;

@@ -25,8 +25,8 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]);
  * they share with other ranks ---- */
 bool links(Sched *s, Model *model);
 /* ---- instance.c ---- */
-/* The parameter that counts microbatches, if -D gives other parameters and not this one: then the
- * verdict for its default says less than the user asked. NULL: no such parameter. */
+/* The parameter that counts microbatches and has its default, since no -D names it; NULL: none.
+ * Requires resolve. A CSV file has none. */
 const char *open_parameter(const Sched *s);
 
 #endif

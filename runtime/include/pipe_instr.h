@@ -71,7 +71,7 @@ extern "C" {
 #define PIPE_VERSION (10000 * PIPE_VERSION_MAJOR + 100 * PIPE_VERSION_MINOR + PIPE_VERSION_PATCH)
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 12u
+#define PIPE_ABI 13u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 #define PIPE_GROUP_MOST 64u    /* most transfers of one group */
@@ -392,9 +392,7 @@ typedef struct PipeProgram {
   /* Units with times of their own per stage: `slices` if times depend on the slice alone, else the
    * largest nmb of a stage; 0 without unit_time. */
   uint32_t nunit_time;
-  /* In a program of pipe_unroll (pipe_loop.h): steps of the parameter above its first value; else
-   * 0. */
-  uint32_t n;
+  uint32_t zero;
 } PipeProgram;
 
 /* Columns of PipeProgram.unit_time: F B I W R by PipeOp, then these. FB belongs to the unit of the

@@ -8,9 +8,8 @@
  *   END
  *
  * F(3,8) is 3F8: F of stage 3 and microbatch 8. K(1) adds 1 to the preceding number with each turn
- * of the innermost loop, KK with each turn of the loop around it. In a program for every M
- * (pipe_loop.h), G(1) adds PipeProgram.n. A row names other rows by distance, so that it means the
- * same in every turn:
+ * of the innermost loop, KK with each turn of the loop around it. A row names other rows by
+ * distance, so that it means the same in every turn:
  *
  *   OUT(2,F,in)  it writes the slot in field `in` of the 2nd F above it
  *   NEW(out,4)   it writes slot 4, which no row above uses. NEW(made,4) of the last update of a
@@ -37,9 +36,8 @@ typedef enum PipeWord {
   PIPE_WORD_LOOP = 32, /* turns: the rows up to its END, repeated this often */
   PIPE_WORD_END,
   PIPE_WORD_STEP,      /* signed; added to the preceding word per turn of the innermost loop */
-  PIPE_WORD_OUTER,     /* the same, per turn of the loop around that one */
-  PIPE_WORD_GROW,      /* the same, times PipeProgram.n; STEP, OUTER, GROW in this order */
-  PIPE_WORD_HIGH, /* upper bits of the number of the next word */
+  PIPE_WORD_OUTER,     /* the same, per turn of the loop around that one; after STEP */
+  PIPE_WORD_HIGH,      /* upper bits of the number of the next word */
   PIPE_WORD_FINISH,    /* the end of the step, for which COMPUTE waits; the last row */
   PIPE_WORD_MB,
   PIPE_WORD_AT,        /* site << 2 | phase */
@@ -85,6 +83,9 @@ void pipe_expand_free(PipeProgram *p); /* NULL is fine */
  * caller. 0: no memory, or the tables do not match PipeRank.hash; why says where. */
 int pipe_expand_rank(const PipeProgram *p, uint32_t rank, PipeRank *out,
                      char why[PIPE_EXPAND_TEXT]);
+/* The hash of a program, from each PipeRank.hash if its lists are rows; compare with
+ * PipeProgram.hash. Accepts programs that are not valid. */
+uint64_t pipe_program_hash(const PipeProgram *p);
 /* Compares the tables of p with PipeProgram.hash; lists that are rows count by their PipeRank.hash.
  * 0: they differ; why says how. */
 int pipe_check_hash(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]);
@@ -141,7 +142,6 @@ uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uin
 #define FINISH PIPE_WORD(PIPE_WORD_FINISH, 0)
 #define K(step) PIPE_WORD(PIPE_WORD_STEP, step)
 #define KK(step) PIPE_WORD(PIPE_WORD_OUTER, step)
-#define G(step) PIPE_WORD(PIPE_WORD_GROW, step)
 #define HIGH(n) PIPE_WORD(PIPE_WORD_HIGH, n)
 #define AT(phase, site) PIPE_WORD(PIPE_WORD_AT, (uint32_t)(site) << 2 | PIPE_AT_##phase)
 #define NEW(field, slot) PIPE_WORD(PIPE_WORD_NEW + PIPE_FIELD_##field, slot)

@@ -2,7 +2,6 @@
  * pipe_expand: turns rows and loops (pipe_rows.h) into the tables of PipeRank. It reads the words
  * of a list once, then executes them, those of a loop once for each turn. Linear in its output. It
  * trusts nothing in a list: it checks every number against the table that it refers to. */
-#include "pipe_loop.h"
 #include "pipe_rows.h"
 
 #include <stdarg.h>
@@ -74,21 +73,18 @@ static int32_t signed_of(uint32_t word) {
   return (int32_t)((word & 0xffffff) ^ 0x800000) - 0x800000;
 }
 
-/* Reads the steps (STEP, OUTER, GROW) of a word, which stands in `depth` loops, and moves *at past
+/* Reads the steps (STEP, OUTER) of a word, which stands in `depth` loops, and moves *at past
  * them. */
 static int read_steps(const Expand *x, uint32_t *at, uint32_t depth, Word *w) {
   const PipeRank *k = &x->p->rank[x->rank];
-  for (uint32_t tag = PIPE_WORD_STEP; tag <= PIPE_WORD_GROW && *at < k->nrows; tag++) {
+  for (uint32_t tag = PIPE_WORD_STEP; tag <= PIPE_WORD_OUTER && *at < k->nrows; tag++) {
     const uint32_t level = tag - PIPE_WORD_STEP;
     if (tag_of(k->rows[*at]) != tag)
       continue;
     const int32_t step = signed_of(k->rows[(*at)++]);
-    if (tag == PIPE_WORD_GROW)
-      w->n += (int64_t)step * x->p->n;
-    else if (depth <= level)
+    if (depth <= level)
       return refuse(x, "a step by turn, and no loop");
-    else
-      w->step[level] = step;
+    w->step[level] = step;
   }
   return 1;
 }
@@ -490,7 +486,6 @@ PipeProgram *pipe_expand(const PipeProgram *p, char why[PIPE_EXPAND_TEXT]) {
   PipeProgram *out = (PipeProgram *)(void *)(block + ranks);
   *out = *p;
   out->rank = (PipeRank *)(void *)block;
-  out->n = 0;
   if (p->hash == 0)
     out->hash = pipe_program_hash(out);
   return out;

@@ -2,7 +2,6 @@
  * PipeProgram.hash covers all tables except files, lines and columns. It includes the tables of a
  * rank by their own hash: a process that has written out one rank can thus check that these and all
  * other tables are the ones that were proved. */
-#include "pipe_loop.h"
 #include "pipe_rows.h"
 
 #include <string.h>

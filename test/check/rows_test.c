@@ -10,7 +10,6 @@
 
 #include "../run/as_rows.h"
 #include "../run/samples.h"
-#include "pipe_loop.h"
 #include "pipe_rows.h"
 
 enum { MUTANTS = 400 };

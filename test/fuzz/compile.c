@@ -34,8 +34,6 @@ static void set_option(Options *o, char letter) {
   case 'm': o->emit = EMIT_COMMS_CSV, o->torch_unshard = 3, o->torch_waits = true; break;
   case 'k': o->check_only = true; break;
   case 'K': o->critical_path = o->show = true; break;
-  case 'a': o->for_all = "M", o->check_only = true; break;
-  case 'A': o->for_all = "M", o->looped = true; break;
   case 'd': o->dump_after = "all"; break;
   case 'z': o->counterexample = "/dev/null"; break;
   case '=': o->compare = twice, o->ncompare = 2; break;
@@ -56,12 +54,7 @@ static void set_option(Options *o, char letter) {
 static void run(void *of) {
   Sched *s = of;
   Options *o = s->opt;
-  if (is_csv(o))
-    o->for_all = NULL;
-  o->looped = o->for_all && o->looped && o->emit == EMIT_C && !o->check_only;
   bool ok = o->ncompare && o->emit != EMIT_HTML ? compare(s) : compile(s);
-  if (!ok && o->for_all) /* what is not proved for every M is said in the report */
-    return;
   if (!work_spent(s->work) && ok != (s->diag->errors == 0))
     abort();
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "pipe_compile.h"
-#include "pipe_loop.h"
+#include "pipe_rows.h"
 #include "pipe_run.h"
 
 static int failed;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "pipe_loop.h"
+#include "pipe_rows.h"
 #include "rows.h"
 
 PipeProgram *as_rows(Arena *a, const PipeProgram *p) {

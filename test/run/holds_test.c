@@ -25,11 +25,8 @@ typedef struct Holder {
 
 static int sizes(void *self, uint32_t stage, PrSizes *out) {
   const Holder *h = self;
-  *out = (PrSizes){.act = ACT,
-                   .gout = 64,
-                   .boundary = stage + 1 < h->nstage ? 64 : 0,
-                   .weight = 64,
-                   .grad = 64};
+  *out = (PrSizes){
+      .act = ACT, .gout = 64, .boundary = stage + 1 < h->nstage ? 64 : 0, .weight = 64, .grad = 64};
   return stage == 1 && !strcmp(h->fails, "sizes") ? 7 : 0;
 }
 

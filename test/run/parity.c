@@ -10,12 +10,11 @@
  * an op uses the weights as they are at that point of the list, an update applies what was added
  * since the last.
  *
- *   parity STDLIB_DIR SCRATCH_FILE [--break|--channels|--looped|--files FILE...]
+ *   parity STDLIB_DIR SCRATCH_FILE [--break|--channels|--files FILE...]
  *           one line per schedule; exit status 0 iff all agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes, so that bytes are proved and measured.
- * --break gives the engine's model another learning rate, and every run must then differ. --looped
- * takes programs that were unrolled from those for every M.
+ * --break gives the engine's model another learning rate, and every run must then differ.
  *
  * Programs are compiled in this process and run from memory; that emit_c prints the same tables is
  * tested elsewhere. --files: schedules that are synchronous, chains, and add up in ascending order,
@@ -28,7 +27,6 @@
 #include "driver.h"
 #include "engines.h"
 #include "layer_model.h"
-#include "for_all.h"
 #include "samples.h"
 
 /* ---- the model: stage s is y = tanh(x A + b), the loss is |y - target|^2 / (2 M) ---- */
@@ -551,52 +549,10 @@ static void looped_grid(const char *dir, const Case *c) {
   summary(c, before);
 }
 
-/* The program for every M, unrolled: those of small M, which are tables of their own, and of larger
- * ones. */
-static void looped_case(const char *dir, const Case *c, uint32_t P) {
-  static const uint32_t sizes_M[] = {1, 2, 3, 4, 5, 8, 10, 14, 16, 18, 24, 33};
-  Sample of = {.name = c->name, .P = P, .M = 0}; /* no M, but the tables for all of them */
-  static Compiled k;
-  bool compiled = false;
-  for (size_t i = 0; i < sizeof sizes_M / sizeof *sizes_M; i++) {
-    char why[PIPE_LOOP_TEXT];
-    static PipeProgram *p;
-    if (!engines_case(P))
-      continue;
-    if (!compiled && (sample_looped(&k, dir, &of, &p) || !k.s.looped)) {
-      fail(c->name, NULL, arena_printf(&k.arena, "P=%u: no program for every M", P));
-      arena_free(&k.arena);
-      return;
-    }
-    compiled = true;
-    if ((p = pipe_unroll(&k.s.looped->table, sizes_M[i], why)))
-      on_engines(c->name, p, c, 0, NULL, 1 + P * 1000003u + sizes_M[i]);
-    pipe_unroll_free(p);
-  }
-  if (compiled)
-    arena_free(&k.arena);
-}
-
-static void looped_programs(const char *dir) {
-  static const Case of[] = {
-      {"1f1b", 1, false, 0},      {"gpipe", 1, false, 0},       {"gpipe_lifo", 1, true, 0},
-      {"zb_h1", 1, false, 0},     {"interleaved", 2, false, 0}, {"naive", 1, false, 0},
-      {"dualpipev", 2, false, 0}, {"zb_v", 2, false, 0},        {"gpipe_recompute", 1, true, 0},
-      {"dapple_pb", 1, false, 0},
-  };
-  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-    int before = cases;
-    for (uint32_t P = 2; P <= 4; P++)
-      looped_case(dir, &of[i], P);
-    printf("%s: %d runs\n", of[i].name, cases - before);
-  }
-}
-
 int main(int argc, char **argv) {
   if (argc < 3) {
-    fprintf(
-        stderr,
-        "usage: parity STDLIB_DIR SCRATCH_FILE [--break | --channels | --looped | --files FILE...]\n");
+    fprintf(stderr,
+            "usage: parity STDLIB_DIR SCRATCH_FILE [--break | --channels | --files FILE...]\n");
     return 2;
   }
   const char *dir = argv[1];
@@ -614,11 +570,6 @@ int main(int argc, char **argv) {
         one_case(dir, &c, 0, 0, 0, true, NULL);
       printf("%s: %d runs\n", strrchr(argv[i], '/') + 1, cases - before);
     }
-    printf("%d of %d runs differ\n", failures, cases);
-    return engines_end(failures) != 0;
-  }
-  if (argc > 3 && strcmp(argv[3], "--looped") == 0) {
-    looped_programs(dir);
     printf("%d of %d runs differ\n", failures, cases);
     return engines_end(failures) != 0;
   }

@@ -3,8 +3,6 @@
 #include "samples.h"
 #include "driver.h"
 
-#include "for_all.h"
-
 #include <string.h>
 
 static const char copies[] =
@@ -161,14 +159,4 @@ static void prepare(Compiled *c, const char *stdlib, const Sample *of) {
 bool sample_compile(Compiled *c, const char *stdlib, const Sample *of) {
   prepare(c, stdlib, of);
   return compile_only(&c->s);
-}
-
-bool sample_looped(Compiled *c, const char *stdlib, const Sample *of, PipeProgram **p) {
-  char why[PIPE_LOOP_TEXT];
-  prepare(c, stdlib, of);
-  c->opt.ndefine = 1;
-  c->opt.for_all = "M", c->opt.looped = true;
-  c->opt.found_open = true; /* compare with as much of the text as --check does */
-  *p = compile_only(&c->s) ? pipe_unroll(&c->s.looped->table, of->M, why) : NULL;
-  return *p != NULL;
 }

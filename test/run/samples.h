@@ -26,8 +26,5 @@ typedef struct Compiled {
 
 /* False: messages are on standard output. Its tables may be written; the caller frees c->arena. */
 bool sample_compile(Compiled *c, const char *stdlib, const Sample *of);
-/* The same by way of its program for every M, which is unrolled at of->M: *p, for pipe_unroll_free
- * before the arena is freed. */
-bool sample_looped(Compiled *c, const char *stdlib, const Sample *of, PipeProgram **p);
 
 #endif

@@ -36,47 +36,11 @@
 
 #include "../run/as_rows.h"
 #include "shim_job.h"
-#include "pipe_loop.h"
 #include "shim_plan.h"
 
 static uint64_t seed0 = 1;
 
 /* ---- parity ---- */
-
-/* Programs that were unrolled from those for every M: the results are those of the ones that were
- * compiled for it. */
-static void looped_parity(const char *stdlib) {
-  static const Sample of[] = {
-      {.name = "1f1b", .P = 4, .M = 9},       {.name = "1f1b", .P = 4, .M = 2},
-      {.name = "gpipe", .P = 3, .M = 12},     {.name = "interleaved", .P = 4, .M = 16},
-      {.name = "dualpipev", .P = 3, .M = 14}, {.name = "pipedream", .P = 3, .M = 11},
-      {.name = "chimera", .P = 4, .M = 16},   {.name = "gpipe_recompute", .P = 3, .M = 7},
-  };
-  uint32_t nrun = 0;
-  for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
-    Compiled *c = malloc(sizeof *c), *d = malloc(sizeof *d);
-    Result *want = malloc(sizeof *want);
-    PipeProgram *p;
-    if (!c || !d || !want || !sample_compile(d, stdlib, &of[i]) ||
-        !sample_looped(c, stdlib, &of[i], &p))
-      abort();
-    job_reference(d->s.prog, false, want);
-    for (uint32_t k = 0; k < 3; k++, nrun++) {
-      Job j = {.p = p,
-               .processes = k != 1,
-               .at_once = 1,
-               .cuda = {.graph = k == 2, .ahead = k},
-               .seed = seed0 * 1000 + i * 10 + k};
-      job_run(&j);
-      EXPECT(job_whole(&j) && job_same(&j, want), "%s for every M, M = %u, %u: %s\n", of[i].name,
-             of[i].M, k, j.text);
-    }
-    pipe_unroll_free(p);
-    arena_free(&c->arena), arena_free(&d->arena);
-    free(c), free(d), free(want);
-  }
-  printf("for every M: %u runs\n", nrun);
-}
 
 static bool has_sums(const PipeProgram *p) {
   bool any = false;
@@ -137,7 +101,6 @@ static void parity(const char *stdlib) {
     free(want);
   }
   printf("%u runs\n", nrun);
-  looped_parity(stdlib);
 }
 
 /* ---- damage ---- */

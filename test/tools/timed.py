@@ -15,7 +15,7 @@ def spent():
     return usage.ru_utime + usage.ru_stime
 
 
-TEXTS = ("channels", "check", "csv", "emit", "for_all", "format", "limit", "mistakes", "oracle", "parse", "sema", "stdlib")
+TEXTS = ("channels", "check", "csv", "emit", "format", "limit", "mistakes", "oracle", "parse", "sema", "stdlib")
 
 
 class TimedTest(lit.formats.ShTest):

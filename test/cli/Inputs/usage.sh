@@ -50,13 +50,18 @@ done
 try a.pipe --dump-after=everything
 try a.pipe --arrows=on
 try a.pipe --arrows=auto --emit=html
-try a.pipe --for-all=M --emit=html
+try a.pipe --for-all=M
 try a.pipe --symbol=x --emit=json
 try a.pipe --check -o x.c
 try a.pipe --check --symbol=a
 try a.pipe --check --arrows=on --emit=svg
-try a.pipe --check --emit=c --for-all=M
-try a.pipe --for-all=M -o x.c
+try a.pipe -D M=1..8
+try a.pipe --check --emit=c -D M=1..8
+try a.pipe -D M=1..8 -o x.c
+try a.pipe -D P=2 -D M=1,8 --show
+try a.pipe --check -D M=1..8 --critical-path
+try a.pipe --check -D M=1..8 --time-passes
+try a.pipe -D M=1..8 --dump-after=lower
 try a.pipe --show -o x
 try a.pipe --show --arrows=on --emit=svg
 try a.pipe --critical-path --emit=svg -o q.svg
@@ -67,7 +72,9 @@ try a.pipe --color=always --emit=svg
 try a.pipe --check --color=never
 try --compare a.pipe --color=never
 try a.pipe --torch-lax
-try a.csv --for-all=M --check
+try a.csv -D M=1..8 --check
+try a.pipe -D M=1..8 -D P=2 -D M=4 --check
+try a.pipe -D M=0..1000000000 -D P=0..1000000000 --check
 try a.pipe --by=span
 try --compare a.pipe --by=speed
 try --compare nowhere.pipe
@@ -76,7 +83,6 @@ try --compare a.pipe --torch-waits
 try --compare a.pipe --torch-unshard=3
 try --compare a.pipe --counterexample=c.svg
 try --compare a.pipe --symbol=x
-try --compare a.pipe --for-all=M
 try --compare a.pipe --time-passes
 try a.pipe --depfile=d
 try nowhere.pipe

@@ -14,6 +14,6 @@ with open("s.pipe", "w", encoding="utf-8") as f:
   order r {{ do M {{ F }} do M {{ B }} U }}
 }}
 """)
-for options in ["--check", "--profile=layers.json"], ["--for-all=M=1..4"]:
+for options in ["--check", "--profile=layers.json"], ["--check", "-DM=1..4"]:
     said = subprocess.run([sys.argv[1], "s.pipe", *options], capture_output=True)
     print(said.stdout.decode(), said.stderr.decode(), end="")

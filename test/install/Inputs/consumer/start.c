@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "pipe_compile.h"
-#include "pipe_loop.h"
+#include "pipe_rows.h"
 
 int main(int argc, char **argv) {
   PipeCompiled *c;
