@@ -8,9 +8,9 @@
 from ._library import VERSION as __version__
 from ._library import Diagnostic, ScheduleError, ScheduleWarning
 from ._plan import best, plan
-from ._schedule import Schedule, check_csv, compile
+from ._schedule import Schedule, check, check_csv, compile
 
-__all__ = ["Diagnostic", "Schedule", "ScheduleError", "ScheduleWarning", "best", "check_csv", "compile", "plan"]
+__all__ = ["Diagnostic", "Schedule", "ScheduleError", "ScheduleWarning", "best", "check", "check_csv", "compile", "plan"]
 
 for _class in Diagnostic, Schedule, ScheduleError, ScheduleWarning:
     _class.__module__ = "pipec"  # as users name them

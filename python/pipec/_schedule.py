@@ -8,7 +8,7 @@ import operator
 import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import c_void_p
 from functools import cached_property
 from typing import Any
@@ -145,6 +145,46 @@ class Schedule:
         return self.svg if self.program else None
 
 
+def _words(
+    name: str | os.PathLike[str] | None,
+    text: str | None,
+    profile: str | os.PathLike[str] | None,
+    memory_limit: int | str | None,
+    options: Sequence[str],
+) -> list[str]:
+    """The words of a command line for what `compile` and `check` take, without the parameters."""
+    if name is None and text is None:
+        raise TypeError("give the name of a schedule, or text=")
+    if isinstance(options, str):
+        raise TypeError(f"options is a list of words, such as [{options!r}]")
+    words = list(options)
+    if profile is not None:
+        words.append("--profile=" + os.fsdecode(profile))
+    if memory_limit is not None:
+        words.append(f"--memory-limit={memory_limit}")
+    return words
+
+
+def _integer(key: str, value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{key}={value!r}: a parameter of a schedule is an integer") from None
+
+
+def _values(key: str, value: int | Iterable[int]) -> str:
+    """The value of -D: 8, 1..1024, 1..1023:2 or 4,8,16."""
+    if isinstance(value, range) and value.step > 0 and value:
+        last = value[-1]
+        return f"{value.start}..{last}" + (f":{value.step}" if value.step > 1 else "")
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        values = [str(_integer(key, one)) for one in value]
+        if not values:
+            raise ValueError(f"{key}={value!r} has no values")
+        return ",".join(values)
+    return str(_integer(key, value))
+
+
 def compile(
     name: str | os.PathLike[str] | None = None,
     /,
@@ -157,7 +197,7 @@ def compile(
 ) -> Schedule:
     """Proves a schedule: its order, its transfers, its memory, its checks and limits.
 
-    name:         a schedule of the library, such as "1f1b", or the path of a .pipe, .csv or .json file
+    name:         a schedule of the library, such as "1f1b", or the path of a .pipe or .csv file
     text:         the text of the schedule; `name` is then its name in messages and the place from
                   which its imports are found
     profile:      a JSON file of measured costs
@@ -169,21 +209,38 @@ def compile(
     (Python's `warnings`) and keeps them in `Schedule.diagnostics`. Releases the GIL: other threads
     run meanwhile and may compile too.
     """
-    if name is None and text is None:
-        raise TypeError("compile needs the name of a schedule, or text=")
-    if isinstance(options, str):
-        raise TypeError(f"options is a list of words, such as [{options!r}]")
-    words = list(options)
-    if profile is not None:
-        words.append("--profile=" + os.fsdecode(profile))
-    if memory_limit is not None:
-        words.append(f"--memory-limit={memory_limit}")
+    words = _words(name, text, profile, memory_limit, options)
     for key, value in parameters.items():
-        try:
-            words.append(f"-D{key}={operator.index(value)}")
-        except TypeError:
-            raise TypeError(f"{key}={value!r}: a parameter of a schedule is an integer") from None
+        words.append(f"-D{key}={_integer(key, value)}")
     return Schedule(None if name is None else os.fsdecode(name), text, words)
+
+
+def check(
+    name: str | os.PathLike[str] | None = None,
+    /,
+    *,
+    text: str | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    memory_limit: int | str | None = None,
+    options: Sequence[str] = (),
+    **parameters: int | Iterable[int],
+) -> str:
+    """Proves a schedule for every value of its parameters, each by itself, and returns the report
+    of `pipec --check`: `check("1f1b", P=8, M=range(1, 1025))`.
+
+    parameters:   integers, ranges or lists of integers; several of them give every combination. The
+                  report counts those that the schedule's `requires` excludes.
+
+    The other arguments are those of `compile`. All processors take part. Raises ScheduleError,
+    which names the first refuted combination, if one is refuted or the schedule admits none.
+    """
+    words = _words(name, text, profile, memory_limit, options)
+    for key, value in parameters.items():
+        words.append(f"-D{key}={_values(key, value)}")
+    proved = Compiled(None if name is None else os.fsdecode(name), text, [*words, "--check"])
+    for d in proved.diagnostics:
+        warnings.warn(str(d), ScheduleWarning, stacklevel=2)
+    return proved.output
 
 
 def check_csv(
