@@ -193,18 +193,21 @@ bool run_kernel(Ex *x, const Stmt *t) {
     return false;
   if (x->items.n == 0 || (t->range.lo && in.lo >= in.hi))
     return true;
-  int64_t from = INT64_MAX, to = INT64_MIN, a, z;
+  int64_t from = INT64_MAX, to = INT64_MIN;
   bool over = false;
-  for (uint32_t i = 0; i < x->items.n && !over; i++) {
-    const KernelItem *it = &x->items.at[i];
-    over = __builtin_add_overflow(it->lo, it->lag, &a) ||
-           __builtin_add_overflow(it->hi, it->lag, &z);
-    from = a < from ? a : from;
-    to = z > to ? z : to;
+  for (uint32_t i = 0; i < x->items.n; i++) {
+    const KernelItem *item = &x->items.at[i];
+    int64_t first, end;
+    over |= __builtin_add_overflow(item->lo, item->lag, &first);
+    over |= __builtin_add_overflow(item->hi, item->lag, &end);
+    from = first < from ? first : from;
+    to = end > to ? end : to;
   }
-  for (uint32_t i = 0; i < x->items.n && !over; i++) /* every k - lag below fits */
-    over = __builtin_sub_overflow(from, x->items.at[i].lag, &a) ||
-           __builtin_sub_overflow(to, x->items.at[i].lag, &z);
+  for (uint32_t i = 0; i < x->items.n; i++) { /* every k - lag below fits */
+    int64_t index, lag = x->items.at[i].lag;
+    over |= __builtin_sub_overflow(from, lag, &index);
+    over |= __builtin_sub_overflow(to, lag, &index);
+  }
   if (over) {
     diag_error(s->diag, DIAG_OVERFLOW, t->at, "a lag overflows a 64-bit integer");
     return false;
