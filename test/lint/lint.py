@@ -27,7 +27,7 @@ def files(root):
         pass
     found = []
     for folder, dirs, names in os.walk(root):
-        dirs[:] = [d for d in dirs if d not in (".git", "__pycache__") and not d.startswith("build")]
+        dirs[:] = [d for d in dirs if d not in (".git", "__pycache__", "out") and not d.startswith("build")]
         found += [os.path.relpath(os.path.join(folder, n), root) for n in names]
     return sorted(found)
 
@@ -151,6 +151,33 @@ def generated(root):
             yield path, 1, "a generated file in the source tree"
         elif path.endswith((".c", ".h")) and any(m in t for t in lines(root, path)[:5] for m in marks):
             yield path, 1, "a generated file in the source tree"
+
+
+# What the root of the tree has, and files of more than 100 kB with the reason for each.
+ROOT = """.ci .clang-format .clang-tidy .editorconfig .git .github .gitignore CHANGELOG.md CMakeLists.txt CONTRIBUTING.md
+    LICENSE README.md cmake compiler dev docs examples lang pyproject.toml python runtime stdlib test""".split()
+LARGE = {}
+
+
+def strays(root):
+    """The tree has only text, files of at most 100 kB, and in its root only names that ROOT has."""
+    for name in sorted({path.split("/")[0] for path in files(root)} - set(ROOT)):
+        yield name, 1, "ROOT in test/lint/lint.py does not have this name"
+    for path in files(root):
+        full = os.path.join(root, path)
+        size = os.path.getsize(full)
+        if size > 100_000 and path not in LARGE:
+            yield path, 1, f"{size} bytes; a file may have 100000, or a reason in LARGE in test/lint/lint.py"
+        with open(full, "rb") as f:
+            content = f.read()
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            content = b"\0"
+        if b"\0" in content:
+            yield path, 1, "a binary file"
+    if not files(root):
+        yield ".", 0, "no files found"
 
 
 def diagnostics(root):
@@ -296,7 +323,7 @@ def environment(root):
 
 
 RULES = {f.__name__: f for f in
-         (spdx, long, columns, paths, unfinished, editorconfig, generated, diagnostics, ops, filecheck,
+         (spdx, long, columns, paths, unfinished, editorconfig, generated, strays, diagnostics, ops, filecheck,
           sections, doors, environment)}
 
 if __name__ == "__main__":
