@@ -7,7 +7,7 @@
 #   %includes -I of every folder of sources that has headers
 #   %library files of %stdlib to go through: all; where the code is instrumented, some that have each kind of op and order
 #   %cc_only the compiler alone, %generator CMake's generator
-#   %mpirun  starts so many processes: %mpirun 4 program (REQUIRES: mpi)
+#   %mpirun  starts so many processes: %mpirun 4 program (REQUIRES: mpi); after %outlive it lets the others live when one ends
 #   %shared published schedules and profiles (REQUIRES: shared-data)
 #   %much{A|B|C}  how much of a campaign: A; where the code is instrumented, which takes several times as long, B;
 #           in ./dev soak C, or A if there is no C
@@ -86,16 +86,19 @@ env["PYTHONDONTWRITEBYTECODE"] = "1"  # the source tree stays as it is
 env["FILECHECK_OPTS"] = "--enable-var-scope"
 # The default, exit 1, would satisfy `not`; timed.py sets ASAN_OPTIONS.
 env["UBSAN_OPTIONS"] = "halt_on_error=1:abort_on_error=1:print_stacktrace=1"
+env["HOME"] = os.path.expanduser("~")  # Open MPI 5 does not start without
 for name, value in [
-    ("ALLOW_RUN_AS_ROOT", "1"),
-    ("ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    ("MCA_rmaps_base_oversubscribe", "1"),
-    ("MCA_hwloc_base_binding_policy", "none"),
-    ("MCA_mpi_yield_when_idle", "1"),
-    ("MCA_btl", "self,vader,tcp"),
-    ("MCA_btl_vader_single_copy_mechanism", "none"),
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+    ("OMPI_MCA_btl", "self,vader"),
+    ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),  # of version 4
+    ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+    ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),  # the same of version 5
+    ("PRTE_MCA_hwloc_default_binding_policy", "none"),
 ]:
-    env["OMPI_" + name] = value
+    env[name] = value
 env["TSAN_OPTIONS"] = "halt_on_error=1:abort_on_error=1"
 
 instrumented = "sanitizer" in features
@@ -129,6 +132,8 @@ for name, value in [
     # Leaks, and what is done with locks, are those of MPI; the rest is for Open MPI: as root, and with fewer cores than processes.
     ("mpirun", "env ASAN_OPTIONS=abort_on_error=1:detect_leaks=0 TSAN_OPTIONS=%s:detect_deadlocks=0:report_mutex_bugs=0:report_destroy_locked=0:report_signal_unsafe=0:suppressions=%s/test/tools/tsan.supp "
      "%s/test/tools/mpirun.sh %s" % (env["TSAN_OPTIONS"], config.source, config.source, config.mpiexec)),
+    ("outlive", "env OMPI_MCA_orte_enable_recovery=1 OMPI_MCA_orte_abort_on_non_zero_status=0 PRTE_MCA_state_base_recoverable=1 "
+     "PRTE_MCA_state_base_continuous=1 PRTE_MCA_state_base_error_non_zero_exit=0"),
     ("shared", shared),
     ("torch", torch),
     ("builder", builder),

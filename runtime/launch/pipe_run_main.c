@@ -130,10 +130,14 @@ static pid_t start_rank(const Asked *a, uint32_t r) {
 /* Runs `mpirun -np N pipe-run --one PROGRAM ...`. */
 static pid_t start_mpirun(const Asked *a, const char *self) {
   static const char *const settings[][2] = {
-      {"OMPI_MCA_orte_enable_recovery", "1"},
+      {"OMPI_MCA_mpi_yield_when_idle", "1"},
+      {"OMPI_MCA_orte_enable_recovery", "1"}, /* of version 4 */
       {"OMPI_MCA_orte_abort_on_non_zero_status", "0"},
       {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-      {"OMPI_MCA_mpi_yield_when_idle", "1"},
+      {"PRTE_MCA_state_base_recoverable", "1"}, /* the same of version 5 */
+      {"PRTE_MCA_state_base_continuous", "1"},
+      {"PRTE_MCA_state_base_error_non_zero_exit", "0"},
+      {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
       {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
   };
