@@ -56,7 +56,7 @@ for program in "spin", "chromium", "clang-tidy", "rsvg-convert":
 torch = os.environ.get("PIPE_TORCH_PYTHON", config.python)
 builder = os.environ.get("PIPE_BUILDER_PYTHON", config.python)
 for feature, python, module in [("torch", torch, "torch.distributed.pipelining"), ("safetensors", torch, "safetensors.numpy"),
-                                ("transformers", torch, "transformers"), ("ortools", torch, "ortools"),
+                                ("transformers", torch, "transformers"), ("ortools", torch, "ortools"), ("yaml", config.python, "yaml"),
                                 ("scikit-build-core", builder, "scikit_build_core")]:
     if subprocess.run([python, "-c", "import " + module], capture_output=True, check=False).returncode == 0:
         config.available_features.add(feature)
