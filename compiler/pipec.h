@@ -267,8 +267,8 @@ typedef struct Sides {
 typedef struct Verdict {
   const Stall *stall;    /* (check_channels) the counter-example, or NULL */
   /* (prove_lists) Orders.lists complete under the requested model, but not under the model of the
-   * engines: there is no program */
-  bool only_lists;
+   * engines: there is no program. What would happen there, for the report; NULL: there is one */
+  const char *only_lists;
   const MachineList *machine_list; /* [nrank] (check_channels) the proved lists */
   /* (check_channels) least --sends=buffered that completes the lists; 0: rendezvous suffices */
   uint64_t least_buffer;

@@ -371,7 +371,8 @@ static void offer_help(Sched *s, const MachineList *list) {
               "the lists complete with the transfers that pipec derives: --lowering=global");
 }
 
-static bool judge(Sched *s, Verdict *verdict, const MachineList *list) {
+/* Do the lists complete under opt->model? False: reported, without a help. */
+static bool prove(Sched *s, Verdict *verdict, const MachineList *list) {
   ChannelModel model = s->opt->model;
   verdict->machine_list = list;
   Arena scratch = {0};
@@ -400,8 +401,14 @@ static bool judge(Sched *s, Verdict *verdict, const MachineList *list) {
       diag_note(s->diag, NO_SPAN, "no buffer size lets the lists complete");
   }
   arena_free(&scratch);
-  offer_help(s, list);
   return false;
+}
+
+static bool judge(Sched *s, Verdict *verdict, const MachineList *list) {
+  const bool proved = prove(s, verdict, list);
+  if (!proved)
+    offer_help(s, list);
+  return proved;
 }
 
 static bool has_sizes(Sched *s) {
@@ -411,6 +418,22 @@ static bool has_sizes(Sched *s) {
       s->diag, DIAG_NO_SIZES, NO_SPAN,
       "--sends=buffered: a buffer in bytes needs the size of messages: a `bytes` clause or a profile");
   return false;
+}
+
+/* Why the lists do not complete on the channels of the engines, opt->model; NULL: they complete. */
+static const char *engines_fail(Sched *s, const MachineList *list) {
+  Arena scratch = {0};
+  const char *why = NULL;
+  const MachineResult got = run_machine(s, &scratch, list, s->opt->model);
+  if (got.status == MACHINE_STUCK)
+    why = "the ranks would deadlock";
+  if (got.status == MACHINE_MISPAIRED) {
+    const PipeInstr *at = instr_at(s, got.hop[0].at), *on = instr_at(s, got.hop[0].on);
+    why = arena_printf(s->arena, "%s and %s would be mispaired", list_op_text(s, at),
+                       list_op_text(s, on));
+  }
+  arena_free(&scratch);
+  return why;
 }
 
 bool prove_lists(Sched *s, Verdict *verdict) {
@@ -425,11 +448,15 @@ bool prove_lists(Sched *s, Verdict *verdict) {
     return true;
   /* Engines follow the weakest model: the lists complete under it, or there is no program. */
   s->opt->model = (ChannelModel){.channels = CHANNELS_RANK};
-  bool ok = lists_complete(s, list, s->opt->model);
-  if (!ok && !s->opt->check_only)
-    return judge(s, verdict, list);
+  const char *why = engines_fail(s, list);
+  if (why && !s->opt->check_only) {
+    prove(s, verdict, list);
+    diag_help(s->diag, "the engines can run the transfers that pipec derives: "
+                       "--lowering=global; --check proves the lists of the file");
+    return false;
+  }
   s->opt->model = model;
-  verdict->only_lists = !ok;
+  verdict->only_lists = why;
   return true;
 }
 

@@ -87,9 +87,8 @@ static void report_lists(Sched *s, FILE *f) {
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
   fprintf(f, "model     %s\n", model_text(s));
   report_buffer(s, f);
-  fprintf(
-      f,
-      "program   none: the engines (rendezvous, one comm stream per rank) would deadlock on it\n");
+  fprintf(f, "program   none: on the engines (rendezvous, one comm stream per rank) %s\n",
+          s->verdict->only_lists);
 }
 
 double above_percent(uint64_t value, uint64_t bound) {
