@@ -5,8 +5,9 @@
  * file compute_comms. Two notations are pipec's own: a cell 0SEND_F1+0RECV_B0 is a group of
  * transfers, and a cell WAIT waits for all transfers above it.
  *
- * Ensures what expand ensures: stages on the ranks of their rows, and ops in order. The format has
- * no update; the reader adds one at the end of each rank. For compute_comms also ensures
+ * Ensures what expand ensures: stages on the ranks of their rows, and ops in order. A file without
+ * a backward is forward-only. The format has no update; for a file that is trained, the reader adds
+ * one at the end of each rank. For compute_comms also ensures
  * Orders.lists, with the sends and receives in the order of the file, unless --lowering= asks for
  * derived transfers.
  *
@@ -362,15 +363,125 @@ static bool read_rows(Csv *c, uint32_t len) {
 
 static Span at_site(const Csv *c, const Action *a) { return c->s->orders->site[a->site]; }
 
+static const char *action_text(Csv *c, const Action *a) {
+  const Span at = at_site(c, a);
+  return cut(c, c->text + at.beg, c->text + at.end);
+}
+
+/* Does only a schedule that is trained have the kind? */
+static bool is_trained(uint32_t kind) {
+  switch (kind) {
+  case PIPE_F:
+  case PIPE_SEND_F:
+  case PIPE_RECV_F:
+  case K_WAIT_SEND_F:
+  case K_WAIT:
+  case K_UNSHARD:
+  case K_RESHARD: return false;
+  default: return true;
+  }
+}
+
+/* Checks that a kind of op that others need is not absent from the whole file. A file without any
+ * trained kind is forward-only. */
+static bool check_kinds(Csv *c) {
+  const Action *first[PIPE_NOPS] = {NULL}, *trained = NULL;
+  for (uint32_t i = c->action.n; i-- > 0;) {
+    const Action *a = &c->action.at[i];
+    if (a->kind < PIPE_NOPS)
+      first[a->kind] = a;
+    if (is_trained(a->kind))
+      trained = a;
+  }
+  c->made->model.forward = !trained;
+  const bool backward = first[PIPE_B] || first[PIPE_I] || first[PIPE_W];
+  const Action *there = !first[PIPE_F] || !backward       ? trained
+                        : first[PIPE_I] && !first[PIPE_W] ? first[PIPE_I]
+                        : first[PIPE_W] && !first[PIPE_I] ? first[PIPE_W]
+                                                          : NULL;
+  if (!there)
+    return true;
+  diag_error(c->s->diag, DIAG_MISSING_OP, at_site(c, there), "the file has %s, but no %s",
+             action_text(c, there),
+             !first[PIPE_F]          ? "F"
+             : !backward             ? "B"
+             : there->kind == PIPE_I ? "W"
+                                     : "I");
+  return false;
+}
+
+/* The ops of a stage, or of a microbatch. */
+typedef struct Tally {
+  const Action *first;
+  uint32_t rank, nop; /* rank of `first`; number of ops */
+  bool several;       /* several ranks have them */
+} Tally;
+
+static void add(Tally *tally, const Action *a, uint32_t rank) {
+  if (!tally->first)
+    *tally = (Tally){.first = a, .rank = rank};
+  tally->nop++;
+  tally->several |= tally->rank != rank;
+}
+
+/* Reports an op whose stage has no other op, although other stages have more. */
+static bool check_lone_stages(Csv *c, const Tally *stage) {
+  const Model *model = &c->made->model;
+  const uint64_t needed = (uint64_t)model->nmb * (model->forward ? 1 : 2);
+  bool ok = true;
+  for (uint32_t st = 0; st < model->nstage; st++)
+    if (stage[st].nop == 1 && needed > 2) {
+      diag_error(c->s->diag, DIAG_MISSING_OP, at_site(c, stage[st].first),
+                 "%s of rank %u is the only op of stage %u", action_text(c, stage[st].first),
+                 stage[st].rank, st);
+      ok = false;
+    }
+  return ok;
+}
+
+/* Reports microbatches of which one rank among several has ops, and microbatches without ops. */
+static bool check_microbatches(Csv *c, const Tally *mb) {
+  const Model *model = &c->made->model;
+  Diag *d = c->s->diag;
+  const uint64_t needed = (uint64_t)model->nstage * (model->forward ? 1 : 2);
+  bool ok = true;
+  for (uint32_t m = 0, end; m < model->nmb; m = end) {
+    const Tally *t = &mb[m];
+    end = m + 1;
+    if (model->nrank == 1 || !t->nop || t->several || needed <= t->nop + 1)
+      continue;
+    while (end < model->nmb && mb[end].nop && !mb[end].several && mb[end].rank == t->rank)
+      end++;
+    const char *op = action_text(c, t->first);
+    if (end > m + 1)
+      diag_error(d, DIAG_MISSING_OP, at_site(c, t->first),
+                 "rank %u alone has ops of microbatches %u to %u, such as %s", t->rank, m, end - 1,
+                 op);
+    else if (t->nop > 1)
+      diag_error(d, DIAG_MISSING_OP, at_site(c, t->first),
+                 "rank %u alone has ops of microbatch %u, such as %s", t->rank, m, op);
+    else
+      diag_error(d, DIAG_MISSING_OP, at_site(c, t->first),
+                 "%s of rank %u is the only op of microbatch %u", op, t->rank, m);
+    ok = false;
+  }
+  for (uint32_t m = 0; m < model->nmb && ok; m++)
+    if (!mb[m].nop) {
+      diag_error(d, DIAG_MISSING_OP, at_site(c, mb[model->nmb - 1].first),
+                 "there is a microbatch %u, but no rank runs microbatch %u", model->nmb - 1, m);
+      ok = false;
+    }
+  return ok;
+}
+
 /* Places each stage on the rank of the row that computes it, and counts microbatches. False:
  * reported. */
 static bool place(Csv *c) {
   Sched *s = c->s;
   Model *model = &c->made->model;
   uint32_t n = c->action.n;
-  const Action **first = NEW_ARRAY(s->arena, const Action *,
-                                   n); /* [at most n] first action of each stage */
-  uint32_t *rank = NEW_ARRAY(s->arena, uint32_t, n);
+  Tally *stage = NEW_ARRAY(s->arena, Tally, n); /* of at most n */
+  Tally *mb = NEW_ARRAY(s->arena, Tally, n);
   bool ok = true;
   model->nrank = c->row_at.n;
   for (uint32_t r = 0; r < model->nrank; r++) {
@@ -388,12 +499,12 @@ static bool place(Csv *c) {
       }
       model->nstage = a->stage >= model->nstage ? a->stage + 1 : model->nstage;
       model->nmb = a->mb >= model->nmb ? a->mb + 1 : model->nmb;
-      if (!first[a->stage]) {
-        first[a->stage] = a, rank[a->stage] = r;
-      } else if (rank[a->stage] != r) {
+      add(&stage[a->stage], a, r);
+      add(&mb[a->mb], a, r);
+      if (stage[a->stage].several) {
         diag_error(s->diag, DIAG_PLACE, at_site(c, a), "stage %u is on rank %u and on rank %u",
-                   a->stage, rank[a->stage], r);
-        diag_note(s->diag, at_site(c, first[a->stage]), "first given here");
+                   a->stage, stage[a->stage].rank, r);
+        diag_note(s->diag, at_site(c, stage[a->stage].first), "first given here");
         return false;
       }
     }
@@ -403,12 +514,15 @@ static bool place(Csv *c) {
       ok = false;
     }
   }
+  if (!ok || !check_kinds(c) || !check_lone_stages(c, stage))
+    return false;
   for (uint32_t st = 0; ok && st < model->nstage; st++)
-    if (!first[st]) {
-      diag_error(s->diag, DIAG_PLACE, at_site(c, first[model->nstage - 1]),
+    if (!stage[st].first) {
+      diag_error(s->diag, DIAG_PLACE, at_site(c, stage[model->nstage - 1].first),
                  "there is a stage %u, but no rank computes stage %u", model->nstage - 1, st);
       ok = false;
     }
+  ok = ok && check_microbatches(c, mb);
   if (ok && (uint64_t)model->nstage * model->nmb > n) { /* each needs an F */
     diag_error(s->diag, DIAG_MISSING_OP, NO_SPAN,
                "%u stages x %u microbatches need more than the %u actions of the file",
@@ -419,7 +533,7 @@ static bool place(Csv *c) {
     return false;
   model->stage = NEW_ARRAY(s->arena, PipeStage, model->nstage);
   for (uint32_t st = 0; st < model->nstage; st++)
-    model->stage[st] = (PipeStage){.rank = rank[st],
+    model->stage[st] = (PipeStage){.rank = stage[st].rank,
                                    .prev = st ? st - 1 : NONE,
                                    .next = st + 1 < model->nstage ? st + 1 : NONE,
                                    .model = st,
@@ -482,7 +596,8 @@ static bool fill_ops(Csv *c) {
       *at = ++orders->nop;
     }
     label_again(s, orders->rank_op0[r], orders->nop);
-    for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
+    const uint32_t end = s->model->forward ? 0 : s->model->rank_stage0[r + 1];
+    for (uint32_t i = s->model->rank_stage0[r]; i < end; i++) {
       orders->op[orders->nop++] = (Op){.kind = PIPE_U,
                                        .phase = PIPE_FLUSH,
                                        .stage = s->model->rank_stage[i],
@@ -601,7 +716,7 @@ static bool check_reduce(Csv *c, bool warn) {
   if (ok && warn && c->own.file != NO_FILE)
     diag_warn(s->diag, DIAG_CSV, c->own,
               "PyTorch does not read this cell: '+' and WAIT are pipec's");
-  else if (ok && warn && lacking)
+  else if (ok && warn && lacking && !s->model->forward)
     diag_warn(
         s->diag, DIAG_CSV, s->orders->order_at[s->model->stage[last].rank],
         "%u of %u stages, such as %u, have no REDUCE_GRAD: PyTorch does not divide their gradients by the number of microbatches",

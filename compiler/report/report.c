@@ -80,10 +80,11 @@ static const char *stages_text(Sched *s) {
 
 /* The whole report of a file with its own transfers. */
 static void report_lists(Sched *s, FILE *f) {
+  const uint32_t nupdate = s->model->forward ? 0 : s->model->nstage;
   fprintf(f, "%s: %u rank%s, %s, %u microbatch%s, %u ops, %u transfers of its own\n",
           printable(s, s->model->name), s->model->nrank, s->model->nrank == 1 ? "" : "s",
-          stages_text(s), s->model->nmb, s->model->nmb == 1 ? "" : "es",
-          s->orders->nop - s->model->nstage, s->ideal->nxfer);
+          stages_text(s), s->model->nmb, s->model->nmb == 1 ? "" : "es", s->orders->nop - nupdate,
+          s->ideal->nxfer);
   fprintf(f, "proved    complete, in order, deadlock-free, matched\n");
   fprintf(f, "model     %s\n", model_text(s));
   report_buffer(s, f);
