@@ -7,7 +7,8 @@
 # with the first 12 digits of the SHA-256 of --emit=json, of --check, and of --emit=csv. A change that is meant to leave
 # programs alone leaves these lines alone. The JSON has every list as the engines carry it out; the C has it as loops, and
 # which loops are found is no matter of the schedule (check/rows.test holds the one against the other). Left out of the
-# JSON is the hash of the program, which changes with the ABI; "-" is an output that pipec refuses.
+# JSON are the hash of the program, which changes with the ABI, and the places of its instructions in the text, which change
+# with the lines above them; "-" is an output that pipec refuses.
 # A size is one that the schedule admits, the first six of SIZES.
 import hashlib
 import os
@@ -17,7 +18,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 SIZES = [(4, 8), (2, 4), (8, 16), (3, 6), (4, 12), (8, 32), (6, 12), (2, 2), (4, 16), (8, 8), (1, 4)]
-FORM = re.compile(r'"hash":"[0-9a-f]*"')
+FORM = re.compile(r'"hash":"[0-9a-f]*"|"at":\[[0-9,]*\]')
 
 
 def output(pipec, option, path, size):
@@ -31,7 +32,7 @@ def output(pipec, option, path, size):
 def digest(text):
     if text is None:
         return "-"
-    return hashlib.sha256(FORM.sub("", text, count=1).encode()).hexdigest()[:12]
+    return hashlib.sha256(FORM.sub("", text).encode()).hexdigest()[:12]
 
 
 def lines(pipec, path):
