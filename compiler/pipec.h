@@ -38,6 +38,8 @@
 enum {
   /* Function calls in one value. With fn f(x) = g(x) + g(x) they double at each step. */
   MAX_CALLS = 1 << 20,
+  MAX_ALL_CALLS = 1 << 27, /* in a compile, besides MAX_CELL_CALLS for each stage and microbatch */
+  MAX_CELL_CALLS = 256,
   MAX_TURNS = 1 << 30,     /* loop iterations of all ranks together */
   MAX_RANKS = 1 << 20,     /* a larger number is a typing error */
   MIN_CHANNEL_SLOTS = 2    /* initial slots at each end of a channel (spec.md 8) */
@@ -158,11 +160,13 @@ typedef struct Sched Sched;
 typedef struct Eval {
   int64_t *env;         /* [Parsed.nslot] present values of the variables */
   uint32_t calls, depth; /* function calls in the present value; their depth */
+  uint64_t all_calls;    /* function calls in the whole compile */
   /* Finds the value of a builtin: for `check` (prove/), or for rules and limits while they are
    * played. */
   bool (*quantity)(Sched *, const Expr *call, int64_t *value);
   struct Rules *rules;   /* the play of `rules` while it runs, else NULL */
   struct Played *played; /* (check_user) plays with the uniform costs that `check` names */
+  uint64_t replayed;     /* (check_user) ops of all plays, and plays looked at */
   /* for messages on a limit: the counts of the rank at one moment, [NCOUNTS * chunks] */
   const int64_t *moment;
 } Eval;

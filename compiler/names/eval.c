@@ -3,6 +3,7 @@
  * errors; / and % are floor division and modulo. Variables live in Eval.env, at the slots that
  * resolve.c assigned. No function can be active twice, so a call needs no frame. The parser bounds
  * the depth of the tree, so plain recursion is safe. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,17 +34,34 @@ static bool floor_divmod(Sched *s, const Expr *e, int64_t a, int64_t b, int64_t 
   return true;
 }
 
+/* Counts a call of a function. False: reported. */
+static bool count_call(Sched *s, const Expr *e) {
+  if (s->eval.depth == 0)
+    s->eval.calls = 0;
+  if (++s->eval.calls > MAX_CALLS) {
+    diag_error(s->diag, DIAG_LOOP, e->at, "this value takes more than %d calls of functions",
+               MAX_CALLS);
+    return false;
+  }
+  const uint64_t cells = (uint64_t)s->model->nstage * s->model->nmb,
+                 most = MAX_ALL_CALLS + MAX_CELL_CALLS * cells;
+  if (s->eval.all_calls < most) {
+    s->eval.all_calls++;
+    return true;
+  }
+  if (s->eval.all_calls == most) /* else it is reported */
+    diag_error(s->diag, DIAG_LOOP, e->at,
+               "the values of this schedule take more than %" PRIu64 " calls of functions", most);
+  s->eval.all_calls = UINT64_MAX;
+  return false;
+}
+
 static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
   int64_t x;
   switch (e->builtin) {
   case BI_FN: {
-    if (s->eval.depth == 0)
-      s->eval.calls = 0;
-    if (++s->eval.calls > MAX_CALLS) {
-      diag_error(s->diag, DIAG_LOOP, e->at, "this value takes more than %d calls of functions",
-                 MAX_CALLS);
+    if (!count_call(s, e))
       return false;
-    }
     int64_t few[4], *args = few;
     uint32_t n = 0;
     for (const Param *p = e->fn->params; p; p = p->next)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Proves the `check` clauses of the user: evaluates each one over the results of other passes.
- * Requires check_memory and lower. A quantity with costs plays the compute ops once for each
- * distinct set of costs and keeps the result, so a check over all ranks is linear. */
+ * Requires check_memory and lower. A quantity with costs plays the compute ops with them. The latest
+ * results are kept: a check over all ranks names few sets of costs, and plays each of them once. The
+ * cost of a check is linear in its values, and bounded. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base.h"
@@ -13,6 +15,11 @@
 #include "prove.h"
 #include "timing.h"
 #include "weights.h"
+
+enum {
+  MOST_KEPT = 64,         /* results of plays that are looked at */
+  MOST_REPLAYED = 1 << 25 /* Eval.replayed in a check, besides 64 plays of all ops */
+};
 
 typedef struct Played { /* a set of uniform costs, and its result */
   struct Played *next;
@@ -49,9 +56,11 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
     *cost_field(&uniform, (CostKey)k) = (uint64_t)v;
   }
   cost_defaults(&uniform, has);
-  for (Played *p = s->eval.played; p; p = p->next)
+  uint32_t seen = 0;
+  for (Played *p = s->eval.played; p && seen < MOST_KEPT; p = p->next, seen++)
     if (p->fb == uniform.time_fb && memcmp(p->time, uniform.time, sizeof p->time) == 0)
       return *t = p->t, true;
+  s->eval.replayed += seen + s->orders->nop;
   if (s->ideal->done && own_costs(s, &uniform))
     return *t = s->ideal->time, true;
   Arena scratch = {0};
@@ -227,6 +236,7 @@ static bool check_clause(Sched *s, const Clause *c, DiagName name) {
   if (name == DIAG_CHECK && (step > 0 ? lo >= hi : lo <= hi))
     diag_warn(s->diag, DIAG_CHECK, c->at, "the range of this check is empty: it proves nothing");
   uint64_t turns = 0, most = 4 * ((uint64_t)s->orders->nop + s->model->nrank) + 100000;
+  const uint64_t replayed = s->eval.replayed + MOST_REPLAYED + 64 * (uint64_t)s->orders->nop;
   for (int64_t x = lo; step > 0 ? x < hi : x > hi;) {
     if (c->var)
       s->eval.env[c->slot] = x;
@@ -234,6 +244,12 @@ static bool check_clause(Sched *s, const Clause *c, DiagName name) {
       diag_error(s->diag, DIAG_LOOP, c->at,
                  "a check over more than %llu values; a bound of its range is wrong",
                  (unsigned long long)most);
+      return false;
+    }
+    if (s->eval.replayed > replayed) {
+      diag_error(s->diag, DIAG_LOOP, c->at,
+                 "this check plays the %u ops of the schedule for more than %" PRIu64 " values",
+                 s->orders->nop, turns - 1);
       return false;
     }
     if (!eval(s, c->value, &v))

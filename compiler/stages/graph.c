@@ -3,6 +3,7 @@
  * weights. Part of expand. Requires the rows of the stage table (place.c). Ensures nin, nout, prev,
  * next, tied and tie of every row, the ties, and Model.graph if chains of rows do not suffice.
  * Cost: linear in edges and links, times microbatches. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base.h"
@@ -80,6 +81,14 @@ static bool add_clause(Instance *x, const Clause *c, Edges *edges) {
                       "number the stages in the order of their forwards");
     *vec_push(s->arena, edges) = (PipeEdge){.from = (uint32_t)a, .to = (uint32_t)b, .skip = 1};
     x->model->nedge = edges->n;
+    const uint64_t most = (uint64_t)s->model->nmodel * (s->model->nmodel - 1) / 2;
+    if (edges->n > most + s->model->nmodel) { /* a few double edges have their own message */
+      diag_error(s->diag, DIAG_LOOP, c->at,
+                 "more edges than the %" PRIu64
+                 " that %u stages can have; a bound of this range is wrong",
+                 most, s->model->nmodel);
+      return false;
+    }
     if ((edges->n & (edges->n - 1)) == 0 && !fits(s, c))
       return false;
     if (__builtin_add_overflow(i, step, &i))

@@ -20,12 +20,16 @@
 #include "names.h"
 #include "orders.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "evaluate.h"
 #include "weight_lines.h"
 #include "weights.h"
+
+/* The most parts of all formulas: MOST_PARTS, and PARTS_OF_OP for each op. */
+enum { MOST_PARTS = 1 << 25, PARTS_OF_OP = 256 };
 
 /* The values of names at one op. */
 typedef struct At {
@@ -46,6 +50,7 @@ typedef struct Make {
   const At *at;
   PipeTerm term[PIPE_FORMULA_TERMS + 3];
   uint32_t n;
+  uint64_t *left; /* Table.left */
 } Make;
 
 /* The latest formula of a stage for one line. */
@@ -64,8 +69,9 @@ typedef struct Table {
   VEC(PipeThen) then;
   uint32_t *hash, *rule_hash; /* 1 + row; open addressing */
   uint32_t cap, rule_cap;
-  Last *last;  /* [nstage * SORTS] */
-  bool *by_mb; /* [nwline] the line mentions its microbatch */
+  Last *last;    /* [nstage * SORTS] */
+  bool *by_mb;   /* [nwline] the line mentions its microbatch */
+  uint64_t left; /* parts of formulas that may still be made: a known sum leaves no terms */
 } Table;
 
 /* ---- one formula ---- */
@@ -265,6 +271,13 @@ static bool make_call(Make *k, const Expr *e, Part *p) {
 
 static bool make(Make *k, const Expr *e, Part *p) {
   int64_t value;
+  if (*k->left == 0) {
+    diag_error(k->s->diag, DIAG_LOOP, e->at, "the formulas take more than %" PRIu64 " steps",
+               MOST_PARTS + PARTS_OF_OP * (uint64_t)k->s->orders->nop);
+    diag_help(k->s->diag, "shorten the range of a sum");
+    return false;
+  }
+  --*k->left;
   switch (e->kind) {
   case EX_INT: return constant(k, e, k->n, (double)e->value, p);
   case EX_REAL: return constant(k, e, k->n, e->real, p);
@@ -385,7 +398,7 @@ static bool line_row(Table *t, At *at, uint32_t sort, uint32_t *row, uint32_t *s
     *states |= last->states;
     return true;
   }
-  Make k = {.s = s, .at = at};
+  Make k = {.s = s, .at = at, .left = &t->left};
   Part p;
   weight_bind(s, l, at->stage, at->mb);
   if (!make(&k, l->formula, &p))
@@ -573,7 +586,7 @@ static bool mentions_mb(const Expr *e, uint32_t slot) {
 bool formulas(Sched *s, Versions *versions) {
   if (!s->model->weighted)
     return true;
-  Table t = {.s = s};
+  Table t = {.s = s, .left = MOST_PARTS + PARTS_OF_OP * (uint64_t)s->orders->nop};
   bool some = false;
   t.by_mb = NEW_ARRAY(s->arena, bool, s->model->nwline + 1);
   for (uint32_t i = 0; i < s->model->nwline; i++) {
