@@ -191,6 +191,7 @@ static void late(void *arg) {
   say(g, STORE_LATE, NULL, 0, NULL, 0);
 }
 
+/* Needs no lock: `heard` has said 2, and nothing writes `at` after that. */
 static int place(void *arg, uint32_t r, char to[PR_GROUP_PLACE]) {
   const Group *g = arg;
   const StorePlace *p = &g->at[r];
@@ -263,13 +264,15 @@ static void *read_on(void *arg) {
   StoreType type;
   char *payload;
   uint32_t bytes;
-  while (!g->over && store_receive(g->fd, &type, &payload, &bytes)) {
+  bool over = false;
+  while (!over && store_receive(g->fd, &type, &payload, &bytes)) {
     if (type == STORE_ASK)
       answer(g);
     pthread_mutex_lock(&g->lock);
     g->welcome = g->welcome || type == STORE_WELCOME;
     g->bye = g->bye || type == STORE_BYE;
-    g->over = type == STORE_REFUSED || type == STORE_BYE;
+    over = type == STORE_REFUSED || type == STORE_BYE;
+    g->over = over;
     if (type == STORE_REFUSED)
       escape_text(g->text, sizeof g->text, ESCAPE_TERMINAL, payload);
     if (type == STORE_VERDICT)
@@ -461,10 +464,13 @@ PrStatus group_join(PrGroup **out, const PipeProgram *p, const PrLaunch *at, PrG
 /* Says good-bye, and waits up to a second for the answer. */
 static void leave(Group *g) {
   const double end = now() + 1;
-  if (g->welcome)
+  pthread_mutex_lock(&g->lock);
+  const bool welcome = g->welcome;
+  pthread_mutex_unlock(&g->lock);
+  if (welcome)
     say(g, STORE_BYE, NULL, 0, NULL, 0);
   pthread_mutex_lock(&g->lock);
-  while (g->welcome && !g->over && doze(g, end))
+  while (welcome && !g->over && doze(g, end))
     ;
   pthread_mutex_unlock(&g->lock);
   shutdown(g->fd, SHUT_RDWR);

@@ -302,7 +302,10 @@ static void wait_for_all(Job *j, const sigset_t *heard) {
       kill_at = now() + 2;
     }
   }
-  for (uint32_t i = 0; j->failed && i < j->nchild; i++)
+  pthread_mutex_lock(&j->lock);
+  const bool failed = j->failed;
+  pthread_mutex_unlock(&j->lock);
+  for (uint32_t i = 0; failed && i < j->nchild; i++)
     if (j->group[i] > 0)
       kill(-j->group[i], SIGKILL); /* processes that ranks started and left behind */
 }
