@@ -215,8 +215,8 @@ typedef struct Model {
   uint32_t *rank_stage0; /* [nrank + 1] where each rank starts in rank_stage */
   /* [nrank] 1 + group of ranks whose copies take turns; 0: in no group. NULL: no groups. */
   uint32_t *group, ngroup;
-  /* keys that neither profile nor schedule gives; NULL: no profile, or all are given */
-  const char *profile_lacks;
+  uint32_t given;        /* bit k: the text or a profile gives CostKey k (names.h) */
+  bool profiled;         /* a profile gives costs */
   const char *layers;    /* how a profile of layers was cut into stages, or NULL */
   const Clause **link_clause; uint32_t nlink_clause; /* the `exclusive a, b` clauses that apply */
   const ProfileLink *profile_link; uint32_t nprofile_link; /* links of the profile */

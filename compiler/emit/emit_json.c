@@ -476,6 +476,9 @@ void emit_json(Sched *s, FILE *f) {
   number(t, "pipec_json", 1, ',');
   string(t, "schedule", p->name, ',');
   string(t, "params", p->params, ',');
+  const char *lacks = profile_lacks(s);
+  if (lacks)
+    string(t, "profile_lacks", lacks, ',');
   key(t, "hash");
   text_string(t, arena_printf(s->arena, "\"%016llx\",\n", (unsigned long long)p->hash));
   number(t, "ranks", p->nrank, ',');

@@ -29,7 +29,6 @@ typedef struct Rival {
   const char *path;
   const char *name;   /* of the schedule; NULL: none fits */
   const char *values; /* "most = 12", or "" */
-  const char *lacks;  /* "send, U": the profile has none; NULL: it is complete */
   const char *failed; /* "check failed: 8 <= 7 is false": it is left out; NULL: all checks hold */
   Price price;
 } Rival;
@@ -105,8 +104,6 @@ static Outcome try_values(Best *b, Rival *e, Values v, Price *price, Values *had
     outcome = FITS;
     if (!e->name || is_better(price, &e->price)) {
       e->name = arena_printf(s->arena, "%s", x.s.model->name), e->values = values;
-      e->lacks = x.s.model->profile_lacks ? arena_printf(s->arena, "%s", x.s.model->profile_lacks)
-                                          : NULL;
       e->failed = failed ? arena_printf(s->arena, "%s", x.diag.first_text) : NULL;
       e->price = *price;
     }
@@ -211,8 +208,6 @@ static void write_best(const Best *b, FILE *f) {
   put_price(s, &e->price, s->opt->memory_limit_bytes, f);
   if (e->failed)
     fprintf(f, "# checks  left out: at these costs \"%s\"\n", e->failed);
-  if (e->lacks)
-    fprintf(f, "# profile has no %s: counted as 0\n", e->lacks);
   fprintf(f, "#\n# next of %u tried, each with its best values:\n", b->tried);
   for (uint32_t i = 1; i < b->nrival && i < SHOWN && b->rival[i].name; i++)
     fprintf(f, "#   %-10s %+8.2f %%  %-9s  %s\n", seconds(s, b->rival[i].price.makespan),

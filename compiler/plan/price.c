@@ -6,6 +6,7 @@
 #include "base.h"
 #include "critical.h"
 #include "lower.h"
+#include "stages.h"
 #include "timing.h"
 
 uint64_t fullest_rank(const Sched *s) {
@@ -40,8 +41,11 @@ bool compile_priced(const Sched *s, PricedCompile *x, Price *price) {
   x->opt.emit = EMIT_NONE, x->opt.time_passes = false;
   x->opt.ncompare = 0; /* a parameter that the schedule lacks is an error */
   const bool ok = s->again(&x->s) && x->diag.errors == 0 && x->s.prog;
-  if (ok || (x->diag.errors > 0 && x->diag.first == DIAG_CHECK))
+  if (ok || (x->diag.errors > 0 && x->diag.first == DIAG_CHECK)) {
+    const char *lacks = costs_lacking(&x->s);
     measure(&x->s, price);
+    price->lacks = lacks ? arena_printf(s->arena, "%s", lacks) : NULL;
+  }
   return ok;
 }
 
@@ -61,4 +65,6 @@ void put_price(Sched *s, const Price *p, uint64_t limit, FILE *f) {
           p->busiest, p->busy, p->computes, 100 - p->computes);
   fprintf(f, "# memory  %s on the fullest rank%s\n", bytes_text(s, p->memory),
           limit ? arena_printf(s->arena, ", limit %s", bytes_text(s, limit)) : "");
+  if (p->lacks)
+    fprintf(f, "# profile has %s\n", p->lacks);
 }

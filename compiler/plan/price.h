@@ -12,6 +12,7 @@ typedef struct Price {
   double computes;  /* percent of the critical path; the rest are transfers */
   uint32_t busiest; /* rank, */
   double busy;      /*   and how many percent of the step it computes */
+  const char *lacks; /* as costs_lacking */
 } Price;
 
 typedef struct PricedCompile { Arena arena; Options opt; Diag diag; Sched s; } PricedCompile;
@@ -22,7 +23,7 @@ typedef struct PricedCompile { Arena arena; Options opt; Diag diag; Sched s; } P
 bool compile_priced(const Sched *s, PricedCompile *x, Price *price);
 /* Bytes. Requires check_memory. */
 uint64_t fullest_rank(const Sched *s);
-/* The price as three lines of a comment; limit: of memory, 0: none. */
+/* The price as lines of a comment; limit: of memory, 0: none. */
 void put_price(Sched *s, const Price *price, uint64_t limit, FILE *f);
 /* ns: "1.5 s" */
 const char *seconds(Sched *s, uint64_t ns);

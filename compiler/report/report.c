@@ -231,8 +231,9 @@ void emit_report(Sched *s, FILE *f) {
     report_tune(s, f);
   if (s->model->layers)
     fprintf(f, "layers    %s\n", printable(s, s->model->layers));
-  if (s->model->profile_lacks)
-    fprintf(f, "profile   has no %s: counted as 0\n", s->model->profile_lacks);
+  const char *lacks = profile_lacks(s);
+  if (lacks)
+    fprintf(f, "profile   has %s\n", lacks);
   report_lowering(s, f);
   fprintf(f, "model     %s, at most %u slots per channel\n", model_text(s),
           s->lowered->channel_slots);

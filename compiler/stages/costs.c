@@ -201,25 +201,6 @@ static void unit_defaults(Sched *s, uint32_t st, const bool has[NKEYS], const bo
       *cost_field(&s->model->stage[st], unit_key[k]) = sum[k] / n;
 }
 
-/* Lists the costs that are 0 because a profile lacks them although it looks complete. */
-static void note_lacks(Sched *s, Model *model, const bool *has, const bool *from_profile) {
-  static const CostKey key[] = {KEY_SEND, KEY_U, KEY_ACT, KEY_BOUNDARY, KEY_WEIGHT, KEY_OPT};
-  bool profile = s->opt->profile != NULL;
-  for (int k = 0; k < NENTRIES; k++)
-    profile |= from_profile[k];
-  for (size_t i = 0; i < sizeof key / sizeof *key && profile; i++) {
-    bool other = key[i] == KEY_SEND
-                     ? has[KEY_LATENCY] || has[KEY_BANDWIDTH] || s->model->nstage == 1
-                 : key[i] == KEY_U || key[i] == KEY_OPT
-                     ? s->model->forward || (key[i] == KEY_OPT && !s->model->sized)
-                     : !s->model->sized;
-    if (!has[key[i]] && !other)
-      model->profile_lacks = arena_printf(s->arena, "%s%s%s",
-                                          s->model->profile_lacks ? s->model->profile_lacks : "",
-                                          s->model->profile_lacks ? ", " : "", cost_key[key[i]]);
-  }
-}
-
 static bool takes_time(const Sched *s, CostKey k) {
   for (uint32_t st = 0; st < s->model->nstage; st++)
     if (*cost_field(&s->model->stage[st], k) != 0)
@@ -249,6 +230,63 @@ static void profile_wins(const Sched *s, const bool wins[NENTRIES], bool has[NEN
   if (own_network)
     has[KEY_SEND] = wins[KEY_SEND];
 }
+
+static bool gives(const Sched *s, CostKey k) { return s->model->given >> k & 1; }
+
+static bool runs(const Sched *s, PipeOp kind) {
+  for (uint32_t i = 0; i < s->orders->nop; i++)
+    if (s->orders->op[i].kind == kind)
+      return true;
+  return false;
+}
+
+/* "send, U": the costs that count as 0, "" if there is none. */
+static const char *zero_costs(Sched *s, bool splits) {
+  const Model *model = s->model;
+  const bool trains = !model->forward, sized = model->sized;
+  const bool network = gives(s, KEY_LATENCY) || gives(s, KEY_BANDWIDTH);
+  const bool sums = model->nstage > model->nmodel || model->ntie > 0;
+  const bool ring = network || gives(s, KEY_SUM_LATENCY) || gives(s, KEY_SUM_BANDWIDTH);
+  const struct {
+    CostKey key;
+    bool counts;
+  } cost[] = {{KEY_SEND, model->nstage > 1 && !network},
+              {KEY_U, trains},
+              {KEY_REDUCE, trains && sums && !ring},
+              {KEY_OFF, s->orders->noffload > 0},
+              {KEY_ACT, sized},
+              {KEY_GOUT, sized && splits},
+              {KEY_BOUNDARY, sized},
+              {KEY_WEIGHT, sized},
+              {KEY_OPT, sized && trains}};
+  const char *text = "";
+  for (size_t i = 0; i < sizeof cost / sizeof *cost; i++)
+    if (cost[i].counts && !gives(s, cost[i].key))
+      text = arena_printf(s->arena, "%s%s%s", text, *text ? ", " : "", cost_key[cost[i].key]);
+  return text;
+}
+
+const char *costs_lacking(Sched *s) {
+  const bool splits = runs(s, PIPE_I) || runs(s, PIPE_W);
+  const bool has_i = gives(s, KEY_I), has_w = gives(s, KEY_W);
+  const bool derives = gives(s, KEY_F); /* else all times are the defaults */
+  const char *zero = zero_costs(s, splits), *text = "";
+  const struct {
+    bool holds;
+    const char *text;
+  } row[] = {{*zero, arena_printf(s->arena, "%s: counted as 0", zero)},
+             {derives && !s->model->forward && !gives(s, KEY_B) && !(has_i && has_w), "B: twice F"},
+             {derives && splits && !has_i && !has_w, "I, W: half of B each"},
+             {derives && splits && !has_i && has_w, "I: from B and W"},
+             {derives && splits && has_i && !has_w, "W: from B and I"},
+             {derives && !gives(s, KEY_R) && runs(s, PIPE_R), "R: as F"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    if (row[i].holds)
+      text = arena_printf(s->arena, "%s%sno %s", text, *text ? "; " : "", row[i].text);
+  return *text ? text : NULL;
+}
+
+const char *profile_lacks(Sched *s) { return s->model->profiled ? costs_lacking(s) : NULL; }
 
 bool set_costs(Instance *x) {
   Sched *s = x->s;
@@ -342,7 +380,10 @@ bool set_costs(Instance *x) {
       diag_help(s->diag, "add a unit, such as 2ms, or leave the time to the profile");
       return false;
     }
-  note_lacks(s, x->model, has, from_profile);
+  for (int k = 0; k < NENTRIES; k++) {
+    x->model->given |= has[k] ? (uint32_t)1 << k : 0;
+    x->model->profiled |= s->opt->profile || from_profile[k];
+  }
   for (int k = 0; s->model->timed && !has[KEY_F] && k < NTIMEKEYS; k++)
     if (has[k]) {
       diag_error(s->diag, DIAG_UNIT, set_at[k],

@@ -21,6 +21,11 @@ extern const CostKey unit_key[PIPE_UNIT_TIMES]; /* by column of PipeProgram.unit
 uint64_t *cost_field(PipeStage *st, CostKey k);
 /* Sets defaults for the costs that `has` lacks. */
 void cost_defaults(PipeStage *st, const bool has[NKEYS]);
+/* The costs that neither text nor profile gives although the schedule has ops or tensors of them,
+ * with what they count as: "no send, U: counted as 0; no I, W: half of B each". NULL: there is none.
+ * Requires order. */
+const char *costs_lacking(Sched *s);
+const char *profile_lacks(Sched *s); /* the same; NULL without a profile */
 /* ---- links.c: requires order. Ensures Model.share: for every two ranks that meet, the links that
  * they share with other ranks ---- */
 bool links(Sched *s, Model *model);
