@@ -41,7 +41,7 @@ typedef struct Peak {
   uint32_t inflight, held, kept; /* (slots) the most ACT, GOUT and KEEP slots in use at a time */
   uint32_t host;           /* (slots) the most HOST slots in use at a time */
   uint32_t guests;         /* (slots) GUEST slots */
-  uint32_t warmup;         /* forwards before the first backward */
+  uint32_t warmup;         /* forwards in the phase warmup */
   uint32_t versions;       /* (slots) the most slots of one stage for its weights */
   /* The op at which act + gout + local + buffer bytes are largest; NONE: no sizes are given. */
   uint32_t op;

@@ -174,8 +174,7 @@ typedef struct Rank {
   uint32_t turn;       /* next row of Sides.turn */
   uint32_t *noff;      /* [pools of ACT] number of OFFs that some op has waited for */
   uint64_t live, most; /* bytes of stashes and local tensors */
-  bool backward_seen;
-  bool locals; /* has_locals */
+  bool locals;         /* has_locals */
 } Rank;
 
 static Colour *pool_of(Rank *k, PipeClass cls, uint32_t stage) {
@@ -322,10 +321,8 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
     if (k->stream->ncopy && s->orders->at_load[cell] &&
         s->orders->copy[s->orders->at_load[cell] - 1].at <= row)
       in->act = s->lowered->stream[0].copy[s->orders->at_load[cell] - 1].act;
-    k->backward_seen = true;
   }
-  if (in->op == PIPE_F)
-    k->peak->warmup += !k->backward_seen;
+  k->peak->warmup += in->op == PIPE_F && in->phase == PIPE_WARMUP;
   if (in->op == PIPE_F && s->orders->at_r[cell]) {
     in->keep = take(kp), k->live += kp->bytes;
     if (++k->kept > k->peak->kept)

@@ -541,12 +541,9 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   }
   case ST_PHASE: {
     uint8_t outer = x->phase;
-    bool labelled = x->labelled;
     x->phase = t->phase;
-    x->labelled = true;
     bool ok = run_block(x, t->body);
     x->phase = outer;
-    x->labelled = labelled;
     return ok;
   }
   }
@@ -562,16 +559,12 @@ bool run_block(Ex *x, const Stmt *b) {
 
 /* ---- orders ---- */
 
-/* Gives an update without a phase the phase of the op before it; the last updates of a rank are
- * flush. */
-static void phase_of_updates(Sched *s, uint32_t r) {
-  uint32_t first = s->orders->rank_op0[r], end = s->orders->rank_op0[r + 1];
-  for (; end > first && s->orders->op[end - 1].kind == PIPE_U; end--)
-    if (s->orders->op[end - 1].phase == PIPE_NPHASES)
-      s->orders->op[end - 1].phase = PIPE_FLUSH;
-  for (uint32_t i = first; i < end; i++)
-    if (s->orders->op[i].phase == PIPE_NPHASES)
-      s->orders->op[i].phase = i > first ? s->orders->op[i - 1].phase : PIPE_STEADY;
+/* Gives an OFF or LOAD without a label the phase of the op after it, or of the last op. */
+static void label_copy(Ex *x, Copy *copy) {
+  const Orders *orders = x->orders;
+  const uint32_t end = orders->rank_op0[x->s->model->stage[copy->stage].rank + 1];
+  if (copy->phase == PIPE_NPHASES)
+    copy->phase = orders->op[copy->at < end ? copy->at : end - 1].phase;
 }
 
 static bool run_orders(Ex *x) {
@@ -601,8 +594,8 @@ static bool run_orders(Ex *x) {
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t held = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
     x->rank = r;
-    x->phase = PIPE_STEADY;
-    x->labelled = x->clip = false;
+    x->phase = PIPE_NPHASES;
+    x->clip = false;
     x->list = NULL;
     x->budget = 16 * (uint64_t)s->model->nstage * s->model->nmb + 100000;
     s->eval.env[order[r]->slot] = r;
@@ -624,7 +617,9 @@ static bool run_orders(Ex *x) {
   if (!ok || !play_rules(x))
     return false;
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    phase_of_updates(s, r);
+    label_phases(s, s->orders->rank_op0[r], s->orders->rank_op0[r + 1]);
+  for (uint32_t i = 0; i < s->orders->ncopy; i++)
+    label_copy(x, &x->orders->copy[i]);
   return insert_recompute(x);
 }
 

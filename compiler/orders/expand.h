@@ -154,8 +154,7 @@ typedef struct Ex {
   Sides *sides;
   Arena scratch;       /* memory until the pass ends */
   uint32_t rank;
-  uint8_t phase;
-  bool labelled;
+  uint8_t phase;       /* of the label of the text; PIPE_NPHASES: none */
   bool clip;           /* inside `clip` */
   uint64_t budget;     /* loop iterations that the rank may still run */
   uint32_t turns;      /* loop iterations of all ranks so far */
@@ -279,14 +278,11 @@ bool list_joint(Ex *x, const Stmt *t);
 /* Runs the body of t for each index and leaves its ops in x->listed. Adds `period` to the keys once
  * per index. */
 bool list_body(Ex *x, const Stmt *t, int64_t period);
-/* Sets the missing phases of ops a .. b - 1: warmup before the first backward, flush after the last
- * F. */
+/* Sets the phases that no label of the text gives ops a .. b - 1, all of a rank: warmup before the
+ * first backward (B or I), flush after the last F. An action has one phase. */
 void label_phases(Sched *s, uint32_t a, uint32_t b);
 /* Sets the phases of all ops a .. b - 1 anew. */
 void label_again(Sched *s, uint32_t a, uint32_t b);
-/* Gives an OFF or LOAD without a phase the phase of the op after it, or of the last op before
- * `end`. */
-void label_copy(Sched *s, Copy *c, uint32_t end);
 bool run_clock(Ex *x, const Stmt *t);
 
 /* ---- order_rules.c ---- */

@@ -212,20 +212,10 @@ bool run_kernel(Ex *x, const Stmt *t) {
     diag_error(s->diag, DIAG_OVERFLOW, t->at, "a lag overflows a 64-bit integer");
     return false;
   }
-  uint8_t outer = x->phase;
   bool ok = true;
   for (int64_t k = from; ok && k < to; k++) {
-    bool early = false, late = false;
-    for (uint32_t i = 0; i < x->items.n; i++) {
-      int64_t j = k - x->items.at[i].lag;
-      early |= j < x->items.at[i].lo;
-      late |= j >= x->items.at[i].hi;
-    }
-    if (!x->labelled)
-      x->phase = late ? PIPE_FLUSH : early ? PIPE_WARMUP : PIPE_STEADY;
     s->eval.env[t->slot] = in.at = k;
     ok = spend(x, t) && kernel_iteration(x, t->body, &in);
   }
-  x->phase = outer;
   return ok;
 }

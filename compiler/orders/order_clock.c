@@ -71,7 +71,7 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
               .stage = stage,
               .mb = mb,
               .kind = kind,
-              .phase = x->labelled ? x->phase : PIPE_NPHASES,
+              .phase = x->phase,
               .keyed = x->keyed,
               .use = x->use,
               .stmt = x->list_op,
@@ -169,11 +169,13 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
 
 void label_phases(Sched *s, uint32_t a, uint32_t b) {
   uint32_t last = a, first = b;
-  for (uint32_t k = a; k < b; k++)
-    if (s->orders->op[k].kind == PIPE_F)
+  for (uint32_t k = a; k < b; k++) {
+    const uint8_t kind = s->orders->op[k].kind;
+    if (kind == PIPE_F)
       last = k + 1;
-    else if (s->orders->op[k].kind != PIPE_R && first == b)
+    else if ((kind == PIPE_B || kind == PIPE_I) && first == b)
       first = k;
+  }
   for (uint32_t i = a; i < b; i++)
     if (s->orders->op[i].phase == PIPE_NPHASES)
       s->orders->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
@@ -418,11 +420,6 @@ static bool check_copies(Ex *x, const Stmt *t, const Listed *l, uint32_t n) {
   return true;
 }
 
-void label_copy(Sched *s, Copy *c, uint32_t end) {
-  if (c->phase == PIPE_NPHASES)
-    c->phase = s->orders->op[c->at < end ? c->at : end - 1].phase;
-}
-
 /* Pushes what is listed, by stamp: l[0..n) are ops, then come `more` copies. */
 static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint32_t more) {
   const Listed *copy = l + n, *end = copy + more;
@@ -469,7 +466,7 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (x->list) /* inside a used schedule: the outer clock continues */
     return true;
   Listed *l = x->listed.at;
-  uint32_t n = x->listed.n, all = n, first = s->orders->nop, copy = s->orders->ncopy;
+  uint32_t n = x->listed.n, all = n;
   uint8_t phase = x->phase;
   if (n == 0)
     return true;
@@ -492,14 +489,7 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (!ok)
     return false;
   qsort(l, n, sizeof *l, by_key);
-  bool labelled = x->labelled;
-  x->labelled = true; /* each op has its own phase, or none yet */
   ok = push_listed(x, t, l, n, all - n);
-  x->phase = phase, x->labelled = labelled;
-  if (!ok)
-    return false;
-  label_phases(s, first, s->orders->nop);
-  for (; copy < s->orders->ncopy && s->orders->nop > first; copy++)
-    label_copy(s, &s->orders->copy[copy], s->orders->nop);
-  return true;
+  x->phase = phase;
+  return ok;
 }

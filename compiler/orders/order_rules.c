@@ -171,10 +171,8 @@ bool run_rules(Ex *x, const Stmt *t) {
               .cls0 = x->rules.classes.n,
               .at = t};
   uint8_t phase = x->phase;
-  bool labelled = x->labelled;
-  x->labelled = true; /* each op has its own phase, or none yet */
   bool ok = add_listed(x, &g);
-  x->phase = phase, x->labelled = labelled;
+  x->phase = phase;
   g.n = s->orders->nop - g.first;
   g.ncopy = s->orders->ncopy - g.copy;
   g.ncls = x->rules.classes.n - g.cls0;
@@ -419,7 +417,6 @@ static void reorder_copies(Rules *q, const Region *g) {
         continue;
       Copy c = s->orders->copy[k];
       c.at = begun ? c.at : end;
-      label_copy(s, &c, end);
       to[n++ - g->copy] = c;
     }
   memcpy(&s->orders->copy[g->copy], to, g->ncopy * sizeof *to);
@@ -456,7 +453,6 @@ static void reorder(Rules *q) {
       if (o->kind != PIPE_U)
         *op_row(s, o->kind, (size_t)o->stage * s->model->nmb + o->mb) = k + 1;
     }
-    label_phases(s, g->first, end);
     reorder_copies(q, g);
   }
 }

@@ -55,7 +55,7 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
       diag_help(s->diag, "no B or W of this stage runs between the two updates: remove one update");
     return false;
   }
-  push(x, PIPE_U, x->labelled || mb != NONE ? x->phase : PIPE_NPHASES, stage, mb);
+  push(x, PIPE_U, x->phase, stage, mb);
   x->fresh[stage] = 0;
   x->last_u[stage] = s->orders->nop;
   return true;

@@ -204,9 +204,9 @@ def walk_compute(p, r, rank):
         if ops[0].kind == "U":
             i += 1
             continue
+        if warm is None and any(c.kind in "BI" for c in ops):
+            warm = sum(b.kind == "F" for b in p.compute[r][:i])
         for c in ops:  # an action takes all before it gives any
-            if warm is None and c.kind in "BI":
-                warm = sum(b.kind == "F" for b in p.compute[r][:i])
             i += 1
             again = (c.stage, c.mb) in p.again
             need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot", c.keep)

@@ -58,15 +58,14 @@ def checked(what, text, rng):
         sys.exit("%s: %s" % (what, e))
 
 
-def check_phases(what, p, lags):
-    """Of a kernel whose op kinds have these lags on rank r: an op at index i comes from iteration
-    i + lag, which is flush once one op is past its end, else warm-up while one is before its start."""
+def check_phases(what, p, lag):
+    """Of a kernel in which a microbatch's backward (B or I) stands lag(r) iterations behind its forward:
+    lag(r) + 1 forwards, if there are so many, come before the first backward."""
     for r, ops in enumerate(p.compute):
-        for c in ops:
-            k = None if c.kind == "U" else c.mb + lags(r)[c.kind]
-            late = k is None or k - min(lags(r).values()) >= p.nmb
-            early = k is not None and k < max(lags(r).values())
-            want = "flush" if late else "warmup" if early else "steady"
+        last = max(i for i, c in enumerate(ops) if c.kind == "F")
+        for i, c in enumerate(ops):
+            early = c.kind == "F" and c.mb <= lag(r)
+            want = "warmup" if early else "flush" if i > last else "steady"
             if c.phase != want:
                 sys.exit("%s: %s is %s, not %s" % (what, c, c.phase, want))
 
@@ -88,9 +87,7 @@ def cmd_replay(c, rng, args):
         for name in ("gpipe", "1f1b", "zb_h1"):
             p = checked("%s P=%d M=%d" % (name, P, M), c.file(name, "json", P=P, M=M), rng)
             if name != "gpipe":  # its phases are labels of the text
-                lags = {"1f1b": lambda r: {"F": 0, "B": P - 1 - r},
-                        "zb_h1": lambda r: {"F": 0, "I": P - 1 - r, "W": P - 1}}[name]
-                check_phases("%s P=%d M=%d" % (name, P, M), p, lags)
+                check_phases("%s P=%d M=%d" % (name, P, M), p, lambda r: P - 1 - r)
             n, instr = n + 1, instr + sum(map(len, p.lists))
         p = checked("inference P=%d M=%d" % (P, M), c.file("inference", "json", P=P, M=M), rng)
         n, instr = n + 1, instr + sum(map(len, p.lists))

@@ -159,10 +159,8 @@ def run_clock(schedules, out, order, env, clip, label, listed, of):
     order.next = before
     for _, kind, _, _, behind in own:
         order.next[kind] = behind
-    first = next((i for i, o in enumerate(ops) if o[1][0] == "B"), len(ops))
-    last = max((i + 1 for i, o in enumerate(ops) if o[1][0] == "F"), default=0)
-    for i, (_, kind, at, phase, _) in enumerate(ops):
-        out.append((kind, at, phase or ("warmup" if i < first else "steady" if i < last else "flush")))
+    for _, kind, at, label, _ in ops:
+        out.append((kind, at, label))
 
 
 def once(ops):
@@ -198,7 +196,7 @@ def run(schedules, out, order, body, env, clip, label, listed):
             if listed is not None:
                 list_op(order, number(stamp, env), kind, place, at, label, listed)
             elif at is not None:
-                out.append((kind, at, label or "steady"))
+                out.append((kind, at, label))
         elif what == "do":
             for i in range(*of[1:4]):
                 run(schedules, out, order, of[4], {**env, of[0]: i}, clip, label, listed)
@@ -219,7 +217,10 @@ def reading(schedules):
         once(out)
     except Refused:
         return None
-    return out or None
+    first = next((i for i, o in enumerate(out) if o[0][0] == "B"), len(out))
+    last = max((i for i, o in enumerate(out) if o[0][0] == "F"), default=-1)
+    phase = ["warmup" if i < first else "steady" if i <= last else "flush" for i in range(len(out))]
+    return [(kind, at, label or of) for (kind, at, label), of in zip(out, phase)] or None
 
 
 # ---- pipec's
