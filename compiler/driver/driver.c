@@ -267,7 +267,7 @@ static bool run(Sched *s, bool output) {
   return ok;
 }
 
-bool compile(Sched *s) { return run(s, true); }
+bool compile(Sched *s) { return remove_stall(s) && run(s, true); }
 
 bool compile_only(Sched *s) { return run(s, false); }
 

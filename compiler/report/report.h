@@ -15,6 +15,9 @@ void put_wrapped(FILE *f, const char *text, uint32_t at, uint32_t indent, uint32
 /* stall_picture.c: draws the counter-example of the last refutation to opt->counterexample, if any.
  * False: reported. */
 bool draw_stall(Sched *s);
+/* Removes the picture that an earlier run has left at opt->counterexample. A file that
+ * pipec has not drawn stays. False: reported. */
+bool remove_stall(Sched *s);
 /* ---- report.c ---- */
 double bubble_percent(const Sched *s, uint64_t makespan);
 /* percent by which value exceeds bound; 0 if bound is 0 */

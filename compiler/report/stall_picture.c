@@ -9,7 +9,10 @@
  * next rank that it needs. A thin arrow leads from this op back along its row to the op at which
  * its rank stands. The arrows close the cycle. For two transfers, or two sums, that meet with
  * different tensors, the arrows connect them. */
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "report.h"
 #include "base.h"
@@ -33,6 +36,9 @@ enum {
   MOST_NEXT = 4,   /* boxes of a row that never run and are not in the cycle */
   MOST_NAMED = 24  /* boxes of a row in the cycle */
 };
+
+/* The first line of each picture: a file that begins with it may be removed. */
+static const char mark[] = "<!-- a counter-example, drawn by pipec -->\n";
 
 typedef struct Box {
   double x, width;
@@ -274,6 +280,7 @@ static bool write_picture(Page *g, const char *scale, const char *model) {
   if (!file_open(g->s, &out, g->s->opt->counterexample))
     return false;
   g->out = out.f;
+  fputs(mark, out.f);
   draw_picture(g, scale, model);
   return file_close(g->s, &out, true);
 }
@@ -443,6 +450,26 @@ static bool draw_lists(Sched *s, const MachineList *list, const StallHop *hop, u
           s->arena, "each instruction takes one unit%s; from %s to %s, when nothing runs any more",
           lanes ? ", transfers under the ops" : "", svg_time(u, g.begin, 0), svg_time(t, last, 0)),
       model_text(s));
+}
+
+static bool is_picture(const char *path) {
+  char head[sizeof mark] = "";
+  struct stat st;
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+    return false;
+  FILE *f = guard_open(path);
+  const size_t n = f ? fread(head, 1, sizeof mark - 1, f) : 0;
+  guard_close(f);
+  return n == sizeof mark - 1 && strcmp(head, mark) == 0;
+}
+
+bool remove_stall(Sched *s) {
+  const char *path = s->opt->counterexample;
+  if (!path || !is_picture(path) || unlink(path) == 0)
+    return true;
+  diag_error(s->diag, DIAG_WRITE, NO_SPAN, "cannot remove %s, the picture of an earlier run: %s",
+             path, strerror(errno));
+  return false;
 }
 
 bool draw_stall(Sched *s) {
