@@ -450,8 +450,25 @@ static bool is_last(const Command *todo) { /* the words behind it are not read *
          todo->kind == COMMAND_EXPLAIN;
 }
 
+/* Has an earlier word given option `id` another value? Only one of both would count. -I adds a
+ * folder, and the last -D of a parameter counts. before: the value of each option so far, or NULL.
+ * Reported. */
+static bool is_other_value(Sched *s, const char **before, int id, const char *value) {
+  const OptionRow *row = &option_row[id];
+  const char *first = before[id];
+  before[id] = value;
+  if (!value || !first || strcmp(first, value) == 0 || id == O_DEFINE || id == O_INCLUDE)
+    return false;
+  const char *name = row->name ? arena_printf(s->arena, "--%s", row->name)
+                               : arena_printf(s->arena, "-%c", row->letter);
+  return !usage_refused(s,
+                        arena_printf(s->arena, "%s is given twice: %s and %s", name, first, value),
+                        "leave out one of them, or run pipec once for each");
+}
+
 /* False: reported. */
 static bool read_words(Sched *s, Words *w, Given *g, Command *todo) {
+  const char *before[NOPTIONS] = {NULL};
   for (WordKind kind; !is_last(todo) && (kind = next_word(w)) != W_END;)
     switch (kind) {
     case W_FILE:
@@ -463,7 +480,7 @@ static bool read_words(Sched *s, Words *w, Given *g, Command *todo) {
     case W_OPTION:
       if (s->opt->input && option_row[w->id].who == FOR_PROGRAM)
         return for_program(s, w->whole);
-      if (!read_option(s, g, todo, w->id, w->value))
+      if (is_other_value(s, before, w->id, w->value) || !read_option(s, g, todo, w->id, w->value))
         return false;
       break;
     case W_HAS_VALUE: return usage_error(s, "option '%s' takes no value", w->whole);
