@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Writes files in canonical form (--fmt). A file with errors is reported and stays unchanged; the
- * other files are formatted. */
+ * other files are formatted. Standard input with errors is printed as it came: an editor that
+ * filters its text through pipec keeps the text. */
 #include <string.h>
 
 #include "driver.h"
@@ -15,6 +16,13 @@ static uint32_t first_difference(const char *a, const char *b) {
   return i;
 }
 
+/* Ends the formatting of a text that has errors: reported. */
+static bool leave(Sched *s, const char *path, const char *text, uint32_t len) {
+  if (strcmp(path, "/dev/stdin") == 0 && !s->opt->check_only && !s->opt->format_write)
+    fwrite(text, 1, len, s->opt->out);
+  return false;
+}
+
 static bool format_file(Sched *s, Interner *names, const char *path, bool *differs) {
   uint32_t len, result_len, errors = s->diag->errors;
   const char *text = file_read(s, path, NO_SPAN, &len);
@@ -23,11 +31,11 @@ static bool format_file(Sched *s, Interner *names, const char *path, bool *diffe
   uint32_t file = diag_source(s->diag, path, text, len);
   parse(s->arena, names, s->diag, file);
   if (s->diag->errors != errors)
-    return false;
+    return leave(s, path, text, len);
   const char *result = format_text(s->arena, names, text, len, &result_len);
   if (!result) {
     diag_error(s->diag, DIAG_TOO_LARGE, NO_SPAN, "%s would be longer than 64 MiB", path);
-    return false;
+    return leave(s, path, text, len);
   }
   bool same = result_len == len && memcmp(text, result, len) == 0;
   if (s->opt->check_only) {
