@@ -52,10 +52,10 @@ const char *option_meant(Sched *s, const char *written) {
 /* ---- --help ---- */
 
 static const char head[] =
-    "usage: pipec FILE.pipe|FILE.csv|FILE.json [-o OUT] [-D NAME=VALUE]... [options]\n"
+    "usage: pipec FILE.pipe|FILE.csv [-o OUT] [-D NAME=VALUE]... [options]\n"
     "\n"
     "Proves a pipeline schedule and writes it as C.\n"
-    "A CSV file is one of PyTorch's, a JSON file is what --emit=json or another tool has written.\n"
+    "A CSV file is one of PyTorch's.\n"
     "\n";
 static const char tail[] =
     "FILE is a path, - for standard input (a .pipe text), or a name that --list prints.\n"
@@ -144,7 +144,7 @@ void print_manual(FILE *f) {
       "pipec \\- compile and prove schedules of pipeline\\-parallel training\n"
       ".SH SYNOPSIS\n"
       ".B pipec\n"
-      "\\fIFILE.pipe\\fR|\\fIFILE.csv\\fR|\\fIFILE.json\\fR [\\fB\\-o\\fR \\fIOUT\\fR] [\\fB\\-D\\fR \\fINAME\\fR=\\fIVALUE\\fR]... [options]\n"
+      "\\fIFILE.pipe\\fR|\\fIFILE.csv\\fR [\\fB\\-o\\fR \\fIOUT\\fR] [\\fB\\-D\\fR \\fINAME\\fR=\\fIVALUE\\fR]... [options]\n"
       ".br\n.B pipec \\-\\-compare\n\\fIFILE\\fR... [options]\n"
       ".br\n.B pipec \\-\\-fmt\n[\\fB\\-i\\fR|\\fB\\-\\-check\\fR] \\fIFILE.pipe\\fR...\n"
       ".br\n.B pipec \\-\\-explain\n[\\fINAME\\fR]\n"
@@ -152,8 +152,7 @@ void print_manual(FILE *f) {
       "A \\fI.pipe\\fR file says in which order each rank of a pipeline runs its forwards, backwards and updates.\n"
       ".B pipec\n"
       "derives the sends and receives, proves that the whole is complete, cannot deadlock and fits in memory,\n"
-      "predicts its time, and writes it as constant C tables. A CSV file is one of PyTorch's, a\n"
-      "JSON file is what \\fB\\-\\-emit=json\\fR, or another tool, has written.\n"
+      "predicts its time, and writes it as constant C tables. A CSV file is one of PyTorch's.\n"
       "A \\fIFILE\\fR is a path, \\- for standard input (a .pipe text), or a name that \\fB\\-\\-list\\fR prints.\n"
       "Imports are looked up beside the importing file, in each \\fB\\-I\\fR, and in the standard library.\n"
       ".SH OPTIONS\n",

@@ -692,7 +692,7 @@ bool read_options(Sched *s, int n, const char *const *word, Command *todo) {
     return check_plan(s, &g);
   }
   if (g.nfile == 0)
-    return usage_error(s, "no %s file", ".pipe, .csv or .json");
+    return usage_error(s, "no %s file", ".pipe or .csv");
   if (g.format) {
     const bool other = g.emits || g.many || o->critical_path || o->show || o->dump_after ||
                        o->depfile;

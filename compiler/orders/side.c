@@ -4,8 +4,7 @@
  *
  *   find_sides    (expand) the clauses that apply, and their costs on each stage: Sides.row
  *   sides         (pass, requires check_deps) the op to which each side op is attached: Sides.use.
- *                 Side ops of the compute stream become ops of Orders.op; in a JSON file they are
- *                 ops already
+ *                 Side ops of the compute stream become ops of Orders.op
  *   side_buffers  (offload) after all have their places: buffers, and the waits that buffers add
  *
  * note [sides cannot stall]: Lemma: with side ops, all waits still point forward in the play of an
