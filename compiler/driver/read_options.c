@@ -445,6 +445,13 @@ static bool read_option(Sched *s, Given *g, Command *todo, int id, const char *v
   return true;
 }
 
+/* --explain in flight: the name is all words that are left. */
+static const char *explained(Sched *s, Words *w, const char *name) {
+  while (w->at < w->n)
+    name = arena_printf(s->arena, "%s %s", name, w->word[w->at++]);
+  return name;
+}
+
 static bool is_last(const Command *todo) { /* the words behind it are not read */
   return todo->kind == COMMAND_HELP || todo->kind == COMMAND_VERSION ||
          todo->kind == COMMAND_EXPLAIN;
@@ -482,6 +489,8 @@ static bool read_words(Sched *s, Words *w, Given *g, Command *todo) {
         return for_program(s, w->whole);
       if (is_other_value(s, before, w->id, w->value) || !read_option(s, g, todo, w->id, w->value))
         return false;
+      if (w->id == O_EXPLAIN)
+        todo->name = explained(s, w, todo->name);
       break;
     case W_HAS_VALUE: return usage_error(s, "option '%s' takes no value", w->whole);
     case W_LACKS_VALUE:

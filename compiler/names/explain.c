@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Prints the page of lang/errors.md for a diagnostic (--explain NAME). cmake/embed.cmake makes the
- * text part of the executable, as errors_md.c. A fenced block is indented, and a comment with
- * options is printed as a command line; everything else is printed as written. */
+ * Explains a name (--explain NAME): a word of lang/words.def, and the page of lang/errors.md for a
+ * diagnostic. cmake/embed.cmake makes the pages part of the executable, as errors_md.c. A fenced
+ * block is indented, and a comment with options is printed as a command line; everything else is
+ * printed as written. */
 #include <string.h>
 
 #include "names.h"
@@ -9,13 +10,50 @@
 
 extern const char errors_md[];
 
-static const char *nth_page(int i) { return i < DIAG_NNAMES ? diag_name((DiagName)i) : NULL; }
+static const struct {
+  const char *name, *text;
+} words[] = {
+#define X(name, text) {name, text},
+#include "words.def"
+#undef X
+};
+enum { NWORDS = sizeof words / sizeof *words };
+
+/* The names of the diagnostics, then the words. */
+static const char *nth_name(int i) {
+  if (i < DIAG_NNAMES)
+    return diag_name((DiagName)i);
+  return i < DIAG_NNAMES + NWORDS ? words[i - DIAG_NNAMES].name : NULL;
+}
 
 static bool is_name(const char *name) {
   for (int i = 0; i < DIAG_NNAMES; i++)
     if (strcmp(diag_name((DiagName)i), name) == 0)
       return true;
   return false;
+}
+
+/* Is it an op, such as 2F0, 0SEND_F3 or 1U? */
+static bool is_op(const char *name) {
+  const size_t stage = strspn(name, "0123456789");
+  const size_t kind = strspn(name + stage, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+  const char *rest = name + stage + kind;
+  return stage && kind && rest[strspn(rest, "0123456789.")] == 0;
+}
+
+/* "in-flight" is "in flight", too. */
+static bool is_same_word(const char *word, const char *name) {
+  while (*word && (*word == *name || (*word == ' ' && (*name == '-' || *name == '_'))))
+    word++, name++;
+  return *word == *name;
+}
+
+/* The row of `words` for a word, or for any op. NWORDS: none. */
+static int word_row(const char *name) {
+  int i = 0;
+  while (i < NWORDS && !is_same_word(words[i].name, is_op(name) ? "2F0" : name))
+    i++;
+  return i;
 }
 
 static bool begins(const char *line, const char *with) {
@@ -73,25 +111,32 @@ static void print_page(const char *name, FILE *f) {
 void explain_list(Sched *s, FILE *f) {
   int wide = 0;
   const char *name;
-  for (int i = 0; (name = nth_page(i)); i++)
+  for (int i = 0; (name = nth_name(i)); i++)
     wide = (int)strlen(name) > wide ? (int)strlen(name) : wide;
-  for (int i = 0; (name = nth_page(i)); i++)
-    fprintf(f, "%-*s  %s\n", wide, name, first_sentence(s, explain_page(name)));
+  for (int i = 0; (name = nth_name(i)); i++)
+    fprintf(f, "%-*s  %s\n", wide, name,
+            first_sentence(s, i < DIAG_NNAMES ? explain_page(name) : words[i - DIAG_NNAMES].text));
 }
 
 bool explain_name(Sched *s, const char *name, FILE *f) {
-  size_t n = strlen(name);
-  if (n > 2 && name[0] == '[' && name[n - 1] == ']') /* as messages print it */
+  const size_t n = strlen(name);
+  const bool bracketed = n > 2 && name[0] == '[' && name[n - 1] == ']'; /* as messages print it */
+  if (bracketed)
     name = arena_strndup(s->arena, name + 1, n - 2);
-  if (!is_name(name)) {
-    const char *meant = name_meant(name, nth_page);
-    diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--explain %s: no diagnostic has this name", name);
-    if (meant)
-      diag_help(s->diag, "did you mean '%s'", meant);
-    else
-      diag_help(s->diag, "pipec --explain lists the names");
-    return false;
-  }
-  print_page(name, f);
-  return true;
+  const int word = bracketed ? NWORDS : word_row(name);
+  const bool page = is_name(name);
+  if (word < NWORDS)
+    fprintf(f, "%s\n%s.\n%s", words[word].name, words[word].text, page ? "\n" : "");
+  if (page)
+    print_page(name, f);
+  if (page || word < NWORDS)
+    return true;
+  const char *meant = name_meant(name, nth_name);
+  diag_error(s->diag, DIAG_USAGE, NO_SPAN, "--explain %s: no diagnostic and no word has this name",
+             name);
+  if (meant)
+    diag_help(s->diag, "did you mean '%s'", meant);
+  else
+    diag_help(s->diag, "pipec --explain lists the names and words");
+  return false;
 }

@@ -57,9 +57,10 @@ bool is_given(const Options *o, const Param *p); /* does -D give its value? */
  * rank. */
 bool rank_argument(Sched *s, const Expr *call, int64_t *r);
 /* ---- explain.c ---- */
-/* Prints a line for each page of lang/errors.md. */
+/* Prints a line for each page of lang/errors.md and each word of lang/words.def. */
 void explain_list(Sched *s, FILE *f);
-/* Prints the page of lang/errors.md for a diagnostic. False: reported. */
+/* Prints the text of a word, and the page of a diagnostic; of a name in brackets only the page.
+ * False: reported. */
 bool explain_name(Sched *s, const char *name, FILE *f);
 /* The start of a diagnostic's page in lang/errors.md, behind its heading; NULL: there is no
  * page. */
