@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <sys/stat.h>
 
 bool hint_near(const char *a, const char *b) {
   size_t n = strlen(a), m = strlen(b);
@@ -167,6 +168,36 @@ static bool defines(const char *path, Name schedule) {
   if (f)
     fclose(f);
   return found;
+}
+
+/* The last schedule that the file at `path` defines, or NULL. */
+static const char *last_schedule(Sched *s, const char *path) {
+  struct stat st;
+  char line[256];
+  const char *found = NULL;
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+    return NULL;
+  FILE *f = guard_open(path);
+  while (f && fgets(line, sizeof line, f))
+    if (strncmp(line, "schedule ", 9) == 0)
+      found = arena_strndup(s->arena, line + 9, strcspn(line + 9, "( \n"));
+  guard_close(f);
+  return found;
+}
+
+bool hint_file_name(Sched *s, Name name, Span at) {
+  const char *file = arena_printf(s->arena, "%s.pipe", name);
+  const char *path = file_find(s, file, s->diag->source[at.file].path);
+  const char *schedule = path ? last_schedule(s, path) : NULL;
+  if (!schedule)
+    return false;
+  for (uint32_t i = 0; i < s->diag->nsource; i++)
+    if (i != at.file && strcmp(file_name(s->diag->source[i].path), file) == 0) {
+      diag_help(s->diag, "did you mean '%s', which %s defines", schedule, file);
+      return true;
+    }
+  diag_help(s->diag, "import \"%s\" defines '%s'", file, schedule);
+  return true;
 }
 
 bool hint_weights(Sched *s, const Clause *c, Name name) {

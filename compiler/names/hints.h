@@ -22,6 +22,8 @@ bool hint_names(Sched *s, const Clause *c, Name name);
 bool hint_weights(Sched *s, const Clause *c, Name name); /* a value in a line of `weights` */
 /* a file of the standard library defines it */
 bool hint_library(Sched *s, Name schedule, Span at);
+/* The unknown schedule has the name of a file, whose schedule has another one. */
+bool hint_file_name(Sched *s, Name name, Span at);
 bool hint_params(Sched *s, const Schedule *sc);
 
 /* A stage of rank r lacks `missing` ops of a kind ("F", "B", "I", "W"). at: [nmb] 1 + op of the

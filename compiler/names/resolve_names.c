@@ -92,6 +92,8 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     diag_help(s->diag, "a schedule sees only what is defined before it, so it cannot use itself");
     return;
   }
+  if (strcmp(wanted, "a schedule") == 0 && hint_file_name(s, name, at))
+    return;
   for (const Clause *c = op && sc ? sc->clauses : NULL; c; c = c->next)
     if (c->kind == CL_SIDE && c->name == name) {
       diag_help(s->diag, "the clause 'side %s' says where it runs: leave it out of the order",

@@ -302,14 +302,24 @@ static void same_turns(Resolver *r, const Stmt *t, const Stmt *kernel) {
     }
 }
 
-static void resolve_params(Resolver *r, Param *p) {
-  for (; p; p = p->next)
+/* fn: the function, or NULL: an op. */
+static void resolve_params(Resolver *r, Param *p, const Fn *fn) {
+  const Clause *c = r->clause;
+  for (; p; p = p->next) {
+    const Sym *hidden = sym_find(r, p->name);
+    const bool taken = hidden && hidden->kind != SY_BUILTIN;
     p->slot = sym_define_var(r, p->name, p->at);
+    if (taken && fn && c && c->kind == CL_ORDER && c->var == p->name)
+      diag_help(r->s->diag, "define '%s' before 'order %s', or give the parameter another name",
+                fn->name, c->var);
+    else if (taken)
+      diag_help(r->s->diag, "give the parameter another name");
+  }
 }
 
 void resolve_fn(Resolver *r, Fn *f) {
   uint32_t mark = sym_scope_begin(r);
-  resolve_params(r, f->params);
+  resolve_params(r, f->params, f);
   r->fn = f;
   f->units = resolve_units(r, f->body);
   r->fn = NULL;
@@ -454,7 +464,7 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
     return;
   case ST_OPDEF:
     mark = sym_scope_begin(r);
-    resolve_params(r, t->opdef->params);
+    resolve_params(r, t->opdef->params, NULL);
     r->names++;
     resolve_opref(r, t->opdef->op, NULL);
     r->names--;
