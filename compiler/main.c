@@ -27,7 +27,7 @@ static bool print_about(Sched *s, const Command *todo) {
   if (todo->kind == COMMAND_COMPLETION)
     print_completion(s, out.f);
   else if (todo->kind == COMMAND_LIST)
-    ok = library_list(s, out.f);
+    ok = library_list(s, out.f, todo->word, todo->nword);
   else
     print_manual(out.f);
   return file_close(s, &out, ok);

@@ -20,7 +20,9 @@ typedef enum CommandKind {
 } CommandKind;
 typedef struct Command {
   CommandKind kind;
-  const char *name; /* COMMAND_EXPLAIN: its argument; NULL: all */
+  const char *name;        /* COMMAND_EXPLAIN: its argument; NULL: all */
+  const char *const *word; /* COMMAND_LIST: what is looked for */
+  uint32_t nword;
 } Command;
 /* Reads the options into s->opt, and the command into *todo. If opt->input is set, a caller of the
  * library has named the input: then another file, or an option for the program pipec only, is
@@ -32,8 +34,8 @@ const char *library_dir(Sched *s);
 /* The following require opt->stdlib. */
 /* The path of FILE argument `name` (lang/spec.md 9.4). */
 const char *library_find(Sched *s, const char *name);
-/* Prints a line for each schedule of the library. False: reported. */
-bool library_list(Sched *s, FILE *f);
+/* Prints a line for each schedule of the library whose line has all words. False: reported. */
+bool library_list(Sched *s, FILE *f, const char *const *word, uint32_t nword);
 /* ---- format_files.c: --fmt for opt->format. Prints; with opt->format_write replaces; with
  * opt->check_only compares. False: reported ---- */
 bool format_files(Sched *s);

@@ -2,7 +2,7 @@
  * Finds schedules of the standard library by name: for --list, and for FILE arguments that are
  * names. A library file has two names: its file name without .pipe, and the name of its last
  * schedule. Reads all files of the library: they are few and small. */
-#define _GNU_SOURCE /* dladdr1 */
+#define _GNU_SOURCE /* dladdr1, strcasestr */
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -105,9 +105,21 @@ const char *library_find(Sched *s, const char *name) {
   return name;
 }
 
-bool library_list(Sched *s, FILE *f) {
-  uint32_t n;
-  LibFile *l = read_library(s, &n);
+/* Does the line of a schedule have each word, in letters of either size? */
+static bool has_words(const LibFile *l, const char *const *word, uint32_t nword) {
+  for (uint32_t i = 0; i < nword; i++)
+    if (!strcasestr(l->name, word[i]) && !strcasestr(l->schedule, word[i]) &&
+        !strcasestr(l->about, word[i]))
+      return false;
+  return true;
+}
+
+bool library_list(Sched *s, FILE *f, const char *const *word, uint32_t nword) {
+  uint32_t all, n = 0;
+  LibFile *l = read_library(s, &all);
+  for (uint32_t i = 0; i < all; i++)
+    if (has_words(&l[i], word, nword))
+      l[n++] = l[i];
   int wide = 0;
   for (uint32_t i = 0; i < n; i++)
     wide = (int)strlen(l[i].name) > wide ? (int)strlen(l[i].name) : wide;
@@ -116,7 +128,15 @@ bool library_list(Sched *s, FILE *f) {
             strcmp(l[i].name, l[i].schedule) ? " (schedule " : "",
             strcmp(l[i].name, l[i].schedule) ? printable(s, l[i].schedule) : "",
             strcmp(l[i].name, l[i].schedule) ? ")" : "");
-  if (n == 0) {
+  if (all > 0 && n == 0) {
+    const char *words = "";
+    for (uint32_t i = 0; i < nword; i++)
+      words = arena_printf(s->arena, "%s %s", words, word[i]);
+    diag_error(s->diag, DIAG_USAGE, NO_SPAN,
+               "--list%s: no schedule of the library has %s in its name or first sentence", words,
+               nword > 1 ? "all these words" : "this word");
+    diag_help(s->diag, "pipec --list alone prints all schedules");
+  } else if (n == 0) {
     diag_error(s->diag, DIAG_READ, NO_SPAN, "no standard library: there is no .pipe file in %s",
                s->opt->stdlib ? s->opt->stdlib : "the installation");
     diag_help(s->diag, "PIPE_STDLIB names its directory");

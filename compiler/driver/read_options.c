@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base.h"
 #include "driver.h"
@@ -473,6 +474,22 @@ static bool is_other_value(Sched *s, const char **before, int id, const char *va
                         "leave out one of them, or run pipec once for each");
 }
 
+/* Is a FILE argument that names no file the name of an option? Reported. */
+static bool is_bare_option(Sched *s, const char *word) {
+  const char *help = NULL;
+  int k;
+  if (access(word, F_OK) == 0 || access(library_find(s, word), F_OK) == 0)
+    return false;
+  for (int id = 0; id < NOPTIONS; id++)
+    if (option_row[id].name && strcmp(option_row[id].name, word) == 0)
+      help = arena_printf(s->arena, "an option begins with dashes: --%s", word);
+  if (option_word(O_EMIT, word, &k))
+    help = arena_printf(s->arena, "to write this form, give --emit=%s", word);
+  if (strcmp(word, "compile") == 0)
+    help = "leave it out: pipec FILE compiles";
+  return help && !usage_refused(s, arena_printf(s->arena, "there is no file '%s'", word), help);
+}
+
 /* False: reported. */
 static bool read_words(Sched *s, Words *w, Given *g, Command *todo) {
   const char *before[NOPTIONS] = {NULL};
@@ -692,8 +709,12 @@ bool read_options(Sched *s, int n, const char *const *word, Command *todo) {
     g.file[g.nfile++] = o->input;
   if (!read_words(s, &w, &g, todo))
     return false;
+  todo->word = g.file, todo->nword = g.nfile;
   if (todo->kind != COMMAND_COMPILE)
     return true;
+  for (uint32_t i = 0; i < g.nfile && !o->input; i++)
+    if (is_bare_option(s, g.file[i]))
+      return false;
   for (uint32_t i = 0; i < g.nfile && !g.format && !o->text; i++) /* --fmt: of one's own */
     g.file[i] = library_find(s, strcmp(g.file[i], "/dev/stdin") ? g.file[i] : "-");
   if (g.plan || g.best) {
