@@ -50,7 +50,7 @@ shared = os.environ.get("PIPE_SHARED_DATA", os.path.join(config.source, "..", "s
 shared = os.path.realpath(shared)
 if os.path.isdir(shared):
     config.available_features.add("shared-data")
-for program in "spin", "chromium", "clang-tidy", "rsvg-convert":
+for program in "spin", "chromium", "clang-tidy", "rsvg-convert", "make", "ninja":
     if shutil.which(program):
         config.available_features.add(program)
 torch = os.environ.get("PIPE_TORCH_PYTHON", config.python)
