@@ -2,14 +2,20 @@
 # Runs the examples of the documentation, so that they stay true.
 #
 #   examples.py errors PIPEC ROOT [--write]   lang/errors.md
-#   examples.py good PIPEC FILE.md [--write]  any other page
+#   examples.py good PIPEC FILE.md [--write] [--with WORD=VALUE]...  any other page
 #
 # good. Every fenced ```pipe block compiles with --check, or, with a line <!-- refuted --> before it,
 # does not. A ```console block holds commands after `$ ` and what each prints. The commands of a page
 # run one after the other in one folder. A block with a file name after its language (```c model.c)
 # is a file there; so is a ```pipe block under the name that the console block right after it
-# mentions first. A line <!-- files of OTHER.md --> puts the files of another page there first. `...` in what a command prints stands for anything in its line or, alone on a line,
-# for any lines. Blocks of other languages (```sh) are not run.
+# mentions first. A line <!-- files of OTHER.md --> puts the files of another page there first. `...` in what a command prints
+# stands for anything in its line or, alone on a line, for any lines.
+#
+# A ```sh block is a script, which has to succeed; its lines that begin with `export` hold for all later commands. The ```py
+# blocks of a page are one program, which runs at the end of the page. A block of another language has a file name: a ```cmake
+# block without one is an error. A line <!-- needs WORD --> before a block says that it runs only --with WORD: torch (VALUE is a
+# Python that has it), safetensors, checkout (VALUE is a copy of the tree, in which the block runs). A line <!-- not run: REASON -->
+# says why a block never runs. What did not run is printed, with the reason.
 #
 # errors. The page has one section for each row of lang/diag.def, in its order. A section shows an
 # example in a ```pipe block and, in the ```text block after it, everything that pipec says about it:
@@ -30,8 +36,9 @@ import sys
 import tempfile
 
 NO_EXAMPLE = "No text causes it:"
-BLOCK = re.compile(r"(?:<!-- pipec: (?P<options>.*?) -->\n\n?|(?P<refuted><!-- refuted -->)\n\n?)?^```(?P<language>\w+)(?: (?P<name>\S+))?\n"
-                   r"(?P<text>.*?)^```$", re.S | re.M)
+BLOCK = re.compile(r"(?:<!-- (?:pipec: (?P<options>[^\n]*?)|(?P<refuted>refuted)|needs (?P<needs>[^\n]*?)|not run: (?P<why>[^\n]*?)) -->\n\n?)?"
+                   r"^```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<text>.*?)^```$", re.S | re.M)
+RUN = ("console", "sh", "py", "cmake")  # languages of blocks that do something
 
 
 def read(path):
@@ -58,19 +65,43 @@ def is_shown(shown, out):
     return re.fullmatch("".join(r"(?:.*\n)*" if line == r"[^\n]*" + "\n" else line for line in lines), out) is not None
 
 
-def good(pipec, path, write):
+def good(pipec, path, write, has):
     """Whether each program does what the page says, and each command; --write makes the page show what they print."""
-    bad = blocks = commands = 0
+    bad = blocks = commands = skipped = 0
     before = ""  # the ```pipe block right before, if it has no name
-    environment = dict(os.environ, LC_ALL="C.UTF-8", PATH=os.path.dirname(pipec) + os.pathsep + os.environ["PATH"])
+    exports = program_of_page = ""
+    folders = [os.path.dirname(pipec), *([os.path.dirname(has["torch"])] if "torch" in has else [])]
+    environment = dict(os.environ, LC_ALL="C.UTF-8", PATH=os.pathsep.join([*folders, os.environ["PATH"]]))
+
+    def shell(folder, text):
+        return subprocess.run(["bash", "-c", exports + text], cwd=folder, text=True, check=False, encoding="utf-8",
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+
+    def skip(m):
+        nonlocal skipped
+        lacks = [word for word in (m["needs"] or "").split(", ") if word and word not in has]
+        why = m["why"] or (lacks and "needs " + ", ".join(lacks))
+        if why:
+            skipped += 1
+            line = m.string.count("\n", 0, m.start("language")) + 1
+            print(f"{os.path.basename(path)}:{line}: {m['language']} not run: {why}")
+        return bool(why)
+
+    def script(folder, m):
+        nonlocal bad, commands, exports
+        commands += 1
+        done = shell(os.path.join(folder, "checkout") if m["needs"] == "checkout" else folder, "set -e\n" + m["text"])
+        exports += "".join(re.findall(r"^export .*\n", m["text"], re.M))
+        if done.returncode:
+            bad += 1
+            print(f"{path}: sh ends with status {done.returncode}:\n{m['text']}{done.stdout}")
 
     def console(folder, text):
         nonlocal bad, commands
         page = ""
         for line, shown in re.findall(r"^(\$ .*\n)((?:(?!\$ ).*\n)*)", text, re.M):
             commands += 1
-            out = subprocess.run(["bash", "-c", line[2:]], cwd=folder, text=True, check=False, encoding="utf-8",
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment).stdout
+            out = shell(folder, line[2:]).stdout
             if not is_shown(shown, out):
                 if write:
                     shown = out
@@ -81,13 +112,22 @@ def good(pipec, path, write):
         return page
 
     def block(m, folder):
-        nonlocal bad, blocks, before
+        nonlocal bad, blocks, before, program_of_page
         program, before = before, ""
+        if m["language"] in RUN and not m["name"] and skip(m):
+            return m[0]
         if m["language"] == "console":
             name = re.search(r"\w+\.pipe", m["text"])
             if program and name:
                 write_file(folder, name[0], program)
             return m[0].replace(m["text"], console(folder, m["text"]))
+        if m["language"] == "sh":
+            script(folder, m)
+        elif m["language"] == "py" and not m["name"]:
+            program_of_page += m["text"]
+        elif m["language"] == "cmake" and not m["name"]:
+            bad += 1
+            print(f"{path}: a ```cmake block without the name of a file")
         if m["language"] != "pipe" and not m["name"]:
             return m[0]
         write_file(folder, m["name"] or "main.pipe", m["text"])
@@ -104,15 +144,24 @@ def good(pipec, path, write):
     with tempfile.TemporaryDirectory() as folder:
         for name in glob.glob("*.csv", root_dir=os.path.dirname(path) or "."):  # lists that the page speaks of
             shutil.copy(os.path.join(os.path.dirname(path), name), folder)
+        if "checkout" in has:
+            shutil.copytree(has["checkout"], os.path.join(folder, "checkout"))
         for other in re.findall(r"^<!-- files of (\S+) -->$", read(path), re.M):
             for m in BLOCK.finditer(read(os.path.join(os.path.dirname(path), other))):
                 if m["name"]:
                     write_file(folder, m["name"], m["text"])
         page = BLOCK.sub(lambda m: block(m, folder), read(path))
+        if program_of_page:
+            commands += 1
+            write_file(folder, "page.py", program_of_page)
+            done = shell(folder, shlex.quote(has.get("torch", sys.executable)) + " page.py")
+            if done.returncode:
+                bad += 1
+                print(f"{path}: the py blocks end with status {done.returncode}:\n{done.stdout}")
     if write:
         write_file(os.path.dirname(path) or ".", os.path.basename(path), page)
-    print(f"{blocks} examples, {commands} commands")
-    return bad == 0 and blocks + commands > 0
+    print(f"{blocks} examples, {commands} commands" + (f", {skipped} not run" if skipped else ""))
+    return bad == 0 and blocks + commands + skipped > 0
 
 
 def section(pipec, name, text):
@@ -170,8 +219,12 @@ def errors(pipec, root, write):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["good"] and len(sys.argv) in (4, 5) and sys.argv[4:] in ([], ["--write"]):
-        sys.exit(not good(os.path.abspath(sys.argv[2]), sys.argv[3], len(sys.argv) == 5))
+    if sys.argv[1:2] == ["good"] and len(sys.argv) >= 4:
+        rest = sys.argv[4:]
+        writes = rest[:1] == ["--write"]
+        rest = rest[writes:]
+        if rest[::2] == ["--with"] * (len(rest) // 2):
+            sys.exit(not good(os.path.abspath(sys.argv[2]), sys.argv[3], writes, dict(word.partition("=")[::2] for word in rest[1::2])))
     if sys.argv[1:2] == ["errors"] and len(sys.argv) in (4, 5) and sys.argv[4:] in ([], ["--write"]):
         sys.exit(not errors(os.path.abspath(sys.argv[2]), sys.argv[3], len(sys.argv) == 5))
-    sys.exit("usage: examples.py errors PIPEC ROOT [--write] | good PIPEC FILE.md [--write]")
+    sys.exit("usage: examples.py errors PIPEC ROOT [--write] | good PIPEC FILE.md [--write] [--with WORD=VALUE]...")
