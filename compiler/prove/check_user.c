@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Proves the `check` clauses of the user: evaluates each one over the results of other passes.
- * Requires check_memory and lower. A quantity with costs plays the compute ops with them. The latest
- * results are kept: a check over all ranks names few sets of costs, and plays each of them once. The
- * cost of a check is linear in its values, and bounded. */
+ * Requires check_memory and lower. A quantity with costs plays the compute ops with them. The
+ * latest results are kept: a check over all ranks names few sets of costs, and plays each of them
+ * once. The cost of a check is linear in its values, and bounded. */
 #include <inttypes.h>
 #include <string.h>
 
