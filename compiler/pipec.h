@@ -356,6 +356,7 @@ typedef struct Options {
   /* the text to compile, whose path is `input`; NULL: read `input` */
   const char *text; size_t text_len;
   bool closed;                 /* read no other file (for fuzzing) */
+  bool regular;                /* read regular files only: a call of the library ends */
   const char *output;          /* NULL: standard output */
   const char *depfile;
   const char *counterexample;  /* path of the picture of a counter-example; NULL: none */

@@ -64,6 +64,7 @@ static void new_block(Arena *a, size_t bytes) {
   size_t block_bytes = FIRST_BLOCK_BYTES;
   if (a->block)
     block_bytes = a->block->bytes < MAX_DOUBLE_BYTES ? a->block->bytes * 2 : MAX_DOUBLE_BYTES;
+  guard_poll();
   if (bytes > SIZE_MAX / 2)
     guard_no_memory(bytes);
   if (block_bytes < bytes + HEADER_BYTES)

@@ -40,6 +40,16 @@ void guard_fail(GuardEnd end, const char *fmt, ...) {
   longjmp(here->back, 1);
 }
 
+void guard_stop(const volatile int *stop) {
+  if (here)
+    here->stop = stop;
+}
+
+void guard_poll(void) {
+  if (here && here->stop && __atomic_load_n(here->stop, __ATOMIC_RELAXED))
+    guard_fail(GUARD_STOPPED, "stopped by the caller");
+}
+
 void guard_no_memory(size_t wanted) {
   if (wanted)
     guard_fail(GUARD_MEMORY, "out of memory (wanted %zu bytes)", wanted);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Ends a compile that cannot continue, because it has no memory or the compiler has a bug.
+ * Ends a compile that cannot continue, because it has no memory or the compiler has a bug, or that
+ * its caller stops.
  * guard_fail jumps back to the guard_run of its thread from any depth. Nothing leaks: the guard
  * holds blocks of arenas, open files and results of libraries until guard_release.
  *
@@ -11,7 +12,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 
-typedef enum GuardEnd { GUARD_DONE, GUARD_MEMORY, GUARD_BUG } GuardEnd;
+typedef enum GuardEnd { GUARD_DONE, GUARD_MEMORY, GUARD_BUG, GUARD_STOPPED } GuardEnd;
 
 /* Header of an object that a guard holds, in a ring; end(header) frees the object. */
 typedef struct Held {
@@ -23,6 +24,7 @@ typedef struct Guard {
   Held ring;
   GuardEnd end;
   char why[512]; /* reason of an end other than GUARD_DONE */
+  const volatile int *stop; /* see guard_stop; NULL */
   jmp_buf back;
 } Guard;
 
@@ -30,6 +32,11 @@ typedef struct Guard {
  * which any thread may call. */
 GuardEnd guard_run(Guard *g, void (*run)(void *arg), void *arg);
 void guard_release(Guard *g);
+
+/* Lets any thread end the run of this thread: it sets *stop to a value other than 0. */
+void guard_stop(const volatile int *stop);
+/* Ends the run if *stop is set. Work that can take long calls it every few milliseconds. */
+void guard_poll(void);
 
 _Noreturn void guard_fail(GuardEnd end, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

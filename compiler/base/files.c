@@ -14,28 +14,47 @@
 
 enum { MOST_TEXT = 64, MOST_DATA = 1024 }; /* MiB */
 
+/* A file to read. */
+typedef struct Opened {
+  FILE *f;         /* NULL: it cannot be opened */
+  const char *why; /* the reason why it cannot be read, or NULL */
+  bool missing;    /* there is no such file */
+} Opened;
+
+/* Opens a file of at most `most` MiB. A stranger may have chosen a path that a file names, and a
+ * call of the library must end: for these, opens nothing that can block or act on being opened. The
+ * command line may name a pipe, such as bash's <(...), and standard input. */
+static Opened open_source(Sched *s, const char *path, Span at, uint32_t most) {
+  const bool standard = at.file == NO_FILE && strcmp(path, "-") == 0,
+             careful = at.file != NO_FILE || s->opt->regular;
+  struct stat st = {0};
+  if (standard && careful)
+    return (Opened){.why = "a call of the library does not read standard input"};
+  if (careful && stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+    return (Opened){.why = "it is no regular file"};
+  Opened opened = {.f = standard ? stdin : guard_open(path)};
+  if (!opened.f) {
+    opened.why = strerror(errno);
+    opened.missing = at.file == NO_FILE && errno == ENOENT;
+  } else if (fstat(fileno(opened.f), &st) == 0 && S_ISDIR(st.st_mode)) {
+    opened.why = "it is a directory";
+  } else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > (uint64_t)most << 20) {
+    opened.why = arena_printf(s->arena, "it is larger than %u MiB", most);
+  }
+  return opened;
+}
+
 static char *read_whole(Sched *s, const char *path, Span at, uint32_t most, uint32_t *len) {
   bool input = at.file == NO_FILE && strcmp(path, "-") == 0;
   if (input && s->opt->input_text) {
     *len = s->opt->input_len;
     return s->opt->input_text;
   }
-  struct stat st = {0};
-  /* A stranger may have chosen the path: open nothing that can block or act on being opened. */
-  bool odd = at.file != NO_FILE && stat(path, &st) == 0 && !S_ISREG(st.st_mode) &&
-             !S_ISDIR(st.st_mode);
-  const char *why = NULL, *larger = arena_printf(s->arena, "it is larger than %u MiB", most);
-  FILE *f = odd ? NULL : input ? stdin : guard_open(path);
+  const Opened opened = open_source(s, path, at, most);
+  FILE *f = opened.f;
+  const char *why = opened.why;
   char *text = NULL;
   size_t n = 0, cap = 0;
-  if (odd)
-    why = "it is no regular file";
-  else if (!f)
-    why = strerror(errno);
-  else if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
-    why = "it is a directory";
-  else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > (uint64_t)most << 20)
-    why = larger;
   while (!why) { /* pipes have no size: read until the end */
     if (n == cap) {
       size_t bigger = cap ? cap * 2 : 4096;
@@ -47,22 +66,21 @@ static char *read_whole(Sched *s, const char *path, Span at, uint32_t most, uint
     size_t got = fread(text + n, 1, cap - n, f);
     n += got;
     if (n > (size_t)most << 20)
-      why = larger;
+      why = arena_printf(s->arena, "it is larger than %u MiB", most);
     else if (got == 0) {
       if (ferror(f))
         why = strerror(errno);
       break;
     }
   }
-  if (!input)
+  if (f && f != stdin)
     guard_close(f);
   if (why) {
-    bool missing = at.file == NO_FILE && errno == ENOENT && !f;
-    const char *near = missing ? hint_file(s, path) : NULL;
+    const char *near = opened.missing ? hint_file(s, path) : NULL;
     diag_error(s->diag, DIAG_READ, at, "cannot read %s: %s", path, why);
     if (near)
       diag_help(s->diag, "did you mean %.*s, of the standard library", (int)strlen(near) - 5, near);
-    else if (missing && *path && !strpbrk(path, "/."))
+    else if (opened.missing && *path && !strpbrk(path, "/."))
       diag_help(s->diag, "pipec --list names the schedules of the standard library");
     return NULL;
   }

@@ -167,6 +167,7 @@ typedef struct Run {
 
 /* Takes the steps of a pass from the budget. False: too few are left. */
 static bool begin_pass(Run *x) {
+  guard_poll();
   x->began = now_ms();
   return work_take(x->s->work, WORK_PASS * (uint64_t)x->s->orders->nop, NO_SPAN);
 }

@@ -25,6 +25,7 @@ typedef struct Call {
   const char *name, *text;
   int n;
   const char *const *option;
+  const volatile int *stop;
   bool ok;
 } Call;
 
@@ -58,11 +59,12 @@ static void run(void *of) {
   if (!plain)
     guard_no_memory(0);
   uselocale(guard_own(plain, end_locale));
+  guard_stop(call->stop);
   c->messages = guard_text();
   c->output = guard_text();
   Arena arena = {0};
   Diag diag;
-  Options opt = {.emit = EMIT_NONE, .out = c->output->f};
+  Options opt = {.emit = EMIT_NONE, .out = c->output->f, .regular = true};
   Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   Command todo;
   diag_init(&diag, &arena, c->messages->f);
@@ -84,10 +86,19 @@ uint32_t pipe_compile_version(void) { return PIPE_VERSION; }
 
 PipeCompileStatus pipe_compile(PipeCompiled **out, const char *name, const char *text, int noption,
                                const char *const *option) {
+  return pipe_compile_until(out, name, text, noption, option, NULL);
+}
+
+PipeCompileStatus pipe_compile_until(PipeCompiled **out, const char *name, const char *text,
+                                     int noption, const char *const *option,
+                                     const volatile int *stop) {
+  static const PipeCompileStatus status[] = {[GUARD_MEMORY] = PIPE_COMPILE_NO_MEMORY,
+                                             [GUARD_BUG] = PIPE_COMPILE_INTERNAL,
+                                             [GUARD_STOPPED] = PIPE_COMPILE_STOPPED};
   PipeCompiled *c = *out = calloc(1, sizeof *c);
   if (!c)
     return PIPE_COMPILE_NO_MEMORY;
-  Call call = {.c = c, .name = name, .text = text, .n = noption, .option = option};
+  Call call = {.c = c, .name = name, .text = text, .n = noption, .option = option, .stop = stop};
   locale_t before = uselocale((locale_t)0);
   GuardEnd end = guard_run(&c->guard, run, &call);
   uselocale(before);
@@ -96,7 +107,7 @@ PipeCompileStatus pipe_compile(PipeCompiled **out, const char *name, const char 
   const char *kind = end == GUARD_BUG ? "internal error: " : "";
   snprintf(c->early, sizeof c->early, "error: %s%s\n", kind, c->guard.why);
   c->why = (PipeDiagnostic){.severity = PIPE_ERROR, .message = c->guard.why};
-  return end == GUARD_BUG ? PIPE_COMPILE_INTERNAL : PIPE_COMPILE_NO_MEMORY;
+  return status[end];
 }
 
 void pipe_compiled_free(PipeCompiled *c) {

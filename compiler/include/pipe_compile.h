@@ -12,7 +12,8 @@
  *   }
  *   pr_open(&run, pipe_compiled_program(c), &model, NULL);
  *
- * A call writes no file, prints nothing and never ends the process. Threads may compile at the same
+ * A call writes no file, prints nothing and never ends the process. It reads regular files only, so
+ * it never waits for the other end of a pipe. Threads may compile at the same
  * time: calls share no state. Several threads may read one PipeCompiled. */
 #ifndef PIPE_COMPILE_H
 #define PIPE_COMPILE_H
@@ -33,7 +34,8 @@ typedef enum PipeCompileStatus {
   PIPE_COMPILE_OK,       /* proved, with all checks, limits and memory limits */
   PIPE_COMPILE_REFUSED,  /* the messages say why; wrong options are one reason */
   PIPE_COMPILE_NO_MEMORY,
-  PIPE_COMPILE_INTERNAL  /* a bug of the compiler, found by its own checks */
+  PIPE_COMPILE_INTERNAL, /* a bug of the compiler, found by its own checks */
+  PIPE_COMPILE_STOPPED   /* by the caller: pipe_compile_until */
 } PipeCompileStatus;
 
 /* The results of a call. It owns all that the functions below return, until pipe_compiled_free. */
@@ -51,6 +53,12 @@ typedef struct PipeCompiled PipeCompiled;
  * *out is NULL only if there is no memory for it; the functions below accept NULL. */
 PipeCompileStatus pipe_compile(PipeCompiled **out, const char *name, const char *text, int noption,
                                const char *const *option);
+
+/* As pipe_compile, but another thread, or a signal handler, can end the call: once it has set *stop
+ * to a value other than 0, the call soon returns PIPE_COMPILE_STOPPED, with its memory in *out. */
+PipeCompileStatus pipe_compile_until(PipeCompiled **out, const char *name, const char *text,
+                                     int noption, const char *const *option,
+                                     const volatile int *stop);
 void pipe_compiled_free(PipeCompiled *c); /* NULL is fine */
 
 /* The program, for pr_open. NULL: the status is not OK, or there is no program because lists of

@@ -46,6 +46,8 @@ static bool count_call(Sched *s, const Expr *e) {
   const uint64_t cells = (uint64_t)s->model->nstage * s->model->nmb,
                  most = MAX_ALL_CALLS + MAX_CELL_CALLS * cells;
   if (s->eval.all_calls < most) {
+    if (s->eval.all_calls % 1024 == 0)
+      guard_poll();
     s->eval.all_calls++;
     return true;
   }

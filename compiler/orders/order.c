@@ -239,6 +239,7 @@ bool order_run(Sched *s, OrderRun *run) {
     queued[r] = 1;
   }
   while (nwork > 0) {
+    guard_poll();
     uint32_t r = work[--nwork], i = run->head[r], end = s->orders->rank_op0[r + 1];
     queued[r] = 0;
     while (i < end) {

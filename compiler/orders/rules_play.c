@@ -735,6 +735,7 @@ bool rules_run(Rules *q) {
   memset(q->free_at, 0, s->model->nrank * sizeof *q->free_at);
   bool ok = true;
   while (ok && q->events.n > 0) {
+    guard_poll();
     if (!work_take(s->work, 20, s->parsed->def->name_at))
       return false;
     Event e = q->events.at[0];

@@ -159,6 +159,7 @@ bool just_play(Just *j) {
   }
   memset(j->grad_end, 0, s->model->nstage * sizeof *j->grad_end);
   while (nwork > 0) {
+    guard_poll();
     uint32_t r = j->work[--nwork], last = s->orders->rank_op0[r] + j->ncomp[r];
     j->queued[r] = 0;
     for (; j->head[r] < last; j->head[r]++) {

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -92,7 +94,7 @@ def _load() -> ctypes.CDLL:
     found = (number // 10000, number // 100 % 100)
     if found != HEADER:
         raise ImportError("pipec: {} has version {}.{}, this package is for {}.{}".format(path, *found, *HEADER))
-    lib.pipe_compile.argtypes = [POINTER(c_void_p), c_char_p, c_char_p, c_int, POINTER(c_char_p)]
+    lib.pipe_compile_until.argtypes = [POINTER(c_void_p), c_char_p, c_char_p, c_int, POINTER(c_char_p), POINTER(c_int)]
     for name, result, *arguments in (
         ("free", None),
         ("program", POINTER(_Program)),
@@ -121,19 +123,54 @@ def _decode(text: bytes | None) -> str | None:
     return None if text is None else text.decode("utf-8", "replace")
 
 
-class Compiled:
-    """The result of one call of pipe_compile; owns it.
+def _interruptible(call: Callable[[c_int], int]) -> int:
+    """Returns call(stop). If a signal handler raises, as that of Ctrl-C does, sets `stop`, which ends the call, and
+    does not wait for its end.
 
-    Raises ScheduleError; MemoryError; RuntimeError for a bug of the compiler.
+    Python runs signal handlers in the main thread, and not while this thread is in the library: so the main thread
+    waits, and another thread makes the call. A call from another thread is made as it is.
+    """
+    stop = c_int(0)
+    if threading.current_thread() is not threading.main_thread():
+        return call(stop)
+    status: list[int] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            status.append(call(stop))
+        finally:
+            done.set()
+
+    try:
+        try:
+            threading.Thread(target=work, name="pipec").start()
+        except RuntimeError:  # there are no more threads, or Python is about to exit
+            return call(stop)
+        done.wait()
+    except BaseException:
+        stop.value = 1
+        raise
+    return status[0]
+
+
+class Compiled:
+    """The result of one call of pipe_compile_until; owns it.
+
+    Raises ScheduleError; MemoryError; RuntimeError for a bug of the compiler; in the main thread also what a signal
+    handler raises, such as KeyboardInterrupt.
     """
 
     def __init__(self, name: str | None, text: str | None, options: list[str]) -> None:
         words = [_encode(word) for word in options]
         self._handle = c_void_p()
-        status = _lib.pipe_compile(
-            byref(self._handle), None if name is None else _encode(name),
-            None if text is None else _encode(text), len(words), (c_char_p * len(words))(*words))
+        file = None if name is None else _encode(name)
+        source = None if text is None else _encode(text)
+        option = (c_char_p * len(words))(*words)
+        # The call refers to self: the handle is freed once both are over, even if the call is abandoned.
         weakref.finalize(self, _lib.pipe_compiled_free, self._handle)
+        status = _interruptible(lambda stop: _lib.pipe_compile_until(
+            byref(self._handle), file, source, len(words), option, byref(stop)))
         self.diagnostics = self._rows()
         if status != OK:
             said = (_decode(_lib.pipe_compiled_messages(self._handle)) or "").rstrip("\n")

@@ -207,7 +207,8 @@ def compile(
 
     Raises ScheduleError if the compiler refuses the schedule. Issues warnings as ScheduleWarning
     (Python's `warnings`) and keeps them in `Schedule.diagnostics`. Releases the GIL: other threads
-    run meanwhile and may compile too.
+    run meanwhile and may compile too. Ctrl-C (KeyboardInterrupt) ends a compile of the main thread.
+    Reads regular files only: pass the text of a pipe as text=.
     """
     words = _words(name, text, profile, memory_limit, options)
     for key, value in parameters.items():

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "pipe_compile.h"
 #include "pipe_rows.h"
@@ -68,6 +69,38 @@ static void refused(void) {
   for (uint32_t i = 0; (d = pipe_compiled_diagnostic(c, i)); i++)
     printf("%u %s %u:%u %s\n", (unsigned)d->severity, d->name ? d->name : "-", (unsigned)d->line,
            (unsigned)d->column, d->help ? d->help : "-");
+  pipe_compiled_free(c);
+}
+
+static const char tuned[] = "schedule tuned(P = 16, M = 512) {\n"
+                            "  ranks P\n"
+                            "  pipe net stages P mbs M place s -> s\n"
+                            "  time { F = 3 I = 2 W = 2 send = 1 }\n"
+                            "  tune k in 0..1000 tries 1000 by makespan()\n"
+                            "  order r { rules m {\n"
+                            "    F(m) @ m + k when inflight(r) < P  I(m) @ m  W(m) @ m + k } U }\n"
+                            "}\n";
+
+static void *set_later(void *stop) {
+  nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL);
+  __atomic_store_n((int *)stop, 1, __ATOMIC_RELAXED);
+  return NULL;
+}
+
+/* A call that would take minutes ends soon after another thread has set `stop`. */
+static void stopped(void) {
+  PipeCompiled *c;
+  int stop = 0;
+  CHECK(pipe_compile_until(&c, "line", line, 0, NULL, &stop) == PIPE_COMPILE_OK);
+  pipe_compiled_free(c);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, set_later, &stop) == 0);
+  CHECK(pipe_compile_until(&c, "tuned", tuned, 0, NULL, &stop) == PIPE_COMPILE_STOPPED);
+  CHECK(pthread_join(thread, NULL) == 0 && !pipe_compiled_program(c));
+  CHECK(strcmp(pipe_compiled_messages(c), "error: stopped by the caller\n") == 0);
+  CHECK(strcmp(pipe_compiled_diagnostic(c, 0)->message, "stopped by the caller") == 0);
+  pipe_compiled_free(c);
+  CHECK(pipe_compile(&c, "line", line, 0, NULL) == PIPE_COMPILE_OK);
   pipe_compiled_free(c);
 }
 
@@ -172,6 +205,7 @@ int main(int argc, char **argv) {
   CHECK(pipe_compile_version() == PIPE_VERSION);
   good();
   refused();
+  stopped();
   wrong();
   puts(failed ? "failed" : "as it should be");
   return failed;
