@@ -45,6 +45,8 @@ void guard_stop(const volatile int *stop) {
     here->stop = stop;
 }
 
+const volatile int *guard_stopper(void) { return here ? here->stop : NULL; }
+
 void guard_poll(void) {
   if (here && here->stop && __atomic_load_n(here->stop, __ATOMIC_RELAXED))
     guard_fail(GUARD_STOPPED, "stopped by the caller");

@@ -35,6 +35,7 @@ void guard_release(Guard *g);
 
 /* Lets any thread end the run of this thread: it sets *stop to a value other than 0. */
 void guard_stop(const volatile int *stop);
+const volatile int *guard_stopper(void); /* what guard_stop was given; NULL: nothing */
 /* Ends the run if *stop is set. Work that can take long calls it every few milliseconds. */
 void guard_poll(void);
 

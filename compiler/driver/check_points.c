@@ -42,8 +42,9 @@ typedef struct Worst {
 typedef struct Points {
   Sched *s; /* the command line; the threads only read it */
   uint64_t npoint;
-  locale_t locale; /* of the caller; the threads take it over */
-  double told;     /* when the progress was shown last, in s */
+  locale_t locale;          /* of the caller; the threads take it over */
+  const volatile int *stop; /* likewise, of guard_stop */
+  double told;              /* when the progress was shown last, in s */
 
   pthread_mutex_t lock; /* guards what follows */
   uint64_t next;        /* the first point that no thread has taken */
@@ -144,6 +145,7 @@ static void compile_point(void *of) {
   Diag diag;
   Options opt;
   Sched one = {.arena = &arena, .diag = &diag};
+  guard_stop(point->points->stop);
   diag_init(&diag, &arena, NULL);
   begin_point(point->points, point->number, &one, &opt);
   opt.counterexample = NULL;
@@ -214,6 +216,7 @@ static void compile_all(Points *points) {
     wanted = points->npoint;
   pthread_mutex_init(&points->lock, NULL);
   points->locale = uselocale((locale_t)0);
+  points->stop = guard_stopper();
   while (started < wanted && pthread_create(&thread[started], NULL, compile_points, points) == 0)
     started++;
   if (started == 0)
