@@ -45,7 +45,7 @@ PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, do
               .rate = 1,
               .version = w && w->version != PIPE_NONE ? w->version : 0,
               .applied = at->applied,
-              .updates = step * s->nupdate + at->updates,
+              .updates = pr_updates_before(run, c->stage, step) + at->updates,
               .nx = g->nin,
               .ny = g->nout};
   bool forward = c->op == PIPE_F || c->op == PIPE_R;

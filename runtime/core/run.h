@@ -204,8 +204,11 @@ typedef struct StageRun {
   void **act, **back;
   uint64_t keep;      /* bytes that a recomputed forward keeps */
   const Kept *kept;   /* [nin] its parts: the inputs */
-  uint32_t nupdate; /* updates in a step; only of rows of this process */
+  uint32_t nupdate; /* updates in a step; of rows of other processes only after ck_see_rows */
   bool left;        /* a step leaves gradients that no update has applied; likewise */
+  /* After a resume, which may be from another program: the updates that pr_updates_before adds to
+   * those of this program's steps. May wrap. */
+  uint64_t resumed;
   /* number among the stages of the model without output; PIPE_NONE: it has outputs */
   uint32_t sink;
 } StageRun;
@@ -308,6 +311,7 @@ struct PrRun {
   uint64_t loss_steps;  /* steps with complete losses */
   PrFault fault;
   uint64_t limit_ns;    /* deadline of a step */
+  bool sees_rows;       /* StageRun.nupdate and .left are those of all processes' rows */
   uint64_t first_step;  /* first step that this run executes; > 0 after a resume */
   /* checkpoint.h: folders that this run writes checkpoints to, and their locks. */
   struct CkFolder *ck_folder; uint32_t nck_folder;
@@ -386,6 +390,8 @@ PrStatus pr_check_model(PrRun *run);
 /* Counts the microbatches that each U applies, over all replicas of its stage, and fills in
  * ComputeAt.applied. Requires streams. */
 PrStatus pr_count_updates(PrRun *run);
+/* Updates of a row of the stage table before a step, over the whole training. */
+uint64_t pr_updates_before(const PrRun *run, uint32_t row, uint64_t step);
 /* Makes the operands of one op; accesses no tensor. lost: receives the loss of an R. */
 PrCall pr_call_of(PrRun *run, RankRun *k, const ComputeAt *at, uint64_t step, double *lost);
 /* Calls the model for one op, or for an action of n > 1 ops. */

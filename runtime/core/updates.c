@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The number of microbatches that each update of a step applies. Linear in instructions. */
+ * The number of microbatches that each update of a step applies, linear in instructions; and how
+ * many updates there were before a step. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -62,4 +63,9 @@ PrStatus pr_count_updates(PrRun *run) {
   free(sum);
   free(u);
   return st;
+}
+
+uint64_t pr_updates_before(const PrRun *run, uint32_t row, uint64_t step) {
+  const StageRun *stage = &run->stage[row];
+  return stage->resumed + step * stage->nupdate;
 }

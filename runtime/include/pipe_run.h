@@ -128,7 +128,8 @@ typedef struct PrCall {
    * 0 if the program has no versions. applied: U: the microbatches, over all replicas, whose
    * gradients grad sums. */
   uint32_t version, applied;
-  /* U: earlier updates of the stage, over all steps; an optimizer counts with it */
+  /* U: earlier updates of the stage, over all steps, also those of other programs before a resume;
+   * an optimizer counts with it */
   uint64_t updates;
 } PrCall;
 

@@ -280,8 +280,10 @@ static void put_manifest(FILE *f, const CkFiles *files, const PrRun *run) {
   escape_put(f, ESCAPE_TERMINAL, p->name); /* one line each */
   fputc(' ', f);
   escape_put(f, ESCAPE_TERMINAL, p->params);
-  fprintf(f, "\nmodel %s\nstages %u\nlosses %u", run->m.identity ? run->m.identity : "", p->nmodel,
-          nloss);
+  fprintf(f, "\nmodel %s\nstages %u\nupdates", run->m.identity ? run->m.identity : "", p->nmodel);
+  for (uint32_t s = 0; s < p->nmodel; s++) /* row s is the first of stage s */
+    fprintf(f, " %" PRIu64, pr_updates_before(run, s, pr_steps_done(run)));
+  fprintf(f, "\nlosses %u", nloss);
   for (uint32_t i = 0; i < nloss; i++) {
     uint64_t bits;
     memcpy(&bits, &run->loss[(run->loss_steps - 1) & 1][i], sizeof bits);
@@ -318,7 +320,9 @@ static PrStatus write_list(PrRun *run, const char *folder, const char *name, con
 
 static PrStatus write_lists(PrRun *run, const char *folder) {
   CkFiles files = {0};
-  PrStatus st = list_files(run, folder, &files);
+  PrStatus st = ck_see_rows(run);
+  if (!st)
+    st = list_files(run, folder, &files);
   if (!st)
     st = write_list(run, folder, "model.safetensors.index.json", &files, put_index, false);
   if (!st)

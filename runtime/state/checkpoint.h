@@ -14,7 +14,8 @@
  *                      newest complete checkpoint is searched
  *   lock               held by the run that writes
  *   step-40.2/         after 40 steps, by the second run that wrote to the folder
- *     manifest         text: identity, and length and header checksum of each file
+ *     manifest         text: identity, updates so far of each stage, and length and header checksum
+ *                      of each file
  *     stage-0.safetensors        the weights of a stage of the model
  *     stage-0.state.safetensors  its other data: optimizer state, states of formulas, gradients
  *     model.safetensors.index.json  the file of each weight, for other programs
@@ -37,7 +38,7 @@
 #define PATH_MAX 4096
 #endif
 
-enum { CK_VERSION = 2, CK_NAME = 64, CK_PATH = PATH_MAX };
+enum { CK_VERSION = 3, CK_NAME = 64, CK_PATH = PATH_MAX };
 
 /* A stage has one file per part. */
 typedef enum CkPart { CK_WEIGHTS, CK_STATE, CK_PARTS } CkPart;
@@ -51,6 +52,9 @@ typedef struct CkList {
 /* Appends the tensors of a part of a row of the stage table. PR_E_ARG: the tensors that the model
  * lists do not cover its buffers. */
 PrStatus ck_list(PrRun *run, uint32_t row, CkPart part, CkList *list);
+
+/* Sets StageRun.nupdate and .left of rows of other processes, if they are not set. */
+PrStatus ck_see_rows(PrRun *run);
 
 /* A tensor in a file. */
 typedef struct CkHave {

@@ -116,6 +116,25 @@ PrStatus ck_list(PrRun *run, uint32_t row, CkPart part, CkList *list) {
   return st;
 }
 
+PrStatus ck_see_rows(PrRun *run) {
+  PrStatus st = PR_OK;
+  for (uint32_t r = 0; r < run->p->nrank && !st && !run->sees_rows; r++) {
+    PipeRank list;
+    if (pr_is_here(run, r) || (st = pr_borrow_list(run, r, &list)))
+      continue;
+    for (uint32_t i = 0; i < list.ninstr; i++) {
+      const PipeInstr *c = &list.instr[i];
+      StageRun *stage = &run->stage[c->stage];
+      stage->nupdate += c->op == PIPE_U;
+      if (c->op == PIPE_B || c->op == PIPE_W || c->op == PIPE_U)
+        stage->left = c->op != PIPE_U;
+    }
+    pr_return_list(run, r, &list);
+  }
+  run->sees_rows = !st;
+  return st;
+}
+
 /* ---- what is in files ------------------------------------------------------------------------ */
 
 bool ck_add(CkFiles *f, const char *path, CkPart part, const StSeal *seal, char why[ST_WHY]) {

@@ -21,8 +21,9 @@ typedef struct Load {
   const char *dir;      /* of the caller; NULL: load weights only, from the file `folder` */
   char folder[CK_PATH]; /* or the file or index of weights; "": no checkpoint yet */
   uint64_t step;
-  uint32_t nstage; /* of the checkpoint */
-  uint64_t *loss;  /* [nloss] bits of doubles */
+  uint32_t nstage;   /* of the checkpoint */
+  uint64_t *updates; /* [nstage] updates of each stage so far */
+  uint64_t *loss;    /* [nloss] bits of doubles */
   uint32_t nloss;
   char program[128]; /* program that wrote it: name and parameters */
   CkFiles files;
@@ -148,6 +149,29 @@ static PrStatus read_losses(Load *l, char *text) {
   return PR_OK;
 }
 
+/* Refuses stages that were updated unequally often if this model has other stages. */
+static PrStatus read_updates(Load *l, char *text) {
+  char *end = text;
+  bool equal = true;
+  if (l->nstage > strlen(text)) /* each number takes some text */
+    return REFUSE(l, "%.600s/manifest is damaged: the file has fewer than %u numbers of updates",
+                  l->folder, l->nstage);
+  l->updates = calloc(l->nstage + (size_t)1, sizeof *l->updates);
+  if (!l->updates)
+    return pr_fail(l->run, PR_E_MEMORY, "no memory for the updates of %u stages", l->nstage);
+  for (uint32_t s = 0; s < l->nstage; s++) {
+    l->updates[s] = strtoull(end, &end, 10);
+    equal = equal && l->updates[s] == l->updates[0];
+  }
+  return equal || l->nstage == l->run->p->nmodel
+             ? PR_OK
+             : REFUSE(l,
+                      "%.400s: its stages have had %" PRIu64
+                      " and other numbers of updates, so only "
+                      "a model of %u stages can resume, not of %u",
+                      l->folder, l->updates[0], l->nstage, l->run->p->nmodel);
+}
+
 /* Reads the header of a file. seal: as in the manifest; NULL: a file of weights. */
 static PrStatus add_file(Load *l, const char *path, CkPart part, const char *seal) {
   char why[ST_WHY];
@@ -192,7 +216,9 @@ static PrStatus read_manifest(Load *l) {
   }
   if ((value = line(&at, "stages")))
     l->nstage = (uint32_t)strtoul(value, NULL, 10);
-  if ((value = line(&at, "losses")))
+  value = line(&at, "updates");
+  st = value ? read_updates(l, value) : REFUSE(l, "%.600s does not list updates", path);
+  if (!st && (value = line(&at, "losses")))
     st = read_losses(l, value);
   for (uint32_t s = 0; !st && s < l->nstage; s++)
     for (CkPart part = 0; !st && part < CK_PARTS; part++) {
@@ -282,23 +308,6 @@ static PrStatus read_tensor(Load *l, const CkHave *h, const StTensor *t, FILE **
   return st;
 }
 
-/* Finds the rows of other processes that leave gradients (StageRun.left). */
-static PrStatus see_gradients(PrRun *run) {
-  PrStatus st = PR_OK;
-  for (uint32_t r = 0; r < run->p->nrank && !st; r++) {
-    PipeRank list;
-    if (pr_is_here(run, r) || (st = pr_borrow_list(run, r, &list)))
-      continue;
-    for (uint32_t i = 0; i < list.ninstr; i++) {
-      const PipeInstr *c = &list.instr[i];
-      if (c->op == PIPE_B || c->op == PIPE_W || c->op == PIPE_U)
-        run->stage[c->stage].left = c->op != PIPE_U;
-    }
-    pr_return_list(run, r, &list);
-  }
-  return st;
-}
-
 static bool same_form(const StTensor *a, const StTensor *b) {
   return a->dtype == b->dtype && a->ndim == b->ndim &&
          !memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape);
@@ -309,7 +318,7 @@ static PrStatus read_rows(Load *l) {
   PrRun *run = l->run;
   FILE *in = NULL;
   uint32_t open = 0;
-  PrStatus st = see_gradients(run);
+  PrStatus st = ck_see_rows(run);
   const CkHave *twice = ck_sort(&l->files);
   if (!st && twice)
     st = REFUSE(l, "%.400s has two tensors %s", l->folder, twice->t.key);
@@ -355,6 +364,11 @@ static void set_steps(PrRun *run, const Load *l) {
     atomic_store(&k->copy_done, n * k->ncopy);
     atomic_store(&k->copy_begun, n);
     atomic_store(&k->step, n);
+  }
+  for (uint32_t row = 0; row < run->p->nstage; row++) {
+    const uint32_t model = run->p->stage[row].model;
+    const uint64_t updates = l->updates[l->nstage == run->p->nmodel ? model : 0];
+    run->stage[row].resumed += updates - pr_updates_before(run, row, n);
   }
   for (uint32_t g = 0; run->turns && g < run->p->ngroup; g++)
     atomic_store(&run->turns[g].done, n * run->turns[g].n);
@@ -424,6 +438,7 @@ PrStatus pr_resume(PrRun *run, const char *dir, uint64_t *step) {
     *step = l.step;
   }
   free(l.loss);
+  free(l.updates);
   return st;
 }
 

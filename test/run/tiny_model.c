@@ -32,7 +32,7 @@ PrSizes tiny_sizes(const Tiny *t, uint32_t stage) {
                .boundary = 8 * nout(t, stage),
                .weight = 8 * NWEIGHT,
                .grad = 8 * NWEIGHT,
-               .opt = 16 * NWEIGHT,
+               .opt = 16 * NWEIGHT + 8,
                .work = 200};
   if (stage + 1 == t->nstage)
     z.boundary = 0;
@@ -191,6 +191,8 @@ static int update(void *self, const PrCall *c) {
   const uint64_t *newest = c->newest;
   if (c->rate != 1)
     broken(t, c, "rate is not 1");
+  if (c->updates != opt[2 * NWEIGHT]++) /* which checkpoints keep */
+    broken(t, c, "`updates` is not the number of updates so far");
   for (uint32_t i = 0; i < NWEIGHT; i++) {
     opt[i] += grad[i];
     opt[NWEIGHT + i] = mix(opt[NWEIGHT + i], c->step);
@@ -324,6 +326,7 @@ TinyRef *tiny_reference(uint32_t nstage, uint32_t nmb, int uniform, uint64_t ste
                   .weight = r->weight[s],
                   .newest = r->weight[s],
                   .rate = 1,
+                  .updates = step,
                   .grad = grad[s],
                   .opt = opt[s],
                   .work = work};

@@ -234,7 +234,7 @@ void cuda_formulas_step(PrRun *run, uint64_t step) {
   for (uint32_t i = 0; i < c->nuse; i++) {
     const Use *u = &c->use[i];
     const Code *code = &c->code[u->formula];
-    uint64_t updates = step * run->stage[u->stage].nupdate + u->updates;
+    uint64_t updates = pr_updates_before(run, u->stage, step) + u->updates;
     PrFormulaIn in = {.real = {[PIPE_REAL_K] = (double)updates}};
     if (code->nnumber > 0)
       in.real[PIPE_REAL_LR] = rate_of(run, u->stage, updates);
