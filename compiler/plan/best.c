@@ -29,6 +29,7 @@ typedef struct Rival {
   const char *path;
   const char *name;   /* of the schedule; NULL: none fits */
   const char *values; /* "most = 12", or "" */
+  uint32_t nrank;
   const char *failed; /* "check failed: 8 <= 7 is false": it is left out; NULL: all checks hold */
   Price price;
 } Rival;
@@ -103,7 +104,9 @@ static Outcome try_values(Best *b, Rival *e, Values v, Price *price, Values *had
   } else if (ok && competes(b, &x.s)) {
     outcome = FITS;
     if (!e->name || is_better(price, &e->price)) {
-      e->name = arena_printf(s->arena, "%s", x.s.model->name), e->values = values;
+      e->name = arena_printf(s->arena, "%s", x.s.model->name);
+      e->values = values;
+      e->nrank = x.s.model->nrank;
       e->failed = failed ? arena_printf(s->arena, "%s", x.diag.first_text) : NULL;
       e->price = *price;
     }
@@ -175,17 +178,35 @@ static int by_path(const void *a, const void *b) {
 
 /* ---- the file ---- */
 
+/* A text between quotes. */
+static const char *quoted(Sched *s, const char *text) {
+  const char *name = "";
+  for (const char *c = text; *c; c++)
+    name = arena_printf(s->arena, *c == '"' || *c == '\\' ? "%s\\%c" : "%s%c", name, *c);
+  return name;
+}
+
+static const char *whole_path(Sched *s, const char *path) {
+  char *whole = realpath(path, NULL);
+  const char *copy = arena_printf(s->arena, "%s", whole ? whole : path);
+  free(whole);
+  return copy;
+}
+
 /* As an import names it: a file of the library by its name, another by its whole path. */
 static const char *import_name(Sched *s, const char *path) {
   const size_t n = s->opt->stdlib ? strlen(s->opt->stdlib) : 0;
   if (n > 0 && strncmp(path, s->opt->stdlib, n) == 0 && path[n] == '/')
     return path + n + 1;
-  char *whole = realpath(path, NULL);
-  const char *name = "";
-  for (const char *c = whole ? whole : path; *c; c++)
-    name = arena_printf(s->arena, *c == '"' || *c == '\\' ? "%s\\%c" : "%s%c", name, *c);
-  free(whole);
-  return name;
+  return quoted(s, whole_path(s, path));
+}
+
+/* The profile as the written file names it: as it was given if both are named from the working
+ * directory, else by its whole path. */
+static const char *profile_name(Sched *s) {
+  const char *out = s->opt->output;
+  const bool beside = s->opt->profile[0] != '/' && !(out && strchr(out, '/'));
+  return quoted(s, beside ? s->opt->profile : whole_path(s, s->opt->profile));
 }
 
 /* "v_zb(most = 20)" */
@@ -213,8 +234,13 @@ static void write_best(const Best *b, FILE *f) {
     fprintf(f, "#   %-10s %+8.2f %%  %-9s  %s\n", seconds(s, b->rival[i].price.makespan),
             percent(b->rival[i].price.makespan, e->price.makespan) - 100,
             bytes_text(s, b->rival[i].price.memory), call_text(s, &b->rival[i]));
-  fprintf(f, "import \"%s\"\nschedule %s(%s) extends %s { }\n", import_name(s, e->path),
-          strcmp(e->name, "best") ? "best" : "best_again", params, call_text(s, e));
+  fprintf(f, "import \"%s\"\nschedule %s(%s) extends %s {\n  profile \"%s\"\n",
+          import_name(s, e->path), strcmp(e->name, "best") ? "best" : "best_again", params,
+          call_text(s, e), profile_name(s));
+  if (s->opt->memory_limit_bytes)
+    fprintf(f, "  check memory(r) <= %" PRIu64 "B for r in 0..%u\n", s->opt->memory_limit_bytes,
+            e->nrank);
+  fprintf(f, "}\n");
 }
 
 /* Does the text take the step that it names? False: reported. */
@@ -224,6 +250,7 @@ static bool holds(const Best *b, const GuardText *text) {
   Price price;
   x.opt.input = s->opt->output ? s->opt->output : "best.pipe";
   x.opt.text = text->text, x.opt.text_len = strlen(text->text), x.opt.ndefine = 0;
+  x.opt.profile = NULL, x.opt.memory_limit_bytes = 0; /* the text has both */
   const bool ok = compile_priced(s, &x, &price) && price.makespan == b->rival->price.makespan;
   if (!ok)
     diag_error(s->diag, DIAG_PLAN, NO_SPAN, "no schedule can extend %s: %s", b->rival->path,

@@ -208,27 +208,35 @@ static bool takes_time(const Sched *s, CostKey k) {
   return false;
 }
 
-/* Lets the keys of a profile on the command line (`wins`) replace those of the text. If it has any
- * of B, I and W, all three are the profile's. If it has latency or bandwidth, both are the
- * profile's. If it has `send`, latency and bandwidth of the text remain for sums only. */
-static void profile_wins(const Sched *s, const bool wins[NENTRIES], bool has[NENTRIES],
-                         bool by_unit[NENTRIES], uint32_t depth[NENTRIES], uint64_t *const *link) {
+/* What the clauses so far say of each cost. */
+typedef struct Given {
+  bool has[NENTRIES];
+  bool by_unit[NENTRIES];   /* its times are in Model.unit_time */
+  uint32_t depth[NENTRIES]; /* of the clause that says it: how far its schedule is extended */
+  uint64_t **link;          /* [key - NKEYS][stage] */
+} Given;
+
+/* Drops what schedules say that the one with this profile extends, where the profile says part of
+ * the same. If it has any of B, I and W, all three are the profile's. If it has latency or
+ * bandwidth, both are the profile's; if it has `send`, latency and bandwidth of the text remain for
+ * sums only. wins: the keys of the profile; depth: that of its schedule. */
+static void profile_wins(const Sched *s, Given *given, const bool wins[NENTRIES], uint32_t depth) {
   static const CostKey backward[] = {KEY_B, KEY_I, KEY_W}, network[] = {KEY_LATENCY, KEY_BANDWIDTH};
   const bool own_backward = wins[KEY_B] || wins[KEY_I] || wins[KEY_W],
              own_network = wins[KEY_LATENCY] || wins[KEY_BANDWIDTH];
+  bool drops[NENTRIES] = {false};
+  for (int i = 0; i < 3; i++)
+    drops[backward[i]] = own_backward && !wins[backward[i]];
+  for (int i = 0; i < 2; i++)
+    drops[network[i]] = own_network && !wins[network[i]];
+  drops[KEY_SEND] = own_network && !wins[KEY_SEND];
   for (int k = 0; k < NENTRIES; k++) {
-    has[k] |= wins[k], by_unit[k] &= !wins[k];
-    depth[k] = wins[k] ? 0 : depth[k] + 1;
+    if (!drops[k] || given->depth[k] <= depth)
+      continue;
+    given->has[k] = given->by_unit[k] = false;
+    if (k >= NKEYS)
+      memset(given->link[k - NKEYS], 0, s->model->nstage * sizeof **given->link);
   }
-  for (int i = 0; i < 3 && own_backward; i++)
-    has[backward[i]] = wins[backward[i]], by_unit[backward[i]] = false;
-  for (int i = 0; i < 2 && own_network; i++)
-    if (!wins[network[i]]) {
-      has[network[i]] = false;
-      memset(link[network[i] - NKEYS], 0, s->model->nstage * sizeof **link);
-    }
-  if (own_network)
-    has[KEY_SEND] = wins[KEY_SEND];
 }
 
 static bool gives(const Sched *s, CostKey k) { return s->model->given >> k & 1; }
@@ -290,9 +298,7 @@ const char *profile_lacks(Sched *s) { return s->model->profiled ? costs_lacking(
 
 bool set_costs(Instance *x) {
   Sched *s = x->s;
-  bool has[NENTRIES] = {false}, from_profile[NENTRIES] = {false};
-  uint32_t set_depth[NENTRIES] = {0};
-  bool by_unit[NENTRIES] = {false}; /* keys with times in Model.unit_time */
+  bool from_profile[NENTRIES] = {false};
   /* bound of one cost: sums over all ops must stay below 2^62 in every order */
   uint64_t most = ((uint64_t)1 << 62) /
                   (8 * (((uint64_t)s->model->nstage + s->model->nedge) * s->model->nmb +
@@ -300,6 +306,9 @@ bool set_costs(Instance *x) {
   Span set_at[NENTRIES];
   const bool with_units = s->model->timed; /* the text itself gives times with units */
   uint64_t *link[NENTRIES - NKEYS];        /* [nstage] */
+  Given given = {.link = link};
+  bool *const has = given.has, *const by_unit = given.by_unit;
+  uint32_t *const set_depth = given.depth;
   for (int k = 0; k < NENTRIES - NKEYS; k++)
     link[k] = NEW_ARRAY(s->arena, uint64_t, s->model->nstage);
   for (int k = 0; k < NENTRIES; k++)
@@ -360,17 +369,27 @@ bool set_costs(Instance *x) {
         diag_note(s->diag, set_at[k], "also here");
         return false;
       }
-      has[k] = true, from_profile[k] = profile, set_depth[k] = depth, set_at[k] = c->at;
+      has[k] = true;
+      by_unit[k] = by_unit[k] && !profile;
+      from_profile[k] = profile;
+      set_depth[k] = depth;
+      set_at[k] = c->at;
     }
+    if (profile)
+      profile_wins(s, &given, now, depth);
   }
   bool wins[NENTRIES] = {false};
   if (s->opt->profile && !profile_apply(s, x->model, s->opt->profile, NO_SPAN, link, wins))
     return false;
-  if (s->opt->profile)
-    profile_wins(s, wins, has, by_unit, set_depth, link);
-  for (int k = 0; k < NENTRIES; k++)
+  for (int k = 0; s->opt->profile && k < NENTRIES; k++) { /* it extends the text */
+    has[k] |= wins[k];
+    by_unit[k] &= !wins[k];
+    set_depth[k] = wins[k] ? 0 : set_depth[k] + 1;
     if (wins[k])
       set_at[k] = NO_SPAN;
+  }
+  if (s->opt->profile)
+    profile_wins(s, &given, wins, 0);
   for (int k = NTIMEKEYS; k < NKEYS; k++)
     x->model->sized |= has[k];
   for (int k = 0; s->model->timed && !with_units && k < NTIMEKEYS; k++)
