@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Chooses the order of transfers where transfers take time, by list scheduling. A transfer occupies
- * the COMM streams of both its ranks, a sum the streams of all its ranks, and a transfer over
- * shared links also the links. Among the transfers that can start, the transfer with the longest
- * path to the end of the step goes first. Requires comm, and keeps to its slots.
+ * Chooses the order of transfers where that of the idle network makes the step longer, by list
+ * scheduling: because transfers take time, or because a transfer that takes none waits for its slot
+ * and holds up those behind it in its queue. A transfer occupies the COMM streams of both its
+ * ranks, a sum the streams of all its ranks, and a transfer over shared links also the links. Among
+ * the transfers that can start, the transfer with the longest path to the end of the step goes
+ * first. Requires comm, and keeps to its slots.
  *
  * The graph has a node for each action of a rank and each transfer. An arc leads to a node from
  * each node that it waits for:

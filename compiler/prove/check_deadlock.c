@@ -231,8 +231,7 @@ static bool play_best(Sched *s, Lowered *lowered, Play *p) {
     return true;
   if (lowered->lowering == PIPE_CHANNELS)
     try_more_slots(s, lowered, p);
-  if (lowered->lowering == PIPE_GLOBAL && !s->orders->lists && s->sides->ncomm == 0 &&
-      transfers_take_time(s))
+  if (lowered->lowering == PIPE_GLOBAL && !s->orders->lists && s->sides->ncomm == 0)
     try_other_order(s, lowered, p);
   return true;
 }
