@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""claims.py PIPEC CLAIMS.txt FOLDER [--not OPTION]...: is each claim of `pipec --help` held?
+"""claims.py PIPEC CLAIMS.txt FOLDER: is each claim of `pipec --help` held?
 
 Claims are the parts of the text of an option, and of the text around the options, between full stops and semicolons. The
 file has a section for each option, "== --check" ("== pipec": the text around them). Under it stands each claim, "- prove
 and report", in the order of --help, with the commands of bash that hold it. They run in a copy of FOLDER, with `pipec` in
 PATH; each must succeed. `no COMMAND` succeeds if COMMAND ends with status 1. Errors: a claim without commands, a section
-of no option, and other words than those of --help; the claim "*" stands for all claims of an option.
+of no option, and other words than those of --help.
 """
 import os
 import re
@@ -42,9 +42,9 @@ def sections(text):
     return found
 
 
-def main(pipec, path, folder, skipped):
+def main(pipec, path, folder):
     text = subprocess.run([pipec, "--help"], capture_output=True, text=True, check=True).stdout
-    said = {name: list_ for name, list_ in claims(text).items() if name not in skipped}
+    said = claims(text)
     with open(path, encoding="utf-8") as f:
         held = sections(f.read())
     bad = ran = 0
@@ -53,7 +53,7 @@ def main(pipec, path, folder, skipped):
         print(f"{name}: " + ("no section" if name in said else "no option of --help"))
     environment = dict(os.environ, PATH=os.path.dirname(pipec) + os.pathsep + os.environ["PATH"])
     for name, entries in held.items():
-        if name in said and [claim for claim, _ in entries] not in (said[name], ["*"]):
+        if name in said and [claim for claim, _ in entries] != said[name]:
             bad += 1
             print(f"{name}: --help says\n" + "\n".join("- " + claim for claim in said[name]))
         for claim, commands in entries:
@@ -70,6 +70,6 @@ def main(pipec, path, folder, skipped):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4 or sys.argv[4::2] != ["--not"] * ((len(sys.argv) - 4) // 2):
-        sys.exit("usage: claims.py PIPEC CLAIMS.txt FOLDER [--not OPTION]...")
-    sys.exit(not main(os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[5::2]))
+    if len(sys.argv) != 4:
+        sys.exit("usage: claims.py PIPEC CLAIMS.txt FOLDER")
+    sys.exit(not main(os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3]))
