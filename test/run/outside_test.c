@@ -2,7 +2,9 @@
  * The engine of processes whose messages the program carries. Here a rank is a thread with a run
  * of its own, and messages meet in a list: a send is over when its receive is.
  *
- *   outside_test STDLIB_DIR FOLDER      the folder is there, and empty
+ *   outside_test STDLIB_DIR FOLDER SECONDS
+ *
+ * The folder is there, and empty. What hangs has a deadline of so many seconds.
  *
  * Every sample has the losses and weights of the threads engine, or is refused, also where all
  * microbatches of a tensor have one tag. Then one rank goes wrong, and all say so. */
@@ -20,6 +22,8 @@
 #include "samples.h"
 
 enum { STEPS = 3, MOST_RANKS = 16, WORDS = 9 };
+
+static double deadline_s; /* of runs in which something hangs */
 
 static uint64_t mix(uint64_t a, uint64_t b) {
   a = (a ^ (b + UINT64_C(0x9e3779b97f4a7c15) + (a << 6))) * UINT64_C(0xff51afd7ed558ccd);
@@ -101,7 +105,7 @@ static int forward(void *self, const PrCall *c) {
   if (c->loss)
     *c->loss = (double)(sum >> 12) / 1e6;
   if (here && r->what == MODEL_HANGS)
-    nanosleep(&(struct timespec){4, 0}, NULL);
+    nanosleep(&(struct timespec){1 + (time_t)(2 * deadline_s), 0}, NULL);
   return here && (r->what == MODEL_FAILS || r->what == STUCK || r->what == DISK_FULL) ? 3 : 0;
 }
 
@@ -265,16 +269,17 @@ static void train(Rank *r, PrGroup *group) {
   PrTransport t = {.group = group, .arg = r, .carry = carry, .why = why};
   const bool late = r->what == SILENCE || r->what == MODEL_HANGS || r->what == MEETING_HANGS ||
                     r->what == TRACE_HANGS || r->what == CROSSED;
-  PrOptions o = {.deadline_s = late                   ? 2
-                               : r->what == DISK_FULL ? 60
-                                                      : 0,
-                 .checksums = r->what <= FEW_TAGS,
+  PrOptions o = {.checksums = r->what <= FEW_TAGS,
                  .free_running = r->what == MEETING_HANGS,
                  .on_step = on_step,
                  .arg = r,
                  .trace_steps = r->what <= FEW_TAGS || r->what == TRACE_HANGS};
   char weight[8 * WORDS];
   PrRun *run;
+  if (late)
+    o.deadline_s = deadline_s;
+  else if (r->what == DISK_FULL)
+    o.deadline_s = 60;
   if (group)
     o.engine = &pr_transport, o.engine_options = &t;
   r->st = pr_open(&run, r->p, &m, &o);
@@ -428,8 +433,9 @@ int main(int argc, char **argv) {
   static const char *const crossed[] = {"0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0U",
                                         "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1U"};
   uint32_t wrong = 0, refused = 0;
-  if (argc != 3)
+  if (argc != 4)
     return 2;
+  deadline_s = strtod(argv[3], NULL);
   for (uint32_t i = 0; i < nsamples; i++) {
     Compiled *c = malloc(sizeof *c);
     if (!sample_compile(c, argv[1], &samples[i]) ||
