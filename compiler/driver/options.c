@@ -8,7 +8,7 @@
 #include "names.h"
 
 const OptionRow option_row[NOPTIONS] = {
-#define X(id, letter, name, argument, takes, who, help) \
+#define X(id, letter, name, argument, takes, who, into, help) \
   {letter, TAKES_##takes, FOR_##who, name, argument, help},
 #include "options.def"
 #undef X
@@ -40,6 +40,12 @@ const char *option_words(Sched *s, int id) {
   return list;
 }
 
+const char *option_dashed(Sched *s, int id) {
+  const OptionRow *row = &option_row[id];
+  return row->name ? arena_printf(s->arena, "--%s", row->name)
+                   : arena_printf(s->arena, "-%c", row->letter);
+}
+
 static const char *nth_name(int i) {
   return i < NOPTIONS ? option_row[i].name ? option_row[i].name : "" : NULL;
 }
@@ -51,12 +57,11 @@ const char *option_meant(Sched *s, const char *written) {
 
 /* ---- --help ---- */
 
-static const char head[] =
-    "usage: pipec FILE.pipe|FILE.csv [-o OUT] [-D NAME=VALUE]... [options]\n"
-    "\n"
-    "Proves a pipeline schedule and writes it as C.\n"
-    "A CSV file is one of PyTorch's.\n"
-    "\n";
+static const char head[] = "usage: pipec FILE.pipe|FILE.csv [-o OUT] [-D NAME=VALUE]... [options]\n"
+                           "\n"
+                           "Proves a pipeline schedule and writes it as C.\n"
+                           "A CSV file is one of PyTorch's.\n"
+                           "\n";
 static const char tail[] =
     "FILE is a path, - for standard input (a .pipe text), or a name that --list prints.\n"
     "Imports are looked up beside the importing file, in each -I, and in the standard library.\n";

@@ -3,10 +3,11 @@
 #ifndef PIPE_OPTIONS_H
 #define PIPE_OPTIONS_H
 
+#include "driver.h"
 #include "pipec.h"
 
 enum { /* rows of option_row */
-#define X(id, letter, name, argument, takes, who, help) O_##id,
+#define X(id, letter, name, argument, takes, who, into, help) O_##id,
 #include "options.def"
 #undef X
   NOPTIONS
@@ -18,7 +19,7 @@ typedef enum Takes {
 
 typedef enum OptionFor { FOR_ANY, FOR_PROGRAM } OptionFor;
 
-typedef struct OptionRow { /* the columns of options.def */
+typedef struct OptionRow { /* the columns of options.def but `into`, which read_options.c has */
   char letter;
   Takes takes;
   OptionFor who;
@@ -35,8 +36,26 @@ const char *option_words(Sched *s, int id);
  * length; NULL: there is none. */
 const char *option_each_word(const OptionRow *o, const char *from, size_t *n);
 
+/* "--check", or "-D" of an option that has only a letter. */
+const char *option_dashed(Sched *s, int id);
+
 /* The long option that --NAME or --NAME=VALUE means, without dashes; NULL: none is near. */
 const char *option_meant(Sched *s, const char *written);
+
+/* What the words of a command line say, beside Options. */
+typedef struct Given {
+  bool option[NOPTIONS]; /* O_: has a word given it? */
+  const char **file;     /* [nfile] */
+  uint32_t nfile;
+} Given;
+
+/* ---- read_options.c: report an error in the words, and return false ---- */
+bool usage_error(Sched *s, const char *fmt, const char *arg); /* fmt has one %s, for arg */
+bool usage_refused(Sched *s, const char *message, const char *help); /* help: what to type */
+
+/* ---- option_conflicts.c: the command that the options ask for. False: some do not go together, or
+ * one is missing; reported ---- */
+bool check_options(Sched *s, const Given *given, Command *todo);
 
 void print_help(FILE *f);
 void print_manual(FILE *f);
