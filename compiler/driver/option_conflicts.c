@@ -108,7 +108,7 @@ static bool check_plan_parameters(Sched *s, const Given *given) {
   for (uint32_t i = 0; i < o->ndefine; i++) {
     const Define *define = &o->define[i];
     if (define->n > 1)
-      return usage_error(s, "-D %s: several values go with --check and --compare", define->text);
+      return usage_error(s, "-D %s: --plan and --best take one value", define->text);
     for (uint32_t k = 0; k < i; k++)
       if (strcmp(o->define[k].name, define->name) == 0)
         return usage_error(s, "-D %s is given twice", define->name);
