@@ -152,7 +152,7 @@ static const char *parse_whole(const char *text, int64_t *value) {
   return errno || !(*text == '-' || (*text >= '0' && *text <= '9')) ? NULL : end;
 }
 
-/* NAME=4, or with several values NAME=4..64, NAME=4..64:4 and NAME=4,8,16. */
+/* NAME=4, or with several values, at most 2^30, NAME=4..64, NAME=4..64:4 and NAME=4,8,16. */
 static bool parse_define(Sched *s, const char *text, Define *d) {
   const char *eq = strchr(text, '='), *at = eq;
   int64_t last = 0;
@@ -175,10 +175,11 @@ static bool parse_define(Sched *s, const char *text, Define *d) {
     return true;
   if (strncmp(at, "..", 2) != 0 || !(at = parse_whole(at + 2, &last)) ||
       (*at == ':' && !(at = parse_whole(at + 1, &d->step))) || *at || d->step <= 0 ||
-      last < d->lo || (uint64_t)last - (uint64_t)d->lo >= 1 << 30)
+      last < d->lo)
     return false;
-  d->n = (uint32_t)((uint64_t)(last - d->lo) / (uint64_t)d->step) + 1;
-  return true;
+  const uint64_t steps = ((uint64_t)last - (uint64_t)d->lo) / (uint64_t)d->step;
+  d->n = (uint32_t)steps + 1;
+  return steps < 1 << 30;
 }
 
 /* A name that the emitted C can give to the program: none of C's words and none of its own. */
@@ -254,8 +255,10 @@ static bool read_define(Sched *s, const char *value) {
   if (parse_define(s, value, &o->define[o->ndefine++]))
     return true;
   if (strstr(value, ".."))
-    return usage_error(
-        s, "-D %s: expected NAME=LO..HI or NAME=LO..HI:STEP, LO not above HI, STEP above 0", value);
+    return usage_error(s,
+                       "-D %s: expected NAME=LO..HI or NAME=LO..HI:STEP, LO not above HI, STEP "
+                       "above 0, at most 2^30 values",
+                       value);
   if (strchr(value, ','))
     return usage_error(s, "-D %s: expected NAME=A,B,C, each an integer within 64 bits", value);
   return usage_error(s, "-D %s: expected NAME=INTEGER, within 64 bits", value);

@@ -33,12 +33,12 @@ uint64_t sweep_points(Sched *s, uint64_t most) {
                  define->text, again->text);
       return 0;
     }
-    points *= define->n;
-    if (points > most) {
+    if (points > most / define->n) {
       diag_error(s->diag, DIAG_TOO_LARGE, NO_SPAN,
                  "the ranges of -D have more than %" PRIu64 " points", most);
       return 0;
     }
+    points *= define->n;
   }
   return points;
 }
@@ -46,9 +46,10 @@ uint64_t sweep_points(Sched *s, uint64_t most) {
 void sweep_go_to(Define *define, uint32_t n, uint64_t point) {
   for (uint32_t i = n; i-- > 0;) {
     const uint64_t at = point % define[i].n;
+    const uint64_t above = at * (uint64_t)define[i].step; /* of LO: may exceed INT64_MAX */
     point /= define[i].n;
     define[i].value = define[i].list ? define[i].list[at]
-                                     : define[i].lo + (int64_t)at * define[i].step;
+                                     : (int64_t)((uint64_t)define[i].lo + above);
   }
 }
 
