@@ -18,10 +18,11 @@
 #include "driver.h"
 #include "limit.h"
 #include "lower.h"
+#include "report.h"
 #include "stages.h"
 #include "sweep.h"
 
-enum { MOST_REASONS = 8, MOST_THREADS = 256 };
+enum { MOST_THREADS = 256 };
 #define MOST_POINTS ((uint64_t)1 << 40)
 
 /* Points that one condition excludes. */
@@ -50,9 +51,9 @@ typedef struct Points {
   uint64_t next;        /* the first point that no thread has taken */
   uint64_t refuted;     /* the first refuted point so far; npoint: none */
   uint64_t warned;      /* the first point with warnings so far; npoint: none */
-  uint64_t nwarned, proved, skipped;
-  Reason reason[MOST_REASONS];
-  uint32_t nreason; /* further conditions count in `skipped` alone */
+  uint64_t nwarned, proved;
+  Reason *reason; /* of malloc */
+  uint32_t nreason;
   Worst worst;
   bool sized;
   uint32_t ncheck, nlimit;
@@ -82,20 +83,31 @@ static void begin_point(const Points *points, uint64_t number, Sched *one, Optio
   one->opt = opt;
 }
 
+/* Lets no thread take a further point. */
+static void end_points(Points *points, GuardEnd end, const char *why) {
+  points->end = end;
+  snprintf(points->why, sizeof points->why, "%s", why);
+}
+
+/* The reason of the condition at a place; NULL: no memory. */
+static Reason *reason_at(Points *points, Span at) {
+  for (uint32_t i = 0; i < points->nreason; i++)
+    if (points->reason[i].at.file == at.file && points->reason[i].at.beg == at.beg)
+      return &points->reason[i];
+  Reason *more = realloc(points->reason, (points->nreason + 1) * sizeof *more);
+  if (!more)
+    return NULL;
+  points->reason = more;
+  more[points->nreason] = (Reason){.at = at, .first = UINT64_MAX};
+  return &more[points->nreason++];
+}
+
 /* Counts a point that a condition excludes. */
 static void add_skipped(Points *points, uint64_t number, const Diag *diag) {
-  const Span at = diag->first_at;
-  uint32_t i = 0;
-  points->skipped++;
-  while (i < points->nreason &&
-         (points->reason[i].at.file != at.file || points->reason[i].at.beg != at.beg))
-    i++;
-  if (i == MOST_REASONS)
+  Reason *reason = reason_at(points, diag->first_at);
+  if (!reason) {
+    end_points(points, GUARD_MEMORY, "out of memory");
     return;
-  Reason *reason = &points->reason[i];
-  if (i == points->nreason) {
-    *reason = (Reason){.at = at, .first = UINT64_MAX};
-    points->nreason++;
   }
   reason->count++;
   if (number < reason->first) {
@@ -195,8 +207,7 @@ static void *compile_points(void *of) {
     const GuardEnd end = guard_run(&guard, compile_point, &point);
     if (end != GUARD_DONE) {
       pthread_mutex_lock(&points->lock);
-      points->end = end;
-      memcpy(points->why, guard.why, sizeof points->why);
+      end_points(points, end, guard.why);
       pthread_mutex_unlock(&points->lock);
     }
     guard_release(&guard);
@@ -260,9 +271,9 @@ static const Define *define_in(const Options *opt, const char *word) {
 /* The command that compiles the point to which opt->define was set. */
 static const char *point_command(Sched *s) {
   const Options *opt = s->opt;
-  const char *text = opt->named ? arena_printf(s->arena, "pipec --check %s",
-                                               shell_word(s->arena, opt->input))
-                                : "pipec";
+  const char *text = opt->named
+                         ? arena_printf(s->arena, "pipec %s", shell_word(s->arena, opt->input))
+                         : "pipec";
   for (int i = 0; i < opt->nword; i++) {
     const char *word = opt->word[i];
     const Define *define = define_in(opt, word);
@@ -349,13 +360,14 @@ bool check_points(Sched *s) {
   uint32_t len;
   Points points = {.s = s, .npoint = sweep_points(s, MOST_POINTS)};
   /* Standard input can be read only once: the compiles find it in opt. */
-  if (points.npoint == 0 || !input_read(s, &len))
+  if (points.npoint == 0 || !input_read(s, &len) || !remove_stall(s))
     return false;
   points.refuted = points.warned = points.npoint;
   points.worst.point = UINT64_MAX;
   compile_all(&points);
   guard_own(points.name, free);
   guard_own(points.open, free);
+  guard_own(points.reason, free);
   for (uint32_t i = 0; i < points.nreason; i++)
     guard_own(points.reason[i].text, free);
   if (points.end != GUARD_DONE)
