@@ -187,29 +187,74 @@ bool bind_top(Instance *x) {
   return ok;
 }
 
-/* The parameter that stands first in an expression; NULL: none does. */
-static const Param *first_param(const Expr *expr, const Param *params) {
-  if (!expr)
-    return NULL;
-  for (const Param *param = params; param; param = param->next)
-    if (expr->name == param->name)
-      return param;
-  const Expr *const part[] = {expr->a, expr->b, expr->c};
-  const Param *found = NULL;
-  for (const Arg *arg = expr->args; arg && !found; arg = arg->next)
-    found = first_param(arg->value, params);
-  for (int i = 0; i < 3 && !found; i++)
-    found = first_param(part[i], params);
+/* Which parameter without -D a value depends on first; NULL: on none. */
+typedef struct Opens {
+  const Sched *s;
+  const Param **of;        /* of each slot that has a value so far */
+  VEC(const Fn *) without; /* functions that depend on none */
+} Opens;
+
+static const Param *open_in(Opens *x, const Expr *expr);
+
+static const Param *open_in_fn(Opens *x, const Fn *fn) {
+  for (uint32_t i = 0; i < x->without.n; i++)
+    if (x->without.at[i] == fn)
+      return NULL;
+  const Param *found = open_in(x, fn->body);
+  if (!found)
+    *vec_push(x->s->arena, &x->without) = fn;
   return found;
 }
 
-const char *open_parameter(const Sched *s) {
+static const Param *open_in(Opens *x, const Expr *expr) {
+  if (!expr)
+    return NULL;
+  if (expr->kind == EX_NAME)
+    return x->of[expr->slot];
+  const Expr *const part[] = {expr->a, expr->b, expr->c};
   const Param *found = NULL;
-  for (const Schedule *schedule = s->parsed->def; schedule; schedule = schedule->base_def)
-    for (const Clause *clause = schedule->clauses; clause && !found; clause = clause->next)
+  for (const Arg *arg = expr->args; arg && !found; arg = arg->next)
+    found = open_in(x, arg->value);
+  for (int i = 0; i < 3 && !found; i++)
+    found = open_in(x, part[i]);
+  return !found && expr->fn ? open_in_fn(x, expr->fn) : found;
+}
+
+/* Goes through the parameters of the schedule that `within` extends, as bind_params does. */
+static void open_base(Opens *x, const Schedule *within) {
+  const Arg *positional = within->base_args;
+  for (const Param *p = within->base_def->params; p; p = p->next) {
+    const Arg *arg = within->base_args;
+    const Param *own = within->params;
+    while (arg && arg->key != p->name)
+      arg = arg->next;
+    while (own && own->name != p->name)
+      own = own->next;
+    if (positional && !positional->key)
+      arg = positional, positional = positional->next;
+    const Expr *value = arg ? arg->value : p->init;
+    x->of[p->slot] = own && !arg ? x->of[own->slot] : open_in(x, value);
+  }
+}
+
+const char *open_parameter(const Sched *s) {
+  Opens x = {.s = s, .of = arena_zalloc(s->arena, s->parsed->nslot + 1, sizeof *x.of)};
+  const Schedule *schedule = s->parsed->def;
+  const Param *found = NULL;
+  for (const Param *p = schedule ? schedule->params : NULL; p; p = p->next)
+    x.of[p->slot] = is_given(s->opt, p) ? NULL : p;
+  while (schedule && !found) {
+    for (const Clause *clause = schedule->clauses; clause && !found; clause = clause->next) {
+      if (clause->kind == CL_LET)
+        x.of[clause->slot] = open_in(&x, clause->value);
       if (clause->kind == CL_PIPE)
-        found = first_param(clause->mbs, s->parsed->def->params);
-  return found && !is_given(s->opt, found) ? found->name : NULL;
+        found = open_in(&x, clause->mbs);
+    }
+    if (schedule->base_def)
+      open_base(&x, schedule);
+    schedule = schedule->base_def;
+  }
+  return found ? found->name : NULL;
 }
 
 /* ---- clauses that may occur once ---- */

@@ -30,8 +30,8 @@ const char *profile_lacks(Sched *s); /* the same; NULL without a profile */
  * they share with other ranks ---- */
 bool links(Sched *s, Model *model);
 /* ---- instance.c ---- */
-/* The parameter that counts microbatches and has its default, since no -D names it; NULL: none.
- * Requires resolve. A CSV file has none. */
+/* The first parameter on which the number of microbatches depends and that has its default, since
+ * no -D names it; NULL: none. Requires resolve. A CSV file has none. */
 const char *open_parameter(const Sched *s);
 
 #endif
