@@ -153,7 +153,8 @@ static bool check_plan(Sched *s, const Given *given) {
 
 /* --check of several values of -D, which prints one report. */
 static bool check_sweep(Sched *s, const Given *given) {
-  static const uint8_t conflicts[] = {O_DUMP, O_SHOW, O_CRITICAL, O_TIME, O_WITH, O_DEPFILE, O_EMIT};
+  static const uint8_t conflicts[] = {O_DUMP, O_SHOW,    O_CRITICAL, O_TIME,
+                                      O_WITH, O_DEPFILE, O_EMIT};
   static const char help[] =
       "--check proves each of the values, --compare ranks schedules at each of them";
   const Define *define = s->opt->define;
