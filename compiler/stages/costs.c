@@ -248,19 +248,46 @@ static bool runs(const Sched *s, PipeOp kind) {
   return false;
 }
 
+/* Does the output of a row leave its rank? Of several rows that may read it, some are elsewhere. */
+static bool sends(const Model *model, const PipeStage *row) {
+  return row->next == PIPE_MANY ||
+         (row->next != PIPE_NONE && model->stage[row->next].rank != row->rank);
+}
+
+/* Are the gradients of a row summed with those of other ranks? */
+static bool sums(const Model *model, uint32_t row) {
+  const uint32_t tied = model->stage[row].tied;
+  return model->stage[row].replica != row || (tied != PIPE_NONE && model->stage[tied].tie != tied);
+}
+
+/* Does some action consist of one F and one B? */
+static bool pairs(const Sched *s) {
+  for (uint32_t i = 0; i + 1 < s->orders->nop; i += 1u + s->orders->op[i].group) {
+    const Op *a = &s->orders->op[i], *b = a + 1;
+    if (a->group == 1 &&
+        ((a->kind == PIPE_F && b->kind == PIPE_B) || (a->kind == PIPE_B && b->kind == PIPE_F)))
+      return true;
+  }
+  return false;
+}
+
 /* "send, U": the costs that count as 0, "" if there is none. */
 static const char *zero_costs(Sched *s, bool splits) {
   const Model *model = s->model;
   const bool trains = !model->forward, sized = model->sized;
   const bool network = gives(s, KEY_LATENCY) || gives(s, KEY_BANDWIDTH);
-  const bool sums = model->nstage > model->nmodel || model->ntie > 0;
+  bool moved = false, summed = false;
+  for (uint32_t row = 0; row < model->nstage; row++) {
+    moved |= sends(model, &model->stage[row]);
+    summed |= sums(model, row);
+  }
   const bool ring = network || gives(s, KEY_SUM_LATENCY) || gives(s, KEY_SUM_BANDWIDTH);
   const struct {
     CostKey key;
     bool counts;
-  } cost[] = {{KEY_SEND, model->nstage > 1 && !network},
+  } cost[] = {{KEY_SEND, moved && !network},
               {KEY_U, trains},
-              {KEY_REDUCE, trains && sums && !ring},
+              {KEY_REDUCE, trains && summed && !ring},
               {KEY_OFF, s->orders->noffload > 0},
               {KEY_ACT, sized},
               {KEY_GOUT, sized && splits},
@@ -287,7 +314,8 @@ const char *costs_lacking(Sched *s) {
              {derives && splits && !has_i && !has_w, "I, W: half of B each"},
              {derives && splits && !has_i && has_w, "I: from B and W"},
              {derives && splits && has_i && !has_w, "W: from B and I"},
-             {derives && !gives(s, KEY_R) && runs(s, PIPE_R), "R: as F"}};
+             {derives && !gives(s, KEY_R) && runs(s, PIPE_R), "R: as F"},
+             {derives && !gives(s, KEY_FB) && pairs(s), "FB: the sum of F and B"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     if (row[i].holds)
       text = arena_printf(s->arena, "%s%sno %s", text, *text ? "; " : "", row[i].text);
