@@ -174,8 +174,7 @@ static bool parse_define(Sched *s, const char *text, Define *d) {
   if (!*at)
     return true;
   if (strncmp(at, "..", 2) != 0 || !(at = parse_whole(at + 2, &last)) ||
-      (*at == ':' && !(at = parse_whole(at + 1, &d->step))) || *at || d->step <= 0 ||
-      last < d->lo)
+      (*at == ':' && !(at = parse_whole(at + 1, &d->step))) || *at || d->step <= 0 || last < d->lo)
     return false;
   const uint64_t steps = ((uint64_t)last - (uint64_t)d->lo) / (uint64_t)d->step;
   d->n = (uint32_t)steps + 1;
