@@ -82,9 +82,11 @@ static const char *plan_conflict(Sched *s, const Given *given) {
   if (given->option[O_EMIT] && (best || s->opt->emit != EMIT_SVG))
     return "--emit";
   const char *other = FIRST_GIVEN(s, given, conflicts);
-  if (!other && !best && given->nfile)
-    other = given->file[0];
-  return other;
+  if (other)
+    return other;
+  if (best && s->opt->no_contention)
+    return "--contention=off";
+  return !best && given->nfile ? given->file[0] : NULL;
 }
 
 /* Names what --plan, or --best, cannot do without. */

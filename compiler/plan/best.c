@@ -237,6 +237,7 @@ static void write_best(const Best *b, FILE *f) {
   fprintf(f, "import \"%s\"\nschedule %s(%s) extends %s {\n  profile \"%s\"\n",
           import_name(s, e->path), strcmp(e->name, "best") ? "best" : "best_again", params,
           call_text(s, e), profile_name(s));
+  put_lowering(s, f);
   if (s->opt->memory_limit_bytes)
     fprintf(f, "  check memory(r) <= %" PRIu64 "B for r in 0..%u\n", s->opt->memory_limit_bytes,
             e->nrank);
@@ -250,7 +251,8 @@ static bool holds(const Best *b, const GuardText *text) {
   Price price;
   x.opt.input = s->opt->output ? s->opt->output : "best.pipe";
   x.opt.text = text->text, x.opt.text_len = strlen(text->text), x.opt.ndefine = 0;
-  x.opt.profile = NULL, x.opt.memory_limit_bytes = 0; /* the text has both */
+  /* the text has these */
+  x.opt.profile = NULL, x.opt.memory_limit_bytes = 0, x.opt.lowering = 0;
   const bool ok = compile_priced(s, &x, &price) && price.makespan == b->rival->price.makespan;
   if (!ok)
     diag_error(s->diag, DIAG_PLAN, NO_SPAN, "no schedule can extend %s: %s", b->rival->path,

@@ -6,6 +6,7 @@
 #include "base.h"
 #include "critical.h"
 #include "lower.h"
+#include "names.h"
 #include "stages.h"
 #include "timing.h"
 
@@ -52,6 +53,11 @@ bool compile_priced(const Sched *s, PricedCompile *x, Price *price) {
 const char *seconds(Sched *s, uint64_t ns) {
   Sched shown = {.arena = s->arena, .model = &(Model){.timed = true}};
   return time_text(&shown, ns);
+}
+
+void put_lowering(const Sched *s, FILE *f) {
+  if (s->opt->lowering)
+    fprintf(f, "  transfers %s\n", lowering_text((uint32_t)s->opt->lowering - 1));
 }
 
 void put_price(Sched *s, const Price *p, uint64_t limit, FILE *f) {

@@ -25,6 +25,8 @@ bool compile_priced(const Sched *s, PricedCompile *x, Price *price);
 uint64_t fullest_rank(const Sched *s);
 /* The price as lines of a comment; limit: of memory, 0: none. */
 void put_price(Sched *s, const Price *price, uint64_t limit, FILE *f);
+/* The clause of a written schedule that says what --lowering says. */
+void put_lowering(const Sched *s, FILE *f);
 /* ns: "1.5 s" */
 const char *seconds(Sched *s, uint64_t ns);
 static inline double percent(uint64_t part, uint64_t whole) {

@@ -7,6 +7,7 @@
 
 #include "base.h"
 #include "choice.h"
+#include "price.h"
 
 typedef struct Writer {
   const Task *t;
@@ -167,10 +168,10 @@ static void put_copies(const Writer *w) {
   fprintf(w->f, "  }\n");
 }
 
-/* What leaves and enters a group whose link is shared. */
+/* What leaves and enters a group whose link is shared, and counts as shared. */
 static void put_shared(const Writer *w) {
   const Cluster *c = &w->t->cluster;
-  for (uint32_t k = 0; k < c->nlevel; k++) {
+  for (uint32_t k = 0; k < c->nlevel && !w->t->s->opt->no_contention; k++) {
     const uint32_t n = k > 0 ? c->level[k - 1].ranks : 1;
     if (c->level[k].shared && n < w->c->nrank)
       fprintf(w->f,
@@ -257,6 +258,7 @@ void write_schedule(const Choice *c, FILE *f) {
   put_stashes(&w, "recompute", STASH_MADE_AGAIN);
   put_stashes(&w, "offload", STASH_AT_HOST);
   put_shared(&w);
+  put_lowering(t->s, f);
   put_times(&w);
   put_copies(&w);
   put_bytes(&w);
