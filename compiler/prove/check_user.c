@@ -18,7 +18,7 @@
 
 enum {
   MOST_KEPT = 64,         /* results of plays that are looked at */
-  MOST_REPLAYED = 1 << 25 /* Eval.replayed in a check, besides 64 plays of all ops */
+  MOST_REPLAYED = 1 << 25 /* Eval.replayed in all checks, besides 64 plays of all ops */
 };
 
 typedef struct Played { /* a set of uniform costs, and its result */
@@ -60,9 +60,9 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
   for (Played *p = s->eval.played; p && seen < MOST_KEPT; p = p->next, seen++)
     if (p->fb == uniform.time_fb && memcmp(p->time, uniform.time, sizeof p->time) == 0)
       return *t = p->t, true;
-  s->eval.replayed += seen + s->orders->nop;
   if (s->ideal->done && own_costs(s, &uniform))
     return *t = s->ideal->time, true;
+  s->eval.replayed += seen + s->orders->nop;
   Arena scratch = {0};
   OrderRun run = {.stage = &uniform,
                   .uniform = true,
@@ -228,15 +228,22 @@ static void report(Sched *s, const Expr *whole, DiagName name) {
   help_unchecked(s, e->at);
 }
 
-/* Proves a check, or a limit in bytes, for all values of its variable. False: reported. */
-static bool check_clause(Sched *s, const Clause *c, DiagName name) {
+static uint32_t count_plays(const Sched *s) {
+  uint32_t n = 0;
+  for (const Played *p = s->eval.played; p; p = p->next)
+    n++;
+  return n;
+}
+
+/* Proves a check, or a limit in bytes, for all values of its variable. replayed: the most that
+ * Eval.replayed may become. False: reported. */
+static bool check_clause(Sched *s, const Clause *c, DiagName name, uint64_t replayed) {
   int64_t lo = 0, hi = 1, step = 1, v;
   if (c->var && !eval_range(s, &c->range, &lo, &hi, &step))
     return false;
   if (name == DIAG_CHECK && (step > 0 ? lo >= hi : lo <= hi))
     diag_warn(s->diag, DIAG_CHECK, c->at, "the range of this check is empty: it proves nothing");
   uint64_t turns = 0, most = 4 * ((uint64_t)s->orders->nop + s->model->nrank) + 100000;
-  const uint64_t replayed = s->eval.replayed + MOST_REPLAYED + 64 * (uint64_t)s->orders->nop;
   for (int64_t x = lo; step > 0 ? x < hi : x > hi;) {
     if (c->var)
       s->eval.env[c->slot] = x;
@@ -248,8 +255,8 @@ static bool check_clause(Sched *s, const Clause *c, DiagName name) {
     }
     if (s->eval.replayed > replayed) {
       diag_error(s->diag, DIAG_LOOP, c->at,
-                 "this check plays the %u ops of the schedule for more than %" PRIu64 " values",
-                 s->orders->nop, turns - 1);
+                 "the checks play the %u ops of the schedule with more than %u sets of costs",
+                 s->orders->nop, count_plays(s) - 1);
       return false;
     }
     if (!eval(s, c->value, &v))
@@ -266,10 +273,11 @@ static bool check_clause(Sched *s, const Clause *c, DiagName name) {
 
 bool check_user(Sched *s, Verdict *verdict) {
   bool ok = check_limits(s, verdict);
+  const uint64_t replayed = s->eval.replayed + MOST_REPLAYED + 64 * (uint64_t)s->orders->nop;
   for (uint32_t i = 0; i < s->claims->nlimit; i++)
     if (is_byte_limit(s->claims->limit[i]))
-      ok &= check_clause(s, s->claims->limit[i], DIAG_OVER_LIMIT);
+      ok &= check_clause(s, s->claims->limit[i], DIAG_OVER_LIMIT, replayed);
   for (uint32_t i = 0; i < s->claims->ncheck; i++)
-    ok &= check_clause(s, s->claims->check[i], DIAG_CHECK);
+    ok &= check_clause(s, s->claims->check[i], DIAG_CHECK, replayed);
   return ok;
 }
