@@ -439,7 +439,8 @@ static bool check_lone_stages(Csv *c, const Tally *stage) {
   return ok;
 }
 
-/* Reports microbatches of which one rank among several has ops, and microbatches without ops. */
+/* Reports microbatches of which one rank among several has ops or there is only one op, and
+ * microbatches without ops. */
 static bool check_microbatches(Csv *c, const Tally *mb) {
   const Model *model = &c->made->model;
   Diag *d = c->s->diag;
@@ -448,9 +449,10 @@ static bool check_microbatches(Csv *c, const Tally *mb) {
   for (uint32_t m = 0, end; m < model->nmb; m = end) {
     const Tally *t = &mb[m];
     end = m + 1;
-    if (model->nrank == 1 || !t->nop || t->several || needed <= t->nop + 1)
+    const bool alone = model->nrank > 1 && t->nop && !t->several;
+    if ((!alone && t->nop != 1) || needed <= t->nop + 1)
       continue;
-    while (end < model->nmb && mb[end].nop && !mb[end].several && mb[end].rank == t->rank)
+    while (alone && end < model->nmb && mb[end].nop && !mb[end].several && mb[end].rank == t->rank)
       end++;
     const char *op = action_text(c, t->first);
     if (end > m + 1)
@@ -523,7 +525,8 @@ static bool place(Csv *c) {
       ok = false;
     }
   ok = ok && check_microbatches(c, mb);
-  if (ok && (uint64_t)model->nstage * model->nmb > n) { /* each needs an F */
+  /* Each needs an F; a file without a backward may lack half of them, so that they are named. */
+  if (ok && (uint64_t)model->nstage * model->nmb > (uint64_t)n * (model->forward ? 2 : 1)) {
     diag_error(s->diag, DIAG_MISSING_OP, NO_SPAN,
                "%u stages x %u microbatches need more than the %u actions of the file",
                model->nstage, model->nmb, n);
