@@ -9,6 +9,7 @@
  * next rank that it needs. A thin arrow leads from this op back along its row to the op at which
  * its rank stands. The arrows close the cycle. For two transfers, or two sums, that meet with
  * different tensors, the arrows connect them. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -465,7 +466,12 @@ static bool is_picture(const char *path) {
 
 bool remove_stall(Sched *s) {
   const char *path = s->opt->counterexample;
-  if (!path || !is_picture(path) || unlink(path) == 0)
+  if (!path || !is_picture(path))
+    return true;
+  char *target = realpath(path, NULL); /* a symbolic link stays: its target is removed */
+  const bool removed = target && unlink(target) == 0;
+  free(target);
+  if (removed)
     return true;
   diag_error(s->diag, DIAG_WRITE, NO_SPAN, "cannot remove %s, the picture of an earlier run: %s",
              path, strerror(errno));
