@@ -12,17 +12,21 @@ from collections.abc import Sequence
 from ._library import Diagnostic, ScheduleError, prefix
 from ._schedule import Schedule, compile
 
-_FIRST = re.compile(r"^error: (.*?)(?: \[([a-z-]+)\])?$", re.M)
+_FIRST = re.compile(r"^(?:(.*):(\d+):(\d+): )?error: (.*?)(?: \[([a-z-]+)\])?$", re.M)
 
 
 def _found(words: list[str]) -> str:
     """Runs `pipec` and returns the .pipe text that it prints. Control-C stops it."""
-    run = subprocess.run([prefix() / "bin" / "pipec", *words], capture_output=True,
-                         encoding="utf-8", errors="surrogateescape")
+    run = subprocess.run([prefix() / "bin" / "pipec", *words], stdin=subprocess.DEVNULL,
+                         capture_output=True, encoding="utf-8", errors="surrogateescape")
     if run.returncode == 0:
         return run.stdout
     first = _FIRST.search(run.stderr)
-    said = Diagnostic("error", first[1] if first else run.stderr.strip(), first[2] if first else None)
+    if first:
+        file, line, column, message, code = first.groups()
+        said = Diagnostic("error", message, code, file, int(line or 0), int(column or 0))
+    else:
+        said = Diagnostic("error", run.stderr.strip())
     raise ScheduleError(run.stderr.rstrip("\n"), (said,))
 
 
