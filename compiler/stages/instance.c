@@ -211,7 +211,9 @@ static const Param *open_in(Opens *x, const Expr *expr) {
     return NULL;
   if (expr->kind == EX_NAME)
     return x->of[expr->slot];
-  const Expr *const part[] = {expr->a, expr->b, expr->c};
+  const bool divides = expr->kind == EX_DIV ||
+                       expr->kind == EX_MOD; /* f in M/(2*f) counts nothing */
+  const Expr *const part[] = {expr->a, divides ? NULL : expr->b, expr->c};
   const Param *found = NULL;
   for (const Arg *arg = expr->args; arg && !found; arg = arg->next)
     found = open_in(x, arg->value);
