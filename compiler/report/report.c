@@ -191,7 +191,7 @@ static void report_steady(Sched *s, FILE *f) {
 static void report_default(Sched *s, FILE *f) {
   const char *open = open_parameter(s);
   if (open)
-    fprintf(f, "default   %s has its default; -D %s=1..64 proves each of 64 values\n", open, open);
+    fprintf(f, "default   %s has its default; -D %s=1..64 checks each of 64 values\n", open, open);
 }
 
 /* Prints why `tune` did not take the best order of an idle network. */
