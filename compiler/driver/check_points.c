@@ -356,21 +356,28 @@ static bool tell_points(Points *points) {
   return true;
 }
 
+/* What the threads have of malloc. */
+static void free_texts(void *of) {
+  Points *points = of;
+  free(points->name);
+  free(points->open);
+  for (uint32_t i = 0; i < points->nreason; i++)
+    free(points->reason[i].text);
+  free(points->reason);
+}
+
 bool check_points(Sched *s) {
   uint32_t len;
-  Points points = {.s = s, .npoint = sweep_points(s, MOST_POINTS)};
+  Points *points = NEW(s->arena, Points);
+  *points = (Points){.s = s, .npoint = sweep_points(s, MOST_POINTS)};
   /* Standard input can be read only once: the compiles find it in opt. */
-  if (points.npoint == 0 || !input_read(s, &len) || !remove_stall(s))
+  if (points->npoint == 0 || !input_read(s, &len) || !remove_stall(s))
     return false;
-  points.refuted = points.warned = points.npoint;
-  points.worst.point = UINT64_MAX;
-  compile_all(&points);
-  guard_own(points.name, free);
-  guard_own(points.open, free);
-  guard_own(points.reason, free);
-  for (uint32_t i = 0; i < points.nreason; i++)
-    guard_own(points.reason[i].text, free);
-  if (points.end != GUARD_DONE)
-    guard_fail(points.end, "%s", points.why);
-  return tell_points(&points);
+  points->refuted = points->warned = points->npoint;
+  points->worst.point = UINT64_MAX;
+  guard_own(points, free_texts);
+  compile_all(points);
+  if (points->end != GUARD_DONE)
+    guard_fail(points->end, "%s", points->why);
+  return tell_points(points);
 }

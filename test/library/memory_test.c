@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,9 @@
 #include "guard.h"
 #include "pipe_compile.h"
 
-/* ---- allocation that fails, by ld --wrap ---- */
+/* ---- allocation that fails, by ld --wrap; a range has several threads ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows */
 
 static uint64_t count, fail_from, fail_to; /* allocations [fail_from, fail_to) fail; from 1 */
 
@@ -38,13 +41,15 @@ static void **place_of(void *p) {
 }
 
 static void *add(void *p) {
+  pthread_mutex_lock(&lock);
   if (p)
     *place_of(p) = p, now.blocks++;
+  pthread_mutex_unlock(&lock);
   return p;
 }
 
 /* Takes a block out, and puts what lies behind it where it is looked for. */
-static void drop(void *p) {
+static void drop_block(void *p) {
   void **at = p ? place_of(p) : NULL;
   if (!at || !*at) /* of libc */
     return;
@@ -56,12 +61,27 @@ static void drop(void *p) {
   }
 }
 
+static void drop(void *p) {
+  pthread_mutex_lock(&lock);
+  drop_block(p);
+  pthread_mutex_unlock(&lock);
+}
+
 static int fails(void) {
+  pthread_mutex_lock(&lock);
   count++;
-  if (count < fail_from || count >= fail_to)
-    return 0;
-  errno = ENOMEM;
-  return 1;
+  const int fail = count >= fail_from && count < fail_to;
+  pthread_mutex_unlock(&lock);
+  if (fail)
+    errno = ENOMEM;
+  return fail;
+}
+
+/* Adds to a number of `now`. */
+static void add_to(uint64_t *number, uint64_t n) {
+  pthread_mutex_lock(&lock);
+  *number += n;
+  pthread_mutex_unlock(&lock);
 }
 
 void *__real_malloc(size_t n);
@@ -89,25 +109,25 @@ void __wrap_free(void *p) {
 }
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t from) {
   void *p = fails() ? MAP_FAILED : __real_mmap(at, n, prot, flags, fd, from);
-  now.mapped += p == MAP_FAILED ? 0 : n;
+  add_to(&now.mapped, p == MAP_FAILED ? 0 : n);
   return p;
 }
 int __wrap_munmap(void *at, size_t n) {
-  now.mapped -= n;
+  add_to(&now.mapped, -(uint64_t)n);
   return __real_munmap(at, n);
 }
 FILE *__wrap_open_memstream(char **text, size_t *n) {
   FILE *f = fails() ? NULL : __real_open_memstream(text, n);
-  now.texts += f != NULL;
+  add_to(&now.texts, f != NULL);
   return f;
 }
 FILE *__wrap_fopen(const char *path, const char *mode) {
   FILE *f = __real_fopen(path, mode);
-  now.texts += f != NULL;
+  add_to(&now.texts, f != NULL);
   return f;
 }
 int __wrap_fclose(FILE *f) {
-  now.texts--;
+  add_to(&now.texts, UINT64_MAX);
   return __real_fclose(f);
 }
 
