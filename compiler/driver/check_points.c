@@ -339,7 +339,8 @@ static bool tell_points(Points *points) {
     tell_point(points, points->refuted, "the first refuted point");
     return false;
   }
-  qsort(points->reason, points->nreason, sizeof *points->reason, by_first);
+  if (points->nreason > 1)
+    qsort(points->reason, points->nreason, sizeof *points->reason, by_first);
   if (points->proved == 0) {
     diag_error(s->diag, DIAG_REQUIRES, NO_SPAN,
                "the schedule admits none of the %" PRIu64 " points: %s", points->npoint,
