@@ -295,7 +295,7 @@ struct Sched {
   struct Options *opt;
   /* Compiles the same text again in a Sched of the caller, with its options. */
   bool (*again)(Sched *);
-  /* the budget of a question about every M (work.h); NULL: no bound */
+  /* budget of this compile (work.h); NULL: no bound */
   Work *work;
   Eval eval;
   const Parsed *parsed;
@@ -362,7 +362,7 @@ typedef struct Options {
   const char *counterexample;  /* path of the picture of a counter-example; NULL: none */
   const char *schedule;        /* NULL: the last schedule of the file */
   const TuneChoice *tune;      /* the order that `tune` takes (again.c); NULL: it searches */
-  /* budget of a question about every M, shared with the programs compiled for it */
+  /* budget of all compiles of a call; NULL: no bound */
   Work *work;
   const char *symbol;          /* C name of the program */
   const char *profile;

@@ -169,7 +169,7 @@ typedef struct Run {
 static bool begin_pass(Run *x) {
   guard_poll();
   x->began = now_ms();
-  return work_take(x->s->work, WORK_PASS * (uint64_t)x->s->orders->nop, NO_SPAN);
+  return work_take(x->s->work, WORK_PASS * (uint64_t)x->s->orders->nop);
 }
 
 /* ok: the result of the pass. False: an error was reported, or `dump` ends the run. */

@@ -102,12 +102,12 @@ static inline bool eval_operand(Sched *s, const Expr *e, int64_t *value) {
   if (e->kind != EX_INT && e->kind != EX_NAME)
     return eval(s, e, value);
   *value = e->kind == EX_INT ? e->value : s->eval.env[e->slot];
-  return work_take(s->work, 1, e->at);
+  return work_take(s->work, 1);
 }
 
 bool eval(Sched *s, const Expr *e, int64_t *value) {
   int64_t a, b;
-  if (!work_take(s->work, 1, e->at)) /* the caller discards the compile: no message */
+  if (!work_take(s->work, 1)) /* the caller discards the compile: no message */
     return false;
   switch (e->kind) {
   case EX_INT: *value = e->value; return true;

@@ -462,7 +462,7 @@ static bool run_opref(Ex *x, const OpRef *o) {
 
 bool spend(Ex *x, const Stmt *t) {
   guard_poll();
-  if (!work_take(x->s->work, 2, t->at))
+  if (!work_take(x->s->work, 2))
     return false;
   if (x->budget-- > 0 && x->turns++ < MAX_TURNS)
     return true;

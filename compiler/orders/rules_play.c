@@ -736,7 +736,7 @@ bool rules_run(Rules *q) {
   bool ok = true;
   while (ok && q->events.n > 0) {
     guard_poll();
-    if (!work_take(s->work, 20, s->parsed->def->name_at))
+    if (!work_take(s->work, 20))
       return false;
     Event e = q->events.at[0];
     heap_drop(q->events.at, q->events.n--, sizeof e, event_first, NULL);

@@ -81,8 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!copy)
     abort();
   memcpy(copy, text, len);
-  Work work;
-  work_begin(&work, STEPS, NULL);
+  Work work = {.left = STEPS};
   Options opt = {.input = "fuzz.pipe",
                  .text = copy,
                  .text_len = len,
