@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base.h"
@@ -45,7 +44,7 @@ typedef struct Points {
   uint64_t npoint;
   locale_t locale;          /* of the caller; the threads take it over */
   const volatile int *stop; /* likewise, of guard_stop */
-  double told;              /* when the progress was shown last, in s */
+  double told;              /* when the progress was shown last, in ms */
 
   pthread_mutex_t lock; /* guards what follows */
   uint64_t next;        /* the first point that no thread has taken */
@@ -170,16 +169,10 @@ static void compile_point(void *of) {
 
 /* ---- all points ---- */
 
-static double now_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static void show_progress(Points *points) {
   FILE *terminal = points->s->opt->progress;
-  const double now = terminal ? now_s() : 0;
-  if (!terminal || now - points->told < .1)
+  const double now = terminal ? now_ms() : 0;
+  if (!terminal || now - points->told < 100)
     return;
   points->told = now;
   fprintf(terminal, "\r%" PRIu64 " of %" PRIu64 " points ", points->next, points->npoint);

@@ -11,6 +11,7 @@ bool compile(Sched *s);
 bool compile_only(Sched *s); /* without output: for tests, fuzzers and benches */
 bool compare(Sched *s);      /* compare.c: compares opt->compare; needs no pass, s stays empty */
 bool check_points(Sched *s); /* check_points.c: proves each point of ranges of -D; likewise */
+double now_ms(void); /* of a clock that only goes forward */
 bool is_pass(const char *name);
 const char *pass_names(Sched *s);
 /* ---- read_options.c ---- */
