@@ -41,7 +41,7 @@ enum {
   MAX_ALL_CALLS = 1 << 27, /* in a compile, besides MAX_CELL_CALLS for each stage and microbatch */
   MAX_CELL_CALLS = 256,
   MAX_TURNS = 1 << 30,     /* loop iterations of all ranks together */
-  MAX_RANKS = 1 << 17,     /* a larger number is a typing error; 1F1B on 100,000 takes 7 s */
+  MAX_RANKS = 1 << 17,     /* a larger number is a typing error; 100,000 take seconds */
   MIN_CHANNEL_SLOTS = 2    /* initial slots at each end of a channel (spec.md 8) */
 };
 
