@@ -138,7 +138,6 @@ class Options(Structure):
         ("on_step", c_void_p),
         ("on_loss", c_void_p),
         ("arg", c_void_p),
-        ("seed", c_uint64),
         ("engine", c_void_p),
         ("engine_options", c_void_p),
         ("checksums", c_int),

@@ -102,8 +102,6 @@ static PrStatus open_here(PrRun *run) {
   PrStatus st;
   if ((st = read_deadline(run)) || (st = check_processes(run)))
     return st;
-  if (o->seed && o->engine)
-    return pr_fail(run, PR_E_ARG, "options: seed and engine are both set: set only one");
   if ((st = pr_take_lists(run)) || (st = take_ranks(run)) || (st = pr_check_model(run)) ||
       (st = pr_fault_read(run)))
     return st;
@@ -140,7 +138,7 @@ static PrStatus agree(PrRun *run, PrStatus st) {
 
 static PrStatus open_run(PrRun *run) {
   PrStatus st;
-  run->engine = run->o.seed ? &pr_seeded : run->o.engine ? run->o.engine : &pr_threads;
+  run->engine = run->o.engine ? run->o.engine : &pr_threads;
   run->here = PIPE_NONE;
   run->nprocess = 1;
   if (run->engine->join && (st = run->engine->join(run)))

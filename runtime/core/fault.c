@@ -15,8 +15,7 @@
  *   drop     SEND: the message is lost, and the sender does not notice
  *   corrupt  SEND: one bit arrives flipped. F, B, I with an output: one bit of it is flipped
  *
- * The seeded engine has no hang and no drop. Without the variable the cost is one comparison per
- * instruction. */
+ * Without the variable the cost is one comparison per instruction. */
 #include "run.h"
 
 #include <signal.h>
@@ -86,8 +85,6 @@ static PrStatus read_action(PrRun *run, const char *all, const char *action) {
   }
   if (f->point != PR_AT_INSTRUCTION && f->kind >= PR_DROP)
     return refuse(run, all, "drop and corrupt need an instruction, not SAVE or COMMIT");
-  if (run->o.seed && (f->kind == PR_HANG || f->kind == PR_DROP))
-    return refuse(run, all, "an engine without threads can only crash, be slow or corrupt");
   if (f->point != PR_AT_INSTRUCTION || !pr_is_here(run, f->rank))
     return PR_OK;
   const PipeInstr *c = &run->rank[f->rank].t->instr[f->index];

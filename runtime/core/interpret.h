@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The interpreter of rows, for engines whose ranks run on the host: threads, seeded, processes. It
+ * The interpreter of rows, for engines whose ranks run on the host: threads and processes. It
  * knows the order of each stream of a rank and what each instruction waits for. The engine moves
  * tensors (PrEngine.begin). Devices have queues that wait for one another, so the CUDA engine
  * issues a whole step at once instead (transport/cuda).

@@ -590,6 +590,4 @@ static inline bool pr_failed(const PrRun *run) { return atomic_load(&run->status
 /* Bytes that a SEND or RECV transfers. */
 uint64_t pr_moved_bytes(const PrRun *run, const PipeInstr *c);
 
-extern const PrEngine pr_seeded;
-
 #endif

@@ -240,7 +240,7 @@ typedef struct PrOptions {
   /* Seconds that a step may take; a longer step fails with PR_E_DEADLINE. 0: PIPE_DEADLINE of the
    * environment; without it ten times the predicted time (at least 30 s) if times are ns, else
    * 600 s. 1e9: practically no deadline. pr_steps then returns at once, and pr_close waits for
-   * callbacks that still run. Ignored with a seed. */
+   * callbacks that still run. */
   double deadline_s;
   /* 1: a rank enters the next step without waiting for the others; ignored if several stages have
    * no input, or no output. */
@@ -255,10 +255,7 @@ typedef struct PrOptions {
    * may call at once, and processes of one rank each do not call it. */
   void (*on_loss)(void *arg, uint64_t step, uint32_t mb, double loss);
   void *arg;
-  /* Not 0: pr_steps itself executes one instruction after the other, without threads, and picks
-   * each at random among those that can run. Equal seeds give equal orders. */
-  uint64_t seed;
-  const PrEngine *engine;     /* NULL: pr_threads. Must be NULL with a seed */
+  const PrEngine *engine;     /* NULL: pr_threads */
   const void *engine_options; /* options of the engine, or NULL */
   /* 1: both sides of a transfer compare checksums of the sent and the received bytes; a difference
    * is PR_E_MISMATCH. */

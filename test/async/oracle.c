@@ -22,11 +22,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../run/engines.h"
 #include "../run/layer.h"
+#include "../run/program.h"
+#include "../run/seeded.h"
+#include "../run/train.h"
 #include "pipe_optim.h"
 #include "pipe_run.h"
-#include "program.h"
 
 enum { STEPS = 3, MOST_STAGES = 16, MOST_UPDATES = 1500, MOST_M = 700 };
 
@@ -340,15 +341,6 @@ static int update_stage(void *self, const PrCall *c) {
            c->newest, c->weight, c->grad, v, v + NW);
   return 0;
 }
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
-  (void)self, (void)stage;
-  for (uint32_t i = 1; i < n; i++)
-    for (uint64_t j = 0; j < bytes / sizeof(float); j++)
-      ((float *)grad[0])[j] += ((const float *)grad[i])[j];
-  for (uint32_t i = 1; i < n; i++)
-    memcpy(grad[i], grad[0], bytes);
-  return 0;
-}
 static int64_t moment(void *self, uint32_t stage, int which) {
   const Training *m = self;
   (void)stage;
@@ -363,7 +355,7 @@ static PrModel model_of(Training *m) {
                    .forward = forward,
                    .backward = backward,
                    .update = update_stage,
-                   .reduce = reduce,
+                   .reduce = sum_floats,
                    .elem = 4,
                    .lr = learning_rate,
                    .moment = moment};
@@ -379,74 +371,26 @@ static void fail(const Def *d, const Optimizer *o, const char *engine, const cha
   failures++;
 }
 
-static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, const Result *want,
-                    PrOptions po, const char *engine) {
-  if (!engines_take(&p, &po))
-    return;
+static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, const Result *result,
+                    PrOptions options, const char *engine) {
   Training self = {d->P, d->N, o};
-  PrModel model = model_of(&self);
-  PrRun *run = NULL;
-  char text[200];
-  bool same = true;
-  cases++;
-  if (pr_open(&run, p, &model, &po))
-    same = false, fail(d, o, engine, run ? pr_error(run) : "no memory");
-  for (uint32_t step = 0; step < STEPS && same; step++) {
-    if (pr_steps(run, 1)) {
-      same = false;
-      fail(d, o, engine, pr_error(run));
-    }
-    for (uint32_t k = 0; k < d->M && same; k++) {
-      double got = pr_loss_mb(run, k), is = want->loss[step * d->M + k];
-      if (memcmp(&got, &is, sizeof got) == 0)
-        continue;
-      snprintf(text, sizeof text, "step %u, microbatch %u: loss %a, by definition %a", step, k, got,
-               is);
-      same = false;
-      fail(d, o, engine, text);
-    }
-  }
-  for (uint32_t s = 0; s < p->nstage && same; s++)
-    if (memcmp(engines_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) !=
-        0) {
-      snprintf(text, sizeof text, "weights of stage %u differ", s);
-      same = false;
-      fail(d, o, engine, text);
-    }
-  for (uint32_t r = 0; r < p->nrank && same && !engines_of_processes; r++)
-    if (pr_bytes(run, r) != p->rank[r].bytes) {
-      snprintf(text, sizeof text, "rank %u took %llu bytes, proved %llu", r,
-               (unsigned long long)pr_bytes(run, r), (unsigned long long)p->rank[r].bytes);
-      fail(d, o, engine, text);
-    }
-  pr_close(run);
-}
-
-static void write_profile(uint32_t nstage) {
-  FILE *f = fopen(scratch, "w");
-  if (!f) {
-    perror(scratch);
-    exit(1);
-  }
-  fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
-  for (uint32_t s = 0; s < nstage; s++) {
-    PrSizes z;
-    sizes(&(Training){nstage, 1, NULL}, s, &z);
-    fprintf(f, "%s{\"act\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d}",
-            s ? ", " : "", (int)z.act, (int)z.boundary, (int)z.weight, (int)z.grad, (int)z.opt);
-  }
-  fprintf(f, "]}\n");
-  if (fclose(f)) {
-    perror(scratch);
-    exit(1);
-  }
+  const PrModel model = model_of(&self);
+  const Wanted want = {
+      .steps = STEPS, .nmb = d->M, .nweight = NW, .loss = result->loss, .weight = result->weight};
+  char why[256];
+  const Trained trained = trains_as(p, &model, options, &want, why);
+  cases += trained != NOT_HERE;
+  if (trained == OTHERWISE)
+    fail(d, o, engine, why);
 }
 
 static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t ndefine) {
   if (!engines_case((uint32_t)define[0].value)) /* P */
     return;
   Program g;
-  write_profile(d->P);
+  Training self = {d->P, d->N, o};
+  const PrModel model = model_of(&self);
+  write_profile(scratch, &model);
   if (!program_open(&g, dir, d->name, NULL, define, ndefine, scratch)) {
     fail(d, o, "pipec", "does not compile");
   } else {
@@ -458,7 +402,7 @@ static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t 
       }
     run_one(d, o, g.s.prog, &want, (PrOptions){.deadline_s = 600},
             engines_of_processes ? "processes" : "threads");
-    run_one(d, o, g.s.prog, &want, (PrOptions){.seed = 1 + d->P * 1000003u + d->N}, "seeded");
+    run_one(d, o, g.s.prog, &want, (PrOptions){SEEDED(1 + d->P * 1000003u + d->N)}, "seeded");
     free(want.loss), free(want.weight);
   }
   program_close(&g);

@@ -26,8 +26,9 @@
 #include <string.h>
 
 #include "../run/engines.h"
+#include "../run/program.h"
+#include "../run/seeded.h"
 #include "pipe_run.h"
-#include "program.h"
 
 enum {
   MOST_STAGES = 24,
@@ -178,7 +179,7 @@ static int same_bits(double (*a)[MOST_UPDATES], double (*b)[MOST_UPDATES], uint3
 static void run_it(const Program *g, Probe *p) {
   const PipeProgram *prog = g->s.prog;
   PrOptions o = {.deadline_s = 600};
-  run_on(prog, p, &(PrOptions){.seed = 1});
+  run_on(prog, p, &(PrOptions){SEEDED(1)});
   if (!engines_of_processes || !engines_case(prog->nrank) || !engines_take(&prog, &o))
     return;
   Probe q = probe(p->wide), mine = q;

@@ -6,9 +6,11 @@
  *   tables_test STDLIB_DIR [SEED]     prints the seed, and how many were refused */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "../run/program.h"
+#include "../run/seeded.h"
 #include "pipe_run.h"
-#include "program.h"
 
 enum { NW = 20, P = 3, M = 9, ROUNDS = 1500 };
 
@@ -88,7 +90,7 @@ static const PrModel model = {.nstage = P,
 /* 1: it was refused with a text; 0: it ran; -1: neither. */
 static int attempt(const PipeProgram *p, const PrModel *m) {
   PrRun *run = NULL;
-  PrStatus st = pr_open(&run, p, m, &(PrOptions){.seed = 1});
+  PrStatus st = pr_open(&run, p, m, &(PrOptions){SEEDED(1)});
   int got = st ? (*pr_error(run) ? 1 : -1) : pr_steps(run, 1) ? -1 : 0;
   if (got < 0)
     printf("%s\n", run ? pr_error(run) : "no memory");

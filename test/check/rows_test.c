@@ -87,7 +87,7 @@ static int try_program(const PipeProgram *p, const char *name) {
 
 int main(int argc, char **argv) {
   int bad = 0;
-  Compiled *c = malloc(sizeof *c);
+  Program *c = malloc(sizeof *c);
   if (argc != 2 || !c)
     return 2;
   for (uint32_t i = 0; i < nsamples; i++) {

@@ -153,7 +153,7 @@ static void try_all(Sched *s, const char *name, FILE *null) {
 
 int main(int argc, char **argv) {
   FILE *null = fopen("/dev/null", "w");
-  Compiled *c = malloc(sizeof *c);
+  Program *c = malloc(sizeof *c);
   if (argc != 2 || !null || !c)
     return 2;
   for (uint32_t i = 0; i < nsamples; i++) {

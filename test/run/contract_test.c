@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
 #include "engines.h"
+#include "program.h"
 
 enum { N = 5 }; /* floats of a tensor: not a whole line */
 
@@ -96,16 +96,13 @@ static int tensor(void *self, uint32_t stage, uint32_t i, PrTensor *out) {
 int main(int argc, char **argv) {
   if (argc != 3 && argc != 4)
     return 2;
-  Arena arena = {0};
-  Diag diag;
-  Options opt = {.input = argv[1], .emit = EMIT_NONE};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  diag_init(&diag, &arena, stderr);
-  if (!compile_only(&s))
+  Program program;
+  if (!program_open(&program, NULL, argv[1], NULL, NULL, 0, NULL))
     return 1;
-  Training self = {s.prog->nmodel, argv[2]};
+  const PipeProgram *p = program.s.prog;
+  Training self = {p->nmodel, argv[2]};
   PrModel m = {.self = &self,
-               .nstage = s.prog->nmodel,
+               .nstage = p->nmodel,
                .sizes = sizes,
                .init = init,
                .forward = forward,
@@ -113,7 +110,6 @@ int main(int argc, char **argv) {
                .update = update,
                .reduce = reduce,
                .tensor = tensor};
-  const PipeProgram *p = s.prog;
   PrOptions o = {0};
   PrRun *run;
   engines_begin(NULL);
@@ -126,6 +122,6 @@ int main(int argc, char **argv) {
     st = pr_checkpoint(run, argv[3], 0);
   printf("%s: %s\n", argv[2], st ? pr_error(run) : "fine");
   pr_close(run);
-  arena_free(&arena);
+  program_close(&program);
   return engines_end(0);
 }

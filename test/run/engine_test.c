@@ -13,6 +13,7 @@
 #include "make_program.h"
 #include "pipe_run.h"
 #include "run.h"
+#include "seeded.h"
 #include "tiny_model.h"
 
 /* A watch for races sees them in few steps, and takes ten times as long. */
@@ -78,7 +79,8 @@ static bool runs_right(const MakeSpec *spec, const PrOptions *o, uint64_t steps,
   if (!right)
     fprintf(stderr, "P=%u M=%u chunks=%u replicas=%u gpipe=%d split=%d sized=%d seed=%llu: %s\n",
             spec->nrank, spec->nmb, spec->chunks, spec->replicas, spec->gpipe, spec->split,
-            spec->sized, (unsigned long long)(o ? o->seed : 0),
+            spec->sized,
+            o && o->engine ? (unsigned long long)*(const uint64_t *)o->engine_options : 0,
             *pr_error(run) ? pr_error(run) : "other result");
   pr_close(run);
   tiny_free(t);
@@ -143,7 +145,7 @@ static void seeds(void) {
     s.offload = (int)below(2);
     s.replicas = 1 + below(s.nrank);
     s.nmb = s.nrank * s.replicas * (1 + below(3));
-    PrOptions o = {.seed = seed};
+    PrOptions o = {SEEDED(seed)};
     right += runs_right(&s, &o, 3, 0);
   }
   printf("%u of 200 seeds give the result of the oracle\n", right);
@@ -188,7 +190,7 @@ static void tell(const char *what, const Made *m, Tiny *t, const PrOptions *o) {
 static void tell_both(const char *what, const Made *m, uint32_t nstage) {
   for (uint64_t seed = 0; seed < 2; seed++) {
     Tiny *t = tiny_new(nstage, 0);
-    PrOptions o = {.seed = seed};
+    PrOptions o = seeded_or_threads((PrOptions){0}, &seed);
     tell(what, m, t, &o);
     tiny_free(t);
   }
@@ -310,13 +312,14 @@ static void mismatch(void) {
 static void callback(void) {
   MakeSpec s = {.nrank = 4, .nmb = 8, .chunks = 1, .split = 1};
   Made *m = make(&s);
-  PrOptions o = {0};
+  PrOptions o;
   static const struct {
     PipeOp op;
     uint32_t stage, mb;
   } bad[] = {{PIPE_F, 2, 5}, {PIPE_I, 0, 7}, {PIPE_W, 3, 0}, {PIPE_U, 1, PIPE_NONE}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    for (o.seed = 0; o.seed < 2; o.seed++) {
+    for (uint64_t seed = 0; seed < 2; seed++) {
+      o = seeded_or_threads((PrOptions){0}, &seed);
       Tiny *t = tiny_new(4, 0);
       t->code = 7 + (int)i;
       t->bad_op = bad[i].op;
@@ -330,14 +333,15 @@ static void callback(void) {
   t->code = -3;
   t->bad_op = PIPE_NOPS;
   t->bad_stage = 2;
-  o.seed = 0;
+  o = (PrOptions){0};
   tell("init", m, t, &o);
   tiny_free(t);
   free_made(m);
 
   s.replicas = 2;
   m = make(&s);
-  for (o.seed = 0; o.seed < 2; o.seed++) {
+  for (uint64_t seed = 0; seed < 2; seed++) {
+    o = seeded_or_threads((PrOptions){0}, &seed);
     t = tiny_new(4, 0);
     t->code = 5;
     t->bad_op = PIPE_REDUCE;
@@ -709,7 +713,8 @@ static void mutants(void) {
     Tiny *t = tiny_new(p * s.chunks, s.sized);
     PrModel model = tiny_model(t);
     model.overlap = i & 2 ? model.overlap : NULL;
-    PrOptions o = {.seed = i % 4 ? 1 + i : 0, .trace_steps = i & 1};
+    const uint64_t seed = i % 4 ? 1 + i : 0;
+    PrOptions o = seeded_or_threads((PrOptions){.trace_steps = i & 1}, &seed);
     PrRun *run;
     PrStatus st = pr_open(&run, &m->p, &model, &o);
     if (st) {

@@ -72,7 +72,7 @@ static bool engines_take(const PipeProgram **p, PrOptions *o) {
   const char *sync = getenv("ENGINES_SYNC");
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (o->seed || (*p)->nrank > engines_world())
+  if (o->engine || (*p)->nrank > engines_world())
     return false;
   if (comm != MPI_COMM_NULL)
     MPI_Comm_free(&comm);

@@ -15,10 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
-#include "engines.h"
 #include "graph_model.h"
 #include "orders.h"
+#include "program.h"
+#include "seeded.h"
+#include "train.h"
 
 /* ---- one program ---- */
 
@@ -38,44 +39,21 @@ static void fail(const char *name, const char *fmt, ...) {
   failures++;
 }
 
-static void run_one(const char *name, Meant *g, const PipeProgram *p, const Result *want,
+static void run_one(const char *name, Meant *g, const PipeProgram *p, const Result *result,
                     PrOptions o) {
-  PrModel model = graph_model(g, engine_rate);
-  PrRun *run = NULL;
-  const char *how = o.seed ? "seeded" : o.free_running ? "free running" : "threads";
-  if (!engines_take(&p, &o))
-    return;
-  cases++;
-  if (pr_open(&run, p, &model, &o)) {
-    fail(name, "%s: %s", how, run ? pr_error(run) : "no memory");
-    pr_close(run);
-    return;
-  }
-  bool same = true;
-  for (uint32_t step = 0; step < STEPS && same; step++) {
-    if (pr_steps(run, 1)) {
-      fail(name, "%s: %s", how, pr_error(run));
-      break;
-    }
-    for (uint32_t mb = 0; mb < p->nmb / pipe_slices(p) && same; mb++) {
-      double got = pr_loss_mb(run, mb);
-      if (memcmp(&got, &want->loss[step][mb], sizeof got) != 0) {
-        fail(name, "%s: step %u, microbatch %u: loss %a, sequential %a", how, step, mb, got,
-             want->loss[step][mb]);
-        same = false;
-      }
-    }
-  }
-  for (uint32_t s = 0; s < p->nstage && same; s++)
-    if (memcmp(engines_weight(run, s), want->weight[p->stage[s].model], NW * sizeof(float)) != 0) {
-      fail(name, "%s: weights of row %u differ", how, s);
-      same = false;
-    }
-  for (uint32_t r = 0; r < p->nrank && p->sized; r++)
-    if (pr_bytes(run, r) != p->rank[r].bytes)
-      fail(name, "%s: rank %u took %llu bytes, proved %llu", how, r,
-           (unsigned long long)pr_bytes(run, r), (unsigned long long)p->rank[r].bytes);
-  pr_close(run);
+  const PrModel model = graph_model(g, engine_rate);
+  const char *how = o.engine ? "seeded" : o.free_running ? "free running" : "threads";
+  const Wanted want = {.steps = STEPS,
+                       .nmb = p->nmb / pipe_slices(p),
+                       .mb_stride = MOST_MBS,
+                       .nweight = NW,
+                       .loss = result->loss[0],
+                       .weight = result->weight[0]};
+  char why[256];
+  const Trained trained = trains_as(p, &model, o, &want, why);
+  cases += trained != NOT_HERE;
+  if (trained == OTHERWISE)
+    fail(name, "%s: %s", how, why);
 }
 
 /* ---- damaged tables ---- */
@@ -136,7 +114,7 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
     }
   }
   PrModel model = graph_model(g, engine_rate);
-  PrOptions o = {.seed = 1 + below(1000)};
+  PrOptions o = {SEEDED(1 + below(1000))};
   PrRun *run = NULL;
   PrStatus st = pr_open(&run, &p, &model, &o);
   if (st) {
@@ -170,7 +148,7 @@ static void train(const char *name, Meant *g, const char *text) {
       continue;
     bool sized = k % 2 != 0, again = k > 1;
     Arena arena = {0};
-    Diag diag;
+    Program program;
     const char *bytes = "";
     if (sized) {
       char last[512] = "0", edge[512] = "0";
@@ -192,26 +170,20 @@ static void train(const char *name, Meant *g, const char *text) {
     }
     const char *all = arena_printf(&arena, "schedule s() {\n%s\n%s\n%s\n}\n", text, bytes,
                                    again ? "recompute s, m when (s + m) % 3 != 1" : "");
-    Options opt = {.input = name,
-                   .text = all,
-                   .text_len = strlen(all),
-                   .out = stdout,
-                   .emit = EMIT_NONE,
-                   .lowering = (channels = !channels) ? 1 + PIPE_CHANNELS : 0,
-                   .verify = true};
-    Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-    diag_init(&diag, &arena, stderr);
-    if (!compile_only(&s)) {
+    channels = !channels;
+    if (!program_open_as(&program, NULL, name, all, NULL, 0, NULL,
+                         channels ? 1 + PIPE_CHANNELS : 0)) {
       fail(name, "it does not compile:\n%s", all);
     } else if (mutants > 0) {
       for (uint32_t i = 0; i < mutants; i++)
-        mutate(name, g, s.prog, &want);
+        mutate(name, g, program.s.prog, &want);
     } else {
-      run_one(name, g, s.prog, &want, (PrOptions){.deadline_s = 600});
-      run_one(name, g, s.prog, &want, (PrOptions){.free_running = 1});
-      run_one(name, g, s.prog, &want, (PrOptions){.seed = 1 + g->nmb * 1009u + g->nstage});
-      run_one(name, g, s.prog, &want, (PrOptions){.seed = 77});
+      run_one(name, g, program.s.prog, &want, (PrOptions){.deadline_s = 600});
+      run_one(name, g, program.s.prog, &want, (PrOptions){.free_running = 1});
+      run_one(name, g, program.s.prog, &want, (PrOptions){SEEDED(1 + g->nmb * 1009u + g->nstage)});
+      run_one(name, g, program.s.prog, &want, (PrOptions){SEEDED(77)});
     }
+    program_close(&program);
     arena_free(&arena);
   }
 }

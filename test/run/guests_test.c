@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
 #include "pipe_run.h"
+#include "program.h"
+#include "seeded.h"
 #include "tiny_model.h"
 
 static const char *const text = "schedule a() { ranks 3 pipe n stages 3 mbs 4 place s -> s\n"
@@ -25,14 +26,10 @@ int main(void) {
   static const char *const name[N] = {"no fault", "peer",  "own",  "keep", "shared",
                                       "full",     "other", "here", "many"};
   for (int i = 0; i < N; i++) {
-    Arena arena = {0};
-    Diag diag;
-    Options opt = {.input = "t.pipe", .text = text, .text_len = strlen(text), .verify = true};
-    Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-    diag_init(&diag, &arena, stderr);
-    if (!compile_only(&s))
+    Program program;
+    if (!program_open(&program, NULL, "t.pipe", text, NULL, 0, NULL))
       return 1;
-    PipeProgram *p = (PipeProgram *)s.prog;
+    PipeProgram *p = (PipeProgram *)program.s.prog;
     PipeInstr *off = find(p, PIPE_OFF, 0, 0), *load = find(p, PIPE_LOAD, 0, 0);
     switch (i) {
     case PEER: off->peer = 3; break;
@@ -48,11 +45,11 @@ int main(void) {
     Tiny *t = tiny_new(3, 0);
     PrModel model = tiny_model(t);
     PrRun *run;
-    PrStatus st = pr_open(&run, p, &model, &(PrOptions){.seed = 1});
+    PrStatus st = pr_open(&run, p, &model, &(PrOptions){SEEDED(1)});
     printf("%s: %s\n", name[i], st ? pr_error(run) : "opens");
     pr_close(run);
     tiny_free(t);
-    arena_free(&arena);
+    program_close(&program);
   }
   return 0;
 }

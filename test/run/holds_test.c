@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "program.h"
 #include "run.h"
 
 enum { STAGES = 16, MICROBATCHES = 64, ACT = 192 };
@@ -86,21 +86,17 @@ static const char *why(void *self) {
 
 int main(int argc, char **argv) {
   static Holder h;
-  Arena arena = {0};
-  Diag diag;
-  Options opt = {.emit = EMIT_NONE};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  if (argc < 2)
+  Program program;
+  if (argc < 2 || !program_open(&program, NULL, argv[1], NULL, NULL, 0, NULL))
     return 2;
-  opt.input = argv[1];
-  h.fails = argc > 2 ? argv[2] : "";
-  diag_init(&diag, &arena, stderr);
-  if (!compile_only(&s) || s.prog->nmodel > STAGES || s.prog->nmb > MICROBATCHES)
+  const PipeProgram *p = program.s.prog;
+  if (p->nmodel > STAGES || p->nmb > MICROBATCHES)
     return 1;
-  h.nstage = s.prog->nmodel, h.p = s.prog;
+  h.fails = argc > 2 ? argv[2] : "";
+  h.nstage = p->nmodel, h.p = p;
   PrModel m = {.self = &h,
                .nstage = h.nstage,
-               .nslice = pipe_slices(s.prog),
+               .nslice = pipe_slices(p),
                .sizes = sizes,
                .init = init,
                .forward = forward,
@@ -111,12 +107,12 @@ int main(int argc, char **argv) {
                .holds_stash = 1,
                .why = why};
   PrRun *run;
-  PrStatus st = pr_open(&run, s.prog, &m, NULL);
+  PrStatus st = pr_open(&run, p, &m, NULL);
   if (!st)
     st = pr_steps(run, 3);
   if (st)
     printf("%s\n", pr_error(run));
-  for (uint32_t r = 0; r < s.prog->nrank && !st; r++)
+  for (uint32_t r = 0; r < p->nrank && !st; r++)
     printf("rank %u: %llu bytes, %llu of the engine, %d stashes\n", r,
            (unsigned long long)pr_bytes(run, r), (unsigned long long)run->rank[r].block_bytes,
            atomic_load(&h.most[r]));
@@ -129,6 +125,6 @@ int main(int argc, char **argv) {
         printf("a stash of stage %u is left\n", i);
       free(h.stash[i][j]);
     }
-  arena_free(&arena);
+  program_close(&program);
   return 0;
 }

@@ -69,36 +69,4 @@ static inline int model_backward(const PrCall *c) {
   return 0;
 }
 
-static inline int model_reduce(void *self, uint32_t stage, void *const *grad, uint32_t n,
-                               uint64_t bytes) {
-  (void)self, (void)stage;
-  float *sum = grad[0];
-  for (uint32_t k = 1; k < n; k++)
-    for (uint64_t i = 0; i < bytes / sizeof *sum; i++)
-      sum[i] += ((float *)grad[k])[i];
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], sum, bytes);
-  return 0;
-}
-
-/* Its sizes as pipec reads them. */
-static inline void write_profile(const char *path, uint32_t nstage) {
-  FILE *f = fopen(path, "w");
-  if (!f) {
-    perror(path);
-    exit(1);
-  }
-  fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
-  for (uint32_t s = 0; s < nstage; s++) {
-    PrSizes z = model_sizes(nstage, s);
-    fprintf(
-        f,
-        "%s{\"act\": %d, \"gout\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, \"opt\": %d, \"work\": %d}",
-        s ? ", " : "", (int)z.act, (int)z.gout, (int)z.boundary, (int)z.weight, (int)z.grad,
-        (int)z.opt, (int)z.work);
-  }
-  fprintf(f, "]}\n");
-  fclose(f);
-}
-
 #endif

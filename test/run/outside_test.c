@@ -437,7 +437,7 @@ int main(int argc, char **argv) {
     return 2;
   deadline_s = strtod(argv[3], NULL);
   for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = malloc(sizeof *c);
+    Program *c = malloc(sizeof *c);
     if (!sample_compile(c, argv[1], &samples[i]) ||
         !compare(c->s.prog, samples[i].name, ALL_WELL, &refused) ||
         !compare(c->s.prog, samples[i].name, FEW_TAGS, &refused))
@@ -448,7 +448,7 @@ int main(int argc, char **argv) {
   printf("%u samples, %u refused, %u wrong\n", nsamples, refused, wrong);
   show_tags();
   Sample sample = {"1f1b", NULL, 4, 6};
-  Compiled *c = malloc(sizeof *c);
+  Program *c = malloc(sizeof *c);
   if (!sample_compile(c, argv[1], &sample))
     return 1;
   Made *two = make_text(&(MakeSpec){.nrank = 2, .nmb = 2, .chunks = 1}, crossed);

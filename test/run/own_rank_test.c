@@ -182,7 +182,7 @@ int main(int argc, char **argv) {
   static const Sample large = {.name = "1f1b", .P = 64, .M = 256};
   int bad = 0;
   uint32_t ranks = 0;
-  Compiled *c = malloc(sizeof *c);
+  Program *c = malloc(sizeof *c);
   if (argc != 2 || !c)
     return 2;
   for (uint32_t i = 0; i < nsamples; i++) {

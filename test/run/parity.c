@@ -24,10 +24,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
-#include "engines.h"
 #include "layer_model.h"
+#include "program.h"
 #include "samples.h"
+#include "seeded.h"
+#include "train.h"
 
 /* ---- the model: stage s is y = tanh(x A + b), the loss is |y - target|^2 / (2 M) ---- */
 
@@ -251,11 +252,10 @@ static void fail(const char *name, const PipeProgram *p, const char *what) {
   failures++;
 }
 
-static void run_one(const char *name, const PipeProgram *p, const Result *want, PrOptions o,
-                    const char *engine, bool together) {
-  Tiny tiny = {p->nmodel};
-  PrModel model = {.self = &tiny,
-                   .nstage = p->nmodel,
+/* together: the model takes actions as a whole. */
+static PrModel model_for(Tiny *tiny, bool forward_only, bool together) {
+  PrModel model = {.self = tiny,
+                   .nstage = tiny->nstage,
                    .sizes = sizes,
                    .init = init,
                    .forward = forward,
@@ -263,51 +263,25 @@ static void run_one(const char *name, const PipeProgram *p, const Result *want, 
                    .backward_input = backward_input,
                    .backward_weight = backward_weight,
                    .update = apply,
-                   .reduce = model_reduce,
+                   .reduce = sum_floats,
                    .overlap = together ? overlap : NULL};
-  if (p->forward)
+  if (forward_only)
     model.backward = model.backward_input = model.backward_weight = model.update = NULL;
-  PrRun *run = NULL;
-  if (!engines_take(&p, &o))
-    return;
-  cases++;
-  if (pr_open(&run, p, &model, &o)) {
-    fail(name, p, run ? pr_error(run) : "no memory");
-  } else {
-    bool same = true;
-    for (uint32_t step = 0; step < STEPS && same; step++) {
-      if (pr_steps(run, 1)) {
-        fail(name, p, pr_error(run));
-        break;
-      }
-      for (uint32_t mb = 0; mb < p->nmb; mb++) {
-        double got = pr_loss_mb(run, mb);
-        if (memcmp(&got, &want->loss[step * p->nmb + mb], sizeof got) != 0 && same) {
-          char text[200];
-          snprintf(text, sizeof text, "%s: step %u, microbatch %u: loss %a, sequential %a", engine,
-                   step, mb, got, want->loss[step * p->nmb + mb]);
-          fail(name, p, text);
-          same = false;
-        }
-      }
-    }
-    for (uint32_t s = 0; s < p->nstage && same; s++)
-      if (memcmp(engines_weight(run, s), &want->weight[p->stage[s].model * NW],
-                 NW * sizeof(float)) != 0) {
-        char text[80];
-        snprintf(text, sizeof text, "%s: weights of stage %u differ", engine, s);
-        fail(name, p, text);
-        same = false;
-      }
-    for (uint32_t r = 0; r < p->nrank && p->sized; r++)
-      if (pr_bytes(run, r) != p->rank[r].bytes || pr_host_bytes(run, r) != p->rank[r].host) {
-        char text[120];
-        snprintf(text, sizeof text, "%s: rank %u took %llu bytes, proved %llu", engine, r,
-                 (unsigned long long)pr_bytes(run, r), (unsigned long long)p->rank[r].bytes);
-        fail(name, p, text);
-      }
-  }
-  pr_close(run);
+  return model;
+}
+
+static void run_one(const char *name, const PipeProgram *p, const Result *result, PrOptions o,
+                    const char *engine, bool together) {
+  Tiny tiny = {p->nmodel};
+  const PrModel model = model_for(&tiny, p->forward, together);
+  const Wanted want = {
+      .steps = STEPS, .nmb = p->nmb, .nweight = NW, .loss = result->loss, .weight = result->weight};
+  char why[256], text[320];
+  const Trained trained = trains_as(p, &model, o, &want, why);
+  cases += trained != NOT_HERE;
+  snprintf(text, sizeof text, "%s: %s", engine, why);
+  if (trained == OTHERWISE)
+    fail(name, p, text);
 }
 
 static const char *scratch;
@@ -461,7 +435,7 @@ static void on_engines(const char *name, const PipeProgram *p, const Case *c, ui
                 : u           ? pairs(p->nmodel, p->nmb)
                               : sequential(p->nmodel, p->nmb, p->nstage / p->nmodel, c->descending,
                                  p->forward ? 0 : RATE);
-  PrOptions seeded = {.seed = seed};
+  PrOptions seeded = {SEEDED(seed)};
   run_one(name, p, &want, (PrOptions){.deadline_s = 600}, "threads", false);
   run_one(name, p, &want, (PrOptions){.free_running = 1}, "free running", false);
   run_one(name, p, &want, seeded, "seeded", false);
@@ -486,40 +460,28 @@ static uint32_t one_case(const char *dir, const Case *c, uint32_t P, uint32_t M,
     return 0;
   uint32_t nmodel = 0;
   const char *name = c->name;
-  Arena arena = {0};
-  Diag diag;
+  Program program;
   Define define[4] = {{.name = "P", .value = P}, {.name = "M", .value = M}};
   uint32_t ndefine = 2;
   if (V)
     define[ndefine++] = (Define){.name = u && u->every ? u->every : third, .value = V};
   if (extra.name)
     define[ndefine++] = extra;
-  Options opt = {.out = stdout,
-                 .emit = EMIT_NONE,
-                 .verify = true,
-                 .stdlib = dir,
-                 .define = define,
-                 .ndefine = P ? ndefine : 0};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  diag_init(&diag, &arena, stderr);
-  opt.lowering = lowering;
-  opt.input = P ? arena_printf(&arena, "%s/%s.pipe", dir, name) : name;
-  const char *text = u ? u->text : own_text;
-  if (text)
-    opt.text = text, opt.text_len = strlen(text);
   if (sized) {
-    write_profile(scratch,
-                  (P ? P : 1) *
-                      (V && !u && *third == 'V' ? V : c->chunks)); /* stages of the model */
-    opt.profile = scratch;
+    const uint32_t chunks = V && !u && *third == 'V' ? V : c->chunks;
+    Tiny tiny = {(P ? P : 1) * chunks};
+    write_profile(scratch, &(PrModel){.self = &tiny, .nstage = tiny.nstage, .sizes = sizes});
   }
-  if (!compile_only(&s)) {
-    fail(name, NULL, arena_printf(&arena, "P=%u M=%u V=%u does not compile", P, M, V));
+  if (program_open_as(&program, dir, name, u ? u->text : own_text, define, P ? ndefine : 0,
+                      sized ? scratch : NULL, lowering)) {
+    nmodel = program.s.prog->nmodel;
+    on_engines(name, program.s.prog, c, V, u, 1 + P * 1000003u + M * 1009u + V);
   } else {
-    nmodel = s.prog->nmodel;
-    on_engines(name, s.prog, c, V, u, 1 + P * 1000003u + M * 1009u + V);
+    char text[80];
+    snprintf(text, sizeof text, "P=%u M=%u V=%u does not compile", P, M, V);
+    fail(name, NULL, text);
   }
-  arena_free(&arena);
+  program_close(&program);
   return nmodel;
 }
 

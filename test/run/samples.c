@@ -133,30 +133,13 @@ const Sample samples[] = {
 };
 const uint32_t nsamples = sizeof samples / sizeof *samples;
 
-static void prepare(Compiled *c, const char *stdlib, const Sample *of) {
-  memset(c, 0, sizeof *c);
-  c->define[0] = (Define){.name = "P", .value = of->P, .n = 1};
-  c->define[1] = (Define){.name = "M", .value = of->M, .n = 1};
-  if (of->text)
-    snprintf(c->path, sizeof c->path, "%s%s", of->name, *of->text == '0' ? ".csv" : "");
-  else
-    snprintf(c->path, sizeof c->path, "%s/%.*s.pipe", stdlib, (int)strcspn(of->name, " "),
-             of->name);
-  c->opt = (Options){.input = c->path,
-                     .text = of->text,
-                     .text_len = of->text ? strlen(of->text) : 0,
-                     .emit = EMIT_NONE,
-                     .stdlib = stdlib,
-                     .lowering = strstr(of->name, " channels") ? 1 + PIPE_CHANNELS : 0,
-                     .define = c->define,
-                     .ndefine = of->text ? 0 : 2,
-                     .verify = true,
-                     .out = stdout};
-  c->s = (Sched){.arena = &c->arena, .diag = &c->diag, .opt = &c->opt};
-  diag_init(&c->diag, &c->arena, stdout);
-}
-
-bool sample_compile(Compiled *c, const char *stdlib, const Sample *of) {
-  prepare(c, stdlib, of);
-  return compile_only(&c->s);
+bool sample_compile(Program *c, const char *stdlib, const Sample *of) {
+  const Define define[2] = {{.name = "P", .value = of->P, .n = 1},
+                            {.name = "M", .value = of->M, .n = 1}};
+  char name[256];
+  const int library = of->text ? (int)strlen(of->name) : (int)strcspn(of->name, " ");
+  snprintf(name, sizeof name, "%.*s%s", library, of->name,
+           of->text && *of->text == '0' ? ".csv" : "");
+  return program_open_as(c, of->text ? NULL : stdlib, name, of->text, define, of->text ? 0 : 2,
+                         NULL, strstr(of->name, " channels") ? 1 + PIPE_CHANNELS : 0);
 }

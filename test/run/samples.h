@@ -4,7 +4,7 @@
 #ifndef TEST_SAMPLES_H
 #define TEST_SAMPLES_H
 
-#include "pipec.h"
+#include "program.h"
 
 typedef struct Sample {
   /* of a schedule of the library, if there is no text; " channels" behind it: with that lowering */
@@ -15,16 +15,7 @@ typedef struct Sample {
 extern const Sample samples[];
 extern const uint32_t nsamples;
 
-typedef struct Compiled {
-  Arena arena;
-  Diag diag;
-  Options opt;
-  Define define[2];
-  char path[4096];
-  Sched s;
-} Compiled;
-
-/* False: messages are on standard output. Its tables may be written; the caller frees c->arena. */
-bool sample_compile(Compiled *c, const char *stdlib, const Sample *of);
+/* As program_open; its tables may be written. */
+bool sample_compile(Program *c, const char *stdlib, const Sample *of);
 
 #endif

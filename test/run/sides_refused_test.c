@@ -7,6 +7,7 @@
 
 #include "driver.h"
 #include "pipe_run.h"
+#include "seeded.h"
 #include "tiny_model.h"
 
 static const char *const text =
@@ -47,7 +48,7 @@ static void tell(const PipeProgram *p, const char *name, int (*side)(void *, con
   for (uint64_t seed = 0; seed < 2; seed++) {
     Tiny *t = tiny_new(2, 1);
     PrModel m = model_of(t, side);
-    PrOptions o = {.seed = seed};
+    PrOptions o = seeded_or_threads((PrOptions){0}, &seed);
     PrRun *run;
     if (!pr_open(&run, p, &m, &o) && step)
       pr_steps(run, 1);

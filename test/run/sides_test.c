@@ -22,6 +22,7 @@
 #include "orders.h"
 #include "pipe_sim.h"
 #include "run.h"
+#include "seeded.h"
 #include "tiny_model.h"
 
 enum { STEPS = 3, WEIGHTS = 40 /* bytes, as tiny_model has */, MASK = 0x5c, MOST = 64 };
@@ -193,7 +194,7 @@ static const char *train(const PipeProgram *p, bool sides, bool masks, PrOptions
   d.nrow = p->nrank * p->nmodel;
   d.gathered = need(calloc(d.nrow, sizeof *d.gathered));
   d.act = need(calloc((size_t)d.nrow * d.nmb, sizeof *d.act));
-  t->shake = o.seed == 0;
+  t->shake = o.engine != &seeded_engine;
   PrModel m = {.self = &d,
                .nstage = p->nmodel,
                .sizes = sizes,
@@ -352,12 +353,11 @@ static void one_case(const char *dir, const char *path) {
     printf("FAIL %s P=%u M=%u does not compile\n", b->name, P, M);
     differ++;
   } else {
-    const char *why = train(plain, false, false, (PrOptions){.seed = 1, .trace_steps = 1}, &want);
+    const char *why = train(plain, false, false, (PrOptions){SEEDED(1), .trace_steps = 1}, &want);
     for (int i = 0; i < 3 && !why; i++) {
-      PrOptions o = {.deadline_s = 600,
-                     .trace_steps = 1,
-                     .free_running = i == 1,
-                     .seed = i == 2 ? 1 + state : 0};
+      const uint64_t seed = i == 2 ? 1 + state : 0;
+      PrOptions o = {.deadline_s = 600, .trace_steps = 1, .free_running = i == 1};
+      o = seeded_or_threads(o, &seed);
       const PipeProgram *program = sided;
       if (!engines_take(&program, &o))
         continue;

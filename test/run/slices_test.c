@@ -15,11 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
-#include "engines.h"
 #include "noise.h"
 #include "orders.h"
 #include "pipe_run.h"
+#include "program.h"
+#include "seeded.h"
+#include "train.h"
 
 /* ---- the model. Slice q: v = x A, z = v + c * (sum of v of the slices before), y = tanh(z + b)
  * ---- */
@@ -107,12 +108,6 @@ typedef struct Result {
   double *loss;  /* [STEPS * nmb] */
   float *weight; /* [nstage * NW] */
 } Result;
-
-static void *need(void *p) {
-  if (!p)
-    abort();
-  return p;
-}
 
 /* Which copy of a stage has a microbatch: their gradients are added up one by one, then to one
  * another. */
@@ -251,69 +246,44 @@ static int apply(void *self, const PrCall *c) {
   return 0;
 }
 
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
-  (void)self, (void)stage;
-  for (uint32_t k = 1; k < n; k++)
-    for (uint64_t i = 0; i < bytes / sizeof(float); i++)
-      ((float *)grad[0])[i] += ((float *)grad[k])[i];
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], grad[0], bytes);
-  return 0;
-}
-
 /* ---- the cases ---- */
 
 static int cases, differ;
 
-static void run_one(const PipeProgram *p, const Result *want, PrOptions o, const char *engine) {
+static PrModel model_of(uint32_t *nstage, uint32_t nslice) {
+  return (PrModel){.self = nstage,
+                   .nstage = *nstage,
+                   .nslice = nslice,
+                   .sizes = sizes,
+                   .init = init,
+                   .forward = forward,
+                   .backward = backward,
+                   .backward_input = backward_input,
+                   .backward_weight = backward_weight,
+                   .update = apply,
+                   .reduce = sum_floats};
+}
+
+static void run_one(const PipeProgram *p, const Result *result, PrOptions o, const char *engine) {
   uint32_t nstage = p->nmodel;
-  PrModel m = {.self = &nstage,
-               .nstage = nstage,
-               .nslice = p->slices,
-               .sizes = sizes,
-               .init = init,
-               .forward = forward,
-               .backward = backward,
-               .backward_input = backward_input,
-               .backward_weight = backward_weight,
-               .update = apply,
-               .reduce = reduce};
-  PrRun *run = NULL;
-  const char *why = "";
-  uint32_t nmb = p->nmb / p->slices;
-  if (!engines_take(&p, &o))
-    return;
-  cases++;
+  PrModel model = model_of(&nstage, p->slices);
   if (p->forward)
-    m.backward = m.backward_input = m.backward_weight = m.update = NULL;
-  if (pr_open(&run, p, &m, &o))
-    why = pr_error(run);
-  for (uint64_t step = 0; step < STEPS && !*why; step++) {
-    if (pr_steps(run, 1))
-      why = pr_error(run);
-    double sum = 0;
-    for (uint32_t mb = 0; mb < nmb; mb++) {
-      double got = pr_loss_mb(run, mb);
-      sum += got;
-      if (!*why && memcmp(&got, &want->loss[step * nmb + mb], sizeof got) != 0)
-        why = "a loss differs";
-    }
-    if (!*why && pr_loss(run) != sum / nmb)
-      why = "the loss is not the mean";
+    model.backward = model.backward_input = model.backward_weight = model.update = NULL;
+  const Wanted want = {.steps = STEPS,
+                       .nmb = p->nmb / p->slices,
+                       .nweight = NW,
+                       .loss = result->loss,
+                       .weight = result->weight};
+  char why[256];
+  Trained trained = trains_as(p, &model, o, &want, why);
+  if (trained == AS_WANTED && broken) {
+    trained = OTHERWISE;
+    snprintf(why, sizeof why, "a rule of PrCall is broken");
   }
-  for (uint32_t s = 0; s < p->nstage && !*why; s++)
-    if (memcmp(engines_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) !=
-        0)
-      why = "weights differ";
-  for (uint32_t r = 0; r < p->nrank && !*why; r++)
-    if (p->sized && pr_bytes(run, r) != p->rank[r].bytes)
-      why = "bytes are not those that were proved";
-  if (!*why && broken)
-    why = "a rule of PrCall is broken";
-  if (*why && !forget)
+  cases += trained != NOT_HERE;
+  differ += trained == OTHERWISE;
+  if (trained == OTHERWISE && !forget)
     printf("FAIL %s %s, %s: %s\n", p->name, p->params, engine, why);
-  differ += *why != '\0';
-  pr_close(run);
 }
 
 /* Schedules that are not in the library: a split backward, two chunks a rank, priorities,
@@ -431,43 +401,13 @@ static const struct {
      ONE},
 };
 
-static void write_file(const char *path, const char *text) {
-  FILE *f = fopen(path, "w");
-  if (!f) {
-    perror(path);
-    exit(1);
-  }
-  fputs(text, f);
-  fclose(f);
-}
-
-static void write_profile(const char *path, uint32_t nstage) {
-  FILE *f = fopen(path, "w");
-  if (!f) {
-    perror(path);
-    exit(1);
-  }
-  fprintf(f, "{\"pipe_profile\": 1, \"stages\": [");
-  for (uint32_t s = 0; s < nstage; s++) {
-    PrSizes z;
-    sizes(&nstage, s, &z);
-    fprintf(f,
-            "%s{\"act\": %d, \"gout\": %d, \"boundary\": %d, \"weight\": %d, \"grad\": %d, "
-            "\"opt\": 0, \"work\": %d}",
-            s ? ", " : "", (int)z.act, (int)z.gout, (int)z.boundary, (int)z.weight, (int)z.grad,
-            (int)z.work);
-  }
-  fprintf(f, "]}\n");
-  fclose(f);
-}
-
 #define AGAIN "do 3 { F } do 2 { R } do 3 { B }"
 #define AWAY  "do 3 { F } OFF(0, 0) LOAD(0, 0) do 3 { B }"
 #define LATE  "do 3 { F } do 3 { I } OFF(0, 0) LOAD(0, 0) do 3 { W }"
 
 /* Two instructions of a program change places, with waits that fit: what a slice needs is not
  * there, and the engine says so. */
-static int refuses(const char *scratch) {
+static int refuses(void) {
   static const struct {
     const char *order;
     uint32_t at;
@@ -482,42 +422,28 @@ static int refuses(const char *scratch) {
        "(0OFF0.0): comes after slice 1 has read the stash, which it reads at its old place"}};
   int wrong = 0;
   for (size_t i = 0; i < sizeof cases_ / sizeof *cases_; i++) {
-    Arena arena = {0};
-    Diag diag;
-    Options opt = {.out = stdout,
-                   .emit = EMIT_NONE,
-                   .verify = true,
-                   .input = arena_printf(&arena, "%s.pipe", scratch)};
-    Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-    diag_init(&diag, &arena, stderr);
-    write_file(opt.input, arena_printf(&arena,
-                                       "schedule one() { ranks 1  pipe net stages 1 mbs 1 slices 3 "
-                                       "place s -> 0\n  order r { %s U } }\n",
-                                       cases_[i].order));
-    if (!compile_only(&s))
+    Program program;
+    char text[200];
+    snprintf(text, sizeof text,
+             "schedule one() { ranks 1  pipe net stages 1 mbs 1 slices 3 place s -> 0\n"
+             "  order r { %s U } }\n",
+             cases_[i].order);
+    if (!program_open(&program, NULL, "one.pipe", text, NULL, 0, NULL))
       return 1;
     uint32_t one = 1;
-    PrModel m = {.self = &one,
-                 .nstage = 1,
-                 .nslice = 3,
-                 .sizes = sizes,
-                 .init = init,
-                 .forward = forward,
-                 .backward = backward,
-                 .backward_input = backward_input,
-                 .backward_weight = backward_weight,
-                 .update = apply};
-    PipeInstr *c = (PipeInstr *)&s.prog->rank[0].instr[cases_[i].at], swap = c[0];
+    const PrModel m = model_of(&one, 3);
+    const PipeProgram *p = program.s.prog;
+    PipeInstr *c = (PipeInstr *)&p->rank[0].instr[cases_[i].at], swap = c[0];
     c[0] = c[1], c[1] = swap;
     c[0].wait -= c[0].op == PIPE_OFF, c[0].wait_copy -= c[0].wait_copy > 0;
     PrRun *run = NULL;
-    PrStatus st = pr_open(&run, s.prog, &m, NULL);
+    PrStatus st = pr_open(&run, p, &m, NULL);
     if (st != PR_E_ARG || !strstr(pr_error(run), cases_[i].says)) {
       printf("FAIL not refused as '%s': %s\n", cases_[i].says, pr_error(run));
       wrong++;
     }
     pr_close(run);
-    arena_free(&arena);
+    program_close(&program);
   }
   return wrong;
 }
@@ -527,42 +453,29 @@ static void one_case(const char *dir, const char *scratch, const char *name, con
                      Owner owner, uint32_t P, uint32_t M, uint32_t Q) {
   if (!engines_case(P))
     return;
-  Arena arena = {0};
-  Diag diag;
-  Define define[3] = {
+  Program program;
+  const Define define[3] = {
       {.name = "P", .value = P}, {.name = "M", .value = M}, {.name = "Q", .value = Q}};
-  Options opt = {.out = stdout,
-                 .emit = EMIT_NONE,
-                 .verify = true,
-                 .lowering = (P + 2 * M + Q) % 3 ? 0 : 1 + PIPE_CHANNELS,
-                 .stdlib = dir,
-                 .define = define,
-                 .ndefine = 3,
-                 .input = arena_printf(&arena, "%s.pipe", scratch)};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  bool looped = strcmp(name, "looped") == 0 || strcmp(name, "some") == 0,
-       descending = strcmp(name, "terapipe") == 0 || strcmp(name, "away") == 0;
-  diag_init(&diag, &arena, stderr);
-  if (text)
-    write_file(opt.input, text);
-  else
-    opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
-  if ((P + M + Q) % 2) {
-    write_profile(scratch, looped ? 2 * P : P);
-    opt.profile = scratch;
-  }
-  if (!compile_only(&s)) {
+  const bool looped = strcmp(name, "looped") == 0 || strcmp(name, "some") == 0,
+             descending = strcmp(name, "terapipe") == 0 || strcmp(name, "away") == 0,
+             sized = (P + M + Q) % 2;
+  uint32_t nstage = looped ? 2 * P : P;
+  const PrModel model = model_of(&nstage, Q);
+  if (sized)
+    write_profile(scratch, &model);
+  if (!program_open_as(&program, dir, name, text, define, 3, sized ? scratch : NULL,
+                       (P + 2 * M + Q) % 3 ? 0 : 1 + PIPE_CHANNELS)) {
     printf("FAIL %s P=%u M=%u Q=%u does not compile\n", name, P, M, Q);
     differ++;
   } else {
-    Result want = sequential(s.prog->nmodel, s.prog->nmb / Q, Q, descending, !s.prog->forward,
-                             owner);
-    run_one(s.prog, &want, (PrOptions){.deadline_s = 600}, "threads");
-    run_one(s.prog, &want, (PrOptions){.free_running = 1}, "free running");
-    run_one(s.prog, &want, (PrOptions){.seed = 1 + P * 10007u + M * 101u + Q}, "seeded");
+    const PipeProgram *p = program.s.prog;
+    Result want = sequential(p->nmodel, p->nmb / Q, Q, descending, !p->forward, owner);
+    run_one(p, &want, (PrOptions){.deadline_s = 600}, "threads");
+    run_one(p, &want, (PrOptions){.free_running = 1}, "free running");
+    run_one(p, &want, (PrOptions){SEEDED(1 + P * 10007u + M * 101u + Q)}, "seeded");
     free(want.loss), free(want.weight);
   }
-  arena_free(&arena);
+  program_close(&program);
 }
 
 int main(int argc, char **argv) {
@@ -585,7 +498,7 @@ int main(int argc, char **argv) {
           one_case(argv[1], scratch, name, k < 2 ? NULL : texts[k - 2].text,
                    k < 2 ? ONE : texts[k - 2].owner, sizes_P[i], sizes_M[j], sizes_Q[q]);
   }
-  int wrong = forget ? 0 : refuses(scratch);
+  int wrong = forget ? 0 : refuses();
   differ = engines_end(differ);
   printf("%d of %d runs differ\n", differ, cases);
   return differ != 0 || wrong != 0;

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "pipe_run.h"
+#include "seeded.h"
 
 static void *zeroed(size_t n, size_t size) {
   void *p = calloc(n + 1, size);
@@ -162,7 +163,7 @@ int main(int argc, char **argv) {
                    .update = update};
   PrRun *run;
   clock_t start = clock();
-  PrStatus st = pr_open(&run, &p, &model, &(PrOptions){.seed = 1});
+  PrStatus st = pr_open(&run, &p, &model, &(PrOptions){SEEDED(1)});
   double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
   if (st || (st = pr_steps(run, 2)))
     fprintf(stderr, "star_test: %s\n", pr_error(run));

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
 #include "pipe_run.h"
+#include "program.h"
 #ifdef ON_MPI
 #include <mpi.h>
 
@@ -121,13 +121,9 @@ static uint64_t train(const PipeProgram *p, uint64_t count, PrOptions *o, uint64
 int main(int argc, char **argv) {
   if (argc != 4)
     return 2;
-  Arena arena = {0};
-  Diag diag;
-  Define m = {.name = "M", .value = atoi(argv[2])};
-  Options opt = {.input = argv[1], .emit = EMIT_NONE, .define = &m, .ndefine = 1};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  diag_init(&diag, &arena, stderr);
-  if (!compile_only(&s))
+  Program program;
+  const Define m = {.name = "M", .value = atoi(argv[2])};
+  if (!program_open(&program, NULL, argv[1], NULL, &m, 1, NULL))
     return 1;
   PrOptions o = {0};
 #ifdef ON_MPI
@@ -135,8 +131,8 @@ int main(int argc, char **argv) {
   o.engine = &pr_mpi;
 #endif
   uint64_t hash, none;
-  uint64_t least = train(s.prog, 0, &o, &none);
-  uint64_t more = train(s.prog, strtoull(argv[3], NULL, 10), &o, &hash) - least;
+  uint64_t least = train(program.s.prog, 0, &o, &none);
+  uint64_t more = train(program.s.prog, strtoull(argv[3], NULL, 10), &o, &hash) - least;
   bool leads = true;
 #ifdef ON_MPI
   int rank;
@@ -147,6 +143,6 @@ int main(int argc, char **argv) {
 #endif
   if (leads)
     printf("weights %016" PRIx64 "\nroom %" PRIu64 "\n", hash, more);
-  arena_free(&arena);
+  program_close(&program);
   return 0;
 }

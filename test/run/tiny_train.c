@@ -22,6 +22,7 @@
 #include "as_rows.h"
 #include "driver.h"
 #include "pipe_run.h"
+#include "seeded.h"
 #include "tiny_model.h"
 #ifdef ON_MPI
 #include "pipe_mpi.h"
@@ -71,7 +72,9 @@ static bool read_option(Asked *a, char *name, char *value) {
     a->late_s = strtol(value, NULL, 10);
     a->names = true;
   } else if (!strcmp(name, "--seed")) {
-    a->options.seed = strtoull(value, NULL, 10);
+    static uint64_t seed;
+    seed = strtoull(value, NULL, 10);
+    a->options = seeded_or_threads(a->options, &seed);
   } else if (!strcmp(name, "--deadline")) {
     a->options.deadline_s = strtod(value, NULL);
 #ifdef ON_MPI

@@ -15,9 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
-#include "engines.h"
 #include "layer_model.h"
+#include "program.h"
+#include "seeded.h"
+#include "train.h"
 
 enum { STEPS = 3 };
 
@@ -172,7 +173,7 @@ static PrModel model_of(Told *t) {
                    .backward_input = backward_input,
                    .backward_weight = backward_weight,
                    .update = apply,
-                   .reduce = model_reduce};
+                   .reduce = sum_floats};
 }
 
 /* ---- cases ---- */
@@ -180,108 +181,73 @@ static PrModel model_of(Told *t) {
 static int cases, differ,
     older; /* runs; those that differ; those with versions that are not the newest */
 
-static void run_one(const PipeProgram *p, const Rule *rule, const Result *want, PrOptions o,
+static void run_one(const PipeProgram *p, const Rule *rule, const Result *result, PrOptions o,
                     const char *engine) {
-  Told t = {.rule = rule, .want = want};
-  PrModel m = model_of(&t);
-  PrRun *run = NULL;
-  const char *why = "";
-  if (!engines_take(&p, &o))
-    return;
-  cases++;
+  Told told = {.rule = rule, .want = result};
+  const PrModel model = model_of(&told);
+  const Wanted want = {.steps = STEPS,
+                       .nmb = rule->M,
+                       .nweight = NW,
+                       .loss = result->loss,
+                       .weight = result->weight};
+  char why[256];
   o.on_loss = breaks ? NULL : on_loss;
-  o.arg = &t;
-  if (pr_open(&run, p, &m, &o))
-    why = pr_error(run);
-  for (uint64_t step = 0; step < STEPS && !*why; step++) {
-    if (pr_steps(run, 1))
-      why = pr_error(run);
-    for (uint32_t mb = 0; mb < rule->M && !*why; mb++) {
-      double got = pr_loss_mb(run, mb);
-      if (memcmp(&got, &want->loss[step * rule->M + mb], sizeof got) != 0)
-        why = "a loss differs";
-    }
+  o.arg = &told;
+  Trained trained = trains_as(p, &model, o, &want, why);
+  if (trained == AS_WANTED && told.wrong) {
+    trained = OTHERWISE;
+    snprintf(why, sizeof why, "the engine tells the model something wrong");
   }
-  for (uint32_t s = 0; s < p->nstage && !*why; s++)
-    if (memcmp(engines_weight(run, s), &want->weight[p->stage[s].model * NW], NW * sizeof(float)) !=
-        0)
-      why = "weights differ";
-  for (uint32_t r = 0; r < p->nrank && !*why; r++)
-    if (p->sized && !engines_of_processes && pr_bytes(run, r) != p->rank[r].bytes)
-      why = "bytes are not those that were proved";
-  if (!*why && t.wrong)
-    why = "the engine tells the model something wrong";
-  if (!*why && !breaks && !engines_of_processes && t.losses != (int)(STEPS * rule->M))
-    why = "on_loss was not called once for each microbatch";
-  if (*why && !breaks)
+  if (trained == AS_WANTED && !breaks && !engines_of_processes &&
+      told.losses != (int)(STEPS * rule->M)) {
+    trained = OTHERWISE;
+    snprintf(why, sizeof why, "on_loss was not called once for each microbatch");
+  }
+  cases += trained != NOT_HERE;
+  differ += trained == OTHERWISE;
+  if (trained == OTHERWISE && !breaks)
     printf("FAIL %s %s, %s: %s\n", p->name, p->params, engine, why);
-  differ += *why != '\0';
-  pr_close(run);
 }
 
 static const char *dir, *scratch;
-
-static void write_file(const char *path, const char *text) {
-  FILE *f = fopen(path, "w");
-  if (!f) {
-    perror(path);
-    exit(1);
-  }
-  fputs(text, f);
-  fclose(f);
-}
 
 /* name: of the library, or with a text of its own. define: its parameters. */
 static void one_case(const char *name, const char *text, Define *define, uint32_t ndefine,
                      const Rule *rule, bool sized) {
   if (!engines_case((uint32_t)define[0].value)) /* P */
     return;
-  Arena arena = {0};
-  Diag diag;
-  Options opt = {.out = stdout,
-                 .emit = EMIT_NONE,
-                 .verify = true,
-                 .lowering = (rule->P + 2 * rule->M + rule->N + rule->w) % 3 ? 0
-                                                                             : 1 + PIPE_CHANNELS,
-                 .stdlib = dir,
-                 .define = define,
-                 .ndefine = ndefine};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
-  diag_init(&diag, &arena, stderr);
-  opt.input = arena_printf(&arena, "%s/%s.pipe", dir, name);
-  if (text) {
-    opt.input = arena_printf(&arena, "%s.pipe", scratch);
-    write_file(opt.input, text);
-  }
-  if (sized) {
-    write_profile(scratch, rule->P);
-    opt.profile = scratch;
-  }
-  if (!compile_only(&s)) {
+  Program program;
+  Told told = {.rule = rule};
+  const PrModel model = model_of(&told);
+  if (sized)
+    write_profile(scratch, &model);
+  if (!program_open_as(&program, dir, name, text, define, ndefine, sized ? scratch : NULL,
+                       (rule->P + 2 * rule->M + rule->N + rule->w) % 3 ? 0 : 1 + PIPE_CHANNELS)) {
     printf("FAIL %s P=%u M=%u N=%u w=%u does not compile\n", name, rule->P, rule->M, rule->N,
            rule->w);
     differ++;
   } else {
+    const PipeProgram *p = program.s.prog;
     bool old = false; /* the backward that --break changes does not read the newest */
-    for (uint32_t r = 0; r < s.model->nrank; r++)
-      for (uint32_t i = 0; i < s.prog->rank[r].ninstr; i++) {
-        const PipeInstr *in = &s.prog->rank[r].instr[i];
-        const PipeWeights *w = &s.prog->rank[r].weights[i];
+    for (uint32_t r = 0; r < p->nrank; r++)
+      for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
+        const PipeInstr *in = &p->rank[r].instr[i];
+        const PipeWeights *w = &p->rank[r].weights[i];
         bool b = in->op == PIPE_B || in->op == PIPE_I;
         /* What a first stage sends back, nobody reads. */
-        old |= b && s.prog->stage[in->stage].model > 0 && in->mb == rule->M / 2 && w->ahead > 0;
+        old |= b && p->stage[in->stage].model > 0 && in->mb == rule->M / 2 && w->ahead > 0;
       }
     Result want = definition(rule);
     if (old || !breaks) {
       older += old * 3;
-      run_one(s.prog, rule, &want, (PrOptions){.deadline_s = 600}, "threads");
-      run_one(s.prog, rule, &want, (PrOptions){.free_running = 1}, "free running");
-      run_one(s.prog, rule, &want,
-              (PrOptions){.seed = 1 + rule->P * 10007u + rule->M * 101u + rule->N}, "seeded");
+      run_one(p, rule, &want, (PrOptions){.deadline_s = 600}, "threads");
+      run_one(p, rule, &want, (PrOptions){.free_running = 1}, "free running");
+      run_one(p, rule, &want, (PrOptions){SEEDED(1 + rule->P * 10007u + rule->M * 101u + rule->N)},
+              "seeded");
     }
     free(want.loss), free(want.weight);
   }
-  arena_free(&arena);
+  program_close(&program);
 }
 
 /* E synchronous rounds, and behind them an asynchronous kernel. */
@@ -411,7 +377,7 @@ static int refused(const PipeProgram *p, const Rule *rule, const char *what) {
   Told t = {.rule = rule};
   PrModel m = model_of(&t);
   PrRun *run = NULL;
-  int accepted = pr_open(&run, p, &m, &(PrOptions){.seed = 1}) == PR_OK;
+  int accepted = pr_open(&run, p, &m, &(PrOptions){SEEDED(1)}) == PR_OK;
   if (what)
     printf("%s: %s\n", what, accepted ? "accepted" : pr_error(run));
   pr_close(run);
@@ -420,17 +386,12 @@ static int refused(const PipeProgram *p, const Rule *rule, const char *what) {
 
 /* Every version and every slot of a program in turn is another one, and some further slips. */
 static int refuse_all(void) {
-  Arena arena = {0};
-  Diag diag;
-  Define d[2] = {{.name = "P", .value = 3}, {.name = "M", .value = 5}};
-  Options opt = {.out = stdout, .emit = EMIT_NONE, .stdlib = dir, .define = d, .ndefine = 2};
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
+  Program program;
+  const Define d[2] = {{.name = "P", .value = 3}, {.name = "M", .value = 5}};
   Rule rule = {3, 5, 1, 0, {1, 1, 1}, as_turns, NULL, false};
-  diag_init(&diag, &arena, stderr);
-  opt.input = arena_printf(&arena, "%s/pipedream.pipe", dir);
-  if (!compile_only(&s))
+  if (!program_open(&program, dir, "pipedream", NULL, d, 2, NULL))
     return 1;
-  PipeProgram p = *s.prog;
+  PipeProgram p = *program.s.prog;
   PipeRank rank[3];
   PipePool pool[3][16];
   PipeStage stage[3];
@@ -439,7 +400,7 @@ static int refuse_all(void) {
   p.rank = rank, p.stage = stage;
   int tried = 0, accepted = refused(&p, &rule, "as it is") - 1;
   for (uint32_t r = 0; r < 3; r++) {
-    PipeWeights *w = arena_alloc(&arena, rank[r].ninstr * sizeof *w);
+    PipeWeights *w = arena_alloc(&program.arena, rank[r].ninstr * sizeof *w);
     memcpy(w, rank[r].weights, rank[r].ninstr * sizeof *w);
     memcpy(pool[r], rank[r].pool, rank[r].npool * sizeof **pool);
     rank[r].weights = w, rank[r].pool = pool[r];
@@ -469,7 +430,7 @@ static int refuse_all(void) {
   f->out = out, refused(&p, &rule, "made by a forward"), f->out = PIPE_NONE;
   f->formula = 0, refused(&p, &rule, "no formulas"), f->formula = PIPE_NONE;
   rank[1].weights = NULL, refused(&p, &rule, "one rank without"),
-  rank[1].weights = s.prog->rank[1].weights;
+  rank[1].weights = program.s.prog->rank[1].weights;
   stage[1].states = 1, refused(&p, &rule, "states"), stage[1].states = 0;
   p.nstate = 1, refused(&p, &rule, "no names"), p.nstate = 0;
   for (uint32_t i = 0; i < rank[0].npool; i++)
@@ -485,7 +446,7 @@ static int refuse_all(void) {
     rank[r].weights = keep[r];
   accepted += refused(&p, &rule, "as it was") - 1;
   printf("%d of %d accepted\n", accepted, tried);
-  arena_free(&arena);
+  program_close(&program);
   return accepted != 0;
 }
 

@@ -162,8 +162,8 @@ const Sample *sample_named(const char *name) {
   return s;
 }
 
-Compiled *compiled(const char *stdlib, const Sample *s) {
-  Compiled *c = malloc(sizeof *c);
+Program *compiled(const char *stdlib, const Sample *s) {
+  Program *c = malloc(sizeof *c);
   if (!c || !sample_compile(c, stdlib, s))
     abort();
   return c;
@@ -460,7 +460,7 @@ void job_reference(const PipeProgram *p, bool floats, Result *r) {
   WordModel word = {0};
   FloatModel other;
   PrModel model = floats ? float_model(&other, p) : word_model(&word, p);
-  PrOptions o = {.seed = 1};
+  PrOptions o = {SEEDED(1)};
   PrRun *run;
   Job j = {.p = p};
   memset(r, 0, sizeof *r);

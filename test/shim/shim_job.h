@@ -5,6 +5,7 @@
 #define SHIM_JOB_H
 
 #include "../run/samples.h"
+#include "../run/seeded.h"
 #include "cuda_engine.h"
 #include "float_model.h"
 #include "shim.h"
@@ -89,7 +90,7 @@ typedef struct Job {
 
 const Sample *sample_named(const char *name); /* of samples[] */
 /* the caller's, with its arena; aborts where it is wrong */
-Compiled *compiled(const char *stdlib, const Sample *s);
+Program *compiled(const char *stdlib, const Sample *s);
 /* Opens the program of j on all hosts, does STEPS steps, closes it; with j->log the shim is still
  * there, until shim_end. */
 void job_run(Job *j);

@@ -18,7 +18,7 @@ void plan_memory(const char *stdlib, uint64_t seed) {
                               sample_named("turns")};
   enum { PEERS = 5 }; /* from here on by transport peer */
   for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
-    Compiled *c = compiled(stdlib, of[i]);
+    Program *c = compiled(stdlib, of[i]);
     uint32_t total = 0; /* 0: none fails; 1: there is nothing to tell others by */
     for (uint32_t n = 0; n == 0 || n <= total; n++) {
       Job j = {.p = c->s.prog,
@@ -123,7 +123,7 @@ void plan_kills(const char *stdlib, uint64_t seed) {
             {sample_named("chimera"), 12, true, true, true},
             {sample_named("turns"), 12, true, true, false}};
   for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
-    Compiled *c = compiled(stdlib, of[i].s);
+    Program *c = compiled(stdlib, of[i].s);
     uint32_t named = 0, cut = 0;
     kill_some(c->s.prog, of[i].graph, of[i].peer, of[i].kills, seed, &cut, &named);
     /* a third of those that are left name one */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../async/program.h"
+#include "../run/program.h"
 #include "shim_job.h"
 #include "shim_plan.h"
 

@@ -20,7 +20,7 @@ static void show(const char *what, Job *j, const Result *want) {
 static void choices(const char *stdlib, uint64_t seed) {
   static const char *const name[] = {"1f1b", "chimera", "chunks"};
   for (uint32_t i = 0; i < sizeof name / sizeof *name; i++) {
-    Compiled *c = compiled(stdlib, sample_named(name[i]));
+    Program *c = compiled(stdlib, sample_named(name[i]));
     const PipeProgram *p = c->s.prog;
     Result *want = malloc(sizeof *want);
     if (!want)
@@ -86,7 +86,7 @@ static void numbers(const char *stdlib, uint64_t seed) {
   for (uint32_t k = 0; k < 3; k++) {
     uint32_t n = 0, found = 0;
     for (uint32_t i = 0; i < 3; i++) {
-      Compiled *c = compiled(stdlib, sample_named(name[i]));
+      Program *c = compiled(stdlib, sample_named(name[i]));
       const PipeProgram *p = c->s.prog;
       for (uint32_t at = 0; at < 12; at++) {
         Number x = {.lose = how[k].lose, .host = at % p->nrank, .n = at};
@@ -134,7 +134,7 @@ static void failures(const char *stdlib, uint64_t seed) {
                                      "1f1b channels", "turns", "chimera"};
   uint32_t nrun = 0;
   for (uint32_t i = 0; i < 6; i++) {
-    Compiled *c = compiled(stdlib, sample_named(name[i]));
+    Program *c = compiled(stdlib, sample_named(name[i]));
     Result *want = malloc(sizeof *want);
     if (!want)
       abort();

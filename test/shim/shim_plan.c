@@ -254,7 +254,7 @@ static bool turns_in_order(const Job *j) {
 
 void plan_logs(const char *stdlib, uint64_t seed) {
   for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = compiled(stdlib, &samples[i]);
+    Program *c = compiled(stdlib, &samples[i]);
     const PipeProgram *p = c->s.prog;
     bool ties = false; /* what a rank does beside the sum of a tie depends on what it holds */
     for (uint32_t s = 0; s < p->nstage; s++)
@@ -359,7 +359,7 @@ static bool is_asked(void) {
 
 void plan_events(const char *stdlib, uint64_t seed) {
   for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = compiled(stdlib, &samples[i]);
+    Program *c = compiled(stdlib, &samples[i]);
     const PipeProgram *p = c->s.prog;
     uint32_t n = 0, raced = 0, found = 0;
     Job whole = {.p = p,

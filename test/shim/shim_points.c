@@ -29,7 +29,7 @@ typedef struct Came {
 
 /* An instruction of this kind that is alone, not the first of its rank; or the first. Of programs
  * with channels, or without. */
-static bool find_spot(Compiled *const *c, uint32_t op, bool channels, Spot *to) {
+static bool find_spot(Program *const *c, uint32_t op, bool channels, Spot *to) {
   bool found = false;
   for (uint32_t i = 0; i < nsamples; i++) {
     const PipeProgram *p = c[i]->s.prog;
@@ -177,7 +177,7 @@ static void one_point(const Spot *at, On on, uint64_t seed) {
   free(c);
 }
 
-static void points_of(Compiled *const *c, bool channels, uint64_t seed) {
+static void points_of(Program *const *c, bool channels, uint64_t seed) {
   uint32_t kinds = 0;
   for (uint32_t op = 0; op < PIPE_NOPS; op++) {
     Spot at;
@@ -200,7 +200,7 @@ static void points_of(Compiled *const *c, bool channels, uint64_t seed) {
 }
 
 void plan_points(const char *stdlib, uint64_t seed) {
-  Compiled **c = calloc(nsamples, sizeof *c);
+  Program **c = calloc(nsamples, sizeof *c);
   for (uint32_t i = 0; i < nsamples; i++)
     if (!c || !(c[i] = malloc(sizeof *c[i])) || !sample_compile(c[i], stdlib, &samples[i]))
       abort();

@@ -53,7 +53,7 @@ static bool has_sums(const PipeProgram *p) {
 static void parity(const char *stdlib) {
   uint32_t nrun = 0;
   for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = compiled(stdlib, &samples[i]);
+    Program *c = compiled(stdlib, &samples[i]);
     Result *want = malloc(sizeof *want);
     if (!want)
       abort();
@@ -155,7 +155,7 @@ static void unorder(void *arg) {
 
 /* The program of `of`, damaged: what the shim says of it. */
 static void try_damage(const char *stdlib, const Sample *of, const char *how, uint64_t seed) {
-  Compiled *c = compiled(stdlib, of);
+  Program *c = compiled(stdlib, of);
   Result *want = malloc(sizeof *want);
   if (!want)
     abort();
@@ -260,7 +260,7 @@ static void break_each(const PipeProgram *p) {
 /* How far ahead the host is: many microbatches, one of them ahead; 30 are all of a step, so it can
  * be more. */
 static void far_ahead(const char *stdlib, const Sample *of) {
-  Compiled *c = malloc(sizeof *c);
+  Program *c = malloc(sizeof *c);
   if (!c || !sample_compile(c, stdlib, of))
     abort();
   for (uint32_t ahead = 1; ahead < 60; ahead += 29) {
@@ -284,7 +284,7 @@ static void far_ahead(const char *stdlib, const Sample *of) {
 
 /* A rank with many channels: the last message of each that goes to it lost. */
 static void many_channels(const char *stdlib) {
-  Compiled *c = malloc(sizeof *c);
+  Program *c = malloc(sizeof *c);
   uint32_t named = 0;
   if (!c || !sample_compile(c, stdlib, sample_named("hub channels")))
     abort();
@@ -305,7 +305,7 @@ static void many_channels(const char *stdlib) {
 static void faults_of_channels(const char *stdlib) {
   static const char *const fault[] = {"1SEND_F2:1:1:hang", "1RECV_B3:1:1:hang", "1SEND_F2:1:2:drop",
                                       "2SEND_B1:2:0:drop"};
-  Compiled *c = compiled(stdlib, sample_named("1f1b channels"));
+  Program *c = compiled(stdlib, sample_named("1f1b channels"));
   const PipeProgram *p = c->s.prog;
   for (uint32_t i = 0; i < 5; i++) {
     static const char *const order[] = {"0", "", "yes", "0x1", NULL};
@@ -355,7 +355,7 @@ static void faults_of_channels(const char *stdlib) {
  * capture. */
 static void deadlines(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
-  Compiled *c = compiled(stdlib, &onef1b);
+  Program *c = compiled(stdlib, &onef1b);
   Job idle = {.p = c->s.prog,
               .processes = true,
               .deadline_s = JOB_DEADLINE_S,
@@ -389,7 +389,7 @@ static void odd_sums(const char *stdlib) {
                               0, 0};
   const Sample *const of[] = {&tied, sample_named("chimera")};
   for (uint32_t i = 0; i < 2; i++) {
-    Compiled *c = compiled(stdlib, of[i]);
+    Program *c = compiled(stdlib, of[i]);
     Job j = {.p = c->s.prog, .processes = true, .odd = 4, .seed = seed0};
     job_run(&j);
     printf("%s, half a number: %s\n", of[i]->name, j.error[0]);
@@ -400,7 +400,7 @@ static void odd_sums(const char *stdlib) {
 
 /* NCCL before 2.26 is refused, whatever the program. */
 static void old_nccl(const char *stdlib) {
-  Compiled *c = compiled(stdlib, sample_named("1f1b"));
+  Program *c = compiled(stdlib, sample_named("1f1b"));
   Job j = {.p = c->s.prog, .processes = true, .nccl = 22512, .seed = seed0};
   job_run(&j);
   printf("1f1b, an old NCCL: %s\n", j.error[0]);
@@ -423,7 +423,7 @@ static void hold_call(void *arg) {
 static void held_call(const char *stdlib) {
   static const char *const name[] = {"1f1b", "turns", "1f1b channels"};
   for (uint32_t i = 0; i < 6; i++) {
-    Compiled *c = compiled(stdlib, sample_named(name[i / 2]));
+    Program *c = compiled(stdlib, sample_named(name[i / 2]));
     Job j = {.p = c->s.prog,
              .processes = true,
              .cuda = {.graph = i % 2},
@@ -446,7 +446,7 @@ static void held_call(const char *stdlib) {
 static void hung_device(const char *stdlib) {
   for (uint32_t i = 0; i < 4; i++) {
     bool all = i == 2;
-    Compiled *c = compiled(stdlib, sample_named(i == 1 || all ? "turns" : "1f1b"));
+    Program *c = compiled(stdlib, sample_named(i == 1 || all ? "turns" : "1f1b"));
     Job j = {.p = c->s.prog,
              .processes = true,
              .checks = i == 3,
@@ -469,7 +469,7 @@ static void hung_device(const char *stdlib) {
 static void faults(const char *stdlib) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6}, gpipe = {"gpipe", NULL, 3, 6},
                       pipe2 = {"1f1b", NULL, 2, 6};
-  Compiled *c = malloc(sizeof *c), *d = malloc(sizeof *d), *e = malloc(sizeof *e);
+  Program *c = malloc(sizeof *c), *d = malloc(sizeof *d), *e = malloc(sizeof *e);
   if (!c || !d || !e || !sample_compile(c, stdlib, &onef1b) || !sample_compile(d, stdlib, &gpipe) ||
       !sample_compile(e, stdlib, &pipe2))
     abort();
@@ -489,7 +489,7 @@ static void faults(const char *stdlib) {
   job_run(&j);
   show("a device that is not there", &j);
   static const Sample star = {"star", star_text, 0, 0};
-  Compiled *f = compiled(stdlib, &star);
+  Program *f = compiled(stdlib, &star);
   for (uint32_t n = 0; n < 4; n += 3) {
     j = (Job){.p = f->s.prog, .processes = true, .seed = seed0, .cuda = {.group_peers = n}};
     job_run(&j);
@@ -509,7 +509,7 @@ static void faults(const char *stdlib) {
   show("a model that fails", &j);
   const Sample *lends[2] = {sample_named("bpipe"), sample_named("turns")};
   for (uint32_t i = 0; i < 6; i++) {
-    Compiled *l = compiled(stdlib, lends[i % 2]);
+    Program *l = compiled(stdlib, lends[i % 2]);
     bool graph = i >= 4;
     for (uint32_t n = 0; n < (graph ? 8 : 1);
          n++) { /* how far the others are is a matter of the order */
@@ -641,7 +641,7 @@ static void headers(const char *stdlib) {
   };
   const Sample *chunks = sample_named("chunks"), *channels = sample_named("1f1b channels");
   for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
-    Compiled *c = malloc(sizeof *c);
+    Program *c = malloc(sizeof *c);
     bool lost = strstr(tries[i].how, "lost") != NULL;
     if (!c || !sample_compile(c, stdlib,
                               tries[i].channels ? channels
@@ -683,7 +683,7 @@ static void headers(const char *stdlib) {
 
 static void resume(const char *stdlib, const char *folder) {
   for (uint32_t i = 0; i < nsamples; i++) {
-    Compiled *c = compiled(stdlib, &samples[i]);
+    Program *c = compiled(stdlib, &samples[i]);
     Result *want = malloc(sizeof *want);
     if (!want)
       abort();

@@ -13,7 +13,7 @@ static void one_queue(const char *stdlib, uint64_t seed) {
                                      "bpipe", "skips",       "1f1b channels", "chimera channels"};
   uint32_t nrun = 0;
   for (uint32_t i = 0; i < sizeof name / sizeof *name; i++) {
-    Compiled *c = compiled(stdlib, sample_named(name[i]));
+    Program *c = compiled(stdlib, sample_named(name[i]));
     Result *want = malloc(sizeof *want);
     if (!want)
       abort();
@@ -50,8 +50,8 @@ static void show(const char *what, const Job *j) {
  * of a run that fails is behind what waits for them. */
 static void few_queues(const char *stdlib, uint64_t seed) {
   static const char *const queues[] = {"1", "7", "8", "32", "0"};
-  Compiled *turns = compiled(stdlib, sample_named("turns")),
-           *plain = compiled(stdlib, sample_named("1f1b"));
+  Program *turns = compiled(stdlib, sample_named("turns")),
+          *plain = compiled(stdlib, sample_named("1f1b"));
   char what[64];
   for (uint32_t i = 0; i < 2 * sizeof queues / sizeof *queues; i++) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues[i / 2], 1);
@@ -82,7 +82,7 @@ static void few_queues(const char *stdlib, uint64_t seed) {
 /* One rank does not come: the others name it; or what is the matter with themselves, as early as
  * that may be. */
 static void absent(const char *stdlib, uint64_t seed) {
-  Compiled *c = compiled(stdlib, sample_named("1f1b"));
+  Program *c = compiled(stdlib, sample_named("1f1b"));
   static const char *const what[] = {"",          "not in pr_open",
                                      "no device", "not in pr_copy_weight",
                                      "dead",      "dead, and a wrong fault"};
@@ -110,7 +110,7 @@ static void wheel(const char *stdlib, uint64_t seed) {
       "  order r in 0..1 { do m in 0..M { do c in 0..8 { F[c](m) } do c in 0..8 { B[7 - c](m) } } U }\n"
       "  order r in 1..8 { do M { F } do M { B } U } }\n";
   static const Sample of = {"wheel channels", text, 0, 0};
-  Compiled *c = compiled(stdlib, &of);
+  Program *c = compiled(stdlib, &of);
   uint32_t named = 0, n = 0;
   for (uint32_t s = 1; s < 14; s += 2, n++) {
     char fault[32], want[96];
@@ -138,7 +138,7 @@ static const ShimLog *kernel_of(uint32_t rank, const char *name, uint32_t step) 
 /* The first op of a step waits for the ops of its rank and the data that it needs, not for the
  * losses: on rank 0 it may start before the last op of another rank in the step before is over. */
 static void losses(const char *stdlib, uint64_t seed) {
-  Compiled *c = compiled(stdlib, sample_named("1f1b"));
+  Program *c = compiled(stdlib, sample_named("1f1b"));
   const PipeProgram *p = c->s.prog;
   char last[16];
   Job j = {.p = p, .processes = true, .log = true, .at_once = STEPS, .seed = seed};
@@ -164,7 +164,7 @@ static void look(void *arg, uint64_t step, double loss) {
 /* on_step is called while the device has the next step: it is never drained between two steps,
  * though it does nothing before a host waits for it. */
 static void on_step(const char *stdlib, uint64_t seed) {
-  Compiled *c = compiled(stdlib, sample_named("1f1b"));
+  Program *c = compiled(stdlib, sample_named("1f1b"));
   const uint32_t nrank = c->s.prog->nrank;
   for (uint32_t k = 0; k < 8; k++) {
     const bool free_running = k & 4;
@@ -197,7 +197,7 @@ static void settings(const char *stdlib, uint64_t seed) {
             {{.min_ctas = 8}, {.max = 8, .min = 8}},
             {{.max_ctas = 2, .min_ctas = 1, .cga_cluster = 1, .net_channels = 3}, {2, 1, 1, 3}}};
   for (uint32_t i = 0; i < 2 * sizeof of / sizeof *of; i++) {
-    Compiled *c = compiled(stdlib, sample_named(i % 2 ? "1f1b channels" : "1f1b"));
+    Program *c = compiled(stdlib, sample_named(i % 2 ? "1f1b channels" : "1f1b"));
     const struct Case *k = &of[i / 2];
     Job j = {.p = c->s.prog, .processes = true, .cuda = {.transfers = k->option}, .seed = seed + i};
     job_run(&j);

@@ -2,9 +2,11 @@
  * The seeded engine, without threads: executes one instruction after the other, picked at random
  * among those that can run. A seed determines the order, so a failure that depends on the order can
  * be replayed; over many seeds tests compare the results of many orders. */
-#include "local.h"
+#include "seeded.h"
 
 #include <stdlib.h>
+
+#include "local.h"
 
 /* An instruction that can run: the head of COMPUTE or COPY of a rank, or instruction i of the head
  * of a COMM stream. A transfer is listed by its sender, a sum by the stream that arrived last. */
@@ -171,7 +173,7 @@ static PrStatus seeded_open(PrRun *run) {
     free(queued);
     return pr_fail(run, PR_E_MEMORY, "no memory for %zu ranks", nrank);
   }
-  s->random = run->o.seed;
+  s->random = *(const uint64_t *)run->o.engine_options;
   s->queued[0] = queued, s->queued[1] = queued + nrank;
   for (uint32_t r = 0; !st && r < nrank; r++)
     st = pr_init_rank(run, &run->rank[r]);
@@ -195,7 +197,7 @@ static void seeded_close(PrRun *run) {
   free(s);
 }
 
-const PrEngine pr_seeded = {.name = "seeded",
+const PrEngine seeded_engine = {.name = "seeded",
                             .open = seeded_open,
                             .steps = seeded_steps,
                             .close = seeded_close,
