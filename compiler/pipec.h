@@ -35,12 +35,11 @@
 #define PIPEC_VERSION DOTTED(PIPE_VERSION_MAJOR, PIPE_VERSION_MINOR, PIPE_VERSION_PATCH)
 #define NONE UINT32_MAX
 
+#define MAX_STEPS (UINT64_C(1) << 32) /* of a compile (base/work.h), with all compiles inside it */
+
 enum {
   /* Function calls in one value. With fn f(x) = g(x) + g(x) they double at each step. */
   MAX_CALLS = 1 << 20,
-  MAX_ALL_CALLS = 1 << 27, /* in a compile, besides MAX_CELL_CALLS for each stage and microbatch */
-  MAX_CELL_CALLS = 256,
-  MAX_TURNS = 1 << 30,     /* loop iterations of all ranks together */
   MAX_RANKS = 1 << 17,     /* a larger number is a typing error; 100,000 take seconds */
   MIN_CHANNEL_SLOTS = 2    /* initial slots at each end of a channel (spec.md 8) */
 };
@@ -160,13 +159,11 @@ typedef struct Sched Sched;
 typedef struct Eval {
   int64_t *env;         /* [Parsed.nslot] present values of the variables */
   uint32_t calls, depth; /* function calls in the present value; their depth */
-  uint64_t all_calls;    /* function calls in the whole compile */
   /* Finds the value of a builtin: for `check` (prove/), or for rules and limits while they are
    * played. */
   bool (*quantity)(Sched *, const Expr *call, int64_t *value);
   struct Rules *rules;   /* the play of `rules` while it runs, else NULL */
   struct Played *played; /* (check_user) plays with the uniform costs that `check` names */
-  uint64_t replayed;     /* (check_user) ops of all plays, and plays looked at */
   /* for messages on a limit: the counts of the rank at one moment, [NCOUNTS * chunks] */
   const int64_t *moment;
 } Eval;
@@ -295,8 +292,7 @@ struct Sched {
   struct Options *opt;
   /* Compiles the same text again in a Sched of the caller, with its options. */
   bool (*again)(Sched *);
-  /* budget of this compile (work.h); NULL: no bound */
-  Work *work;
+  Work *work; /* budget of this compile; shared with the compiles that it asks for */
   Eval eval;
   const Parsed *parsed;
   const Model *model;
@@ -362,8 +358,7 @@ typedef struct Options {
   const char *counterexample;  /* path of the picture of a counter-example; NULL: none */
   const char *schedule;        /* NULL: the last schedule of the file */
   const TuneChoice *tune;      /* the order that `tune` takes (again.c); NULL: it searches */
-  /* budget of all compiles of a call; NULL: no bound */
-  Work *work;
+  Work *work;                  /* budget of all compiles of a call; NULL: MAX_STEPS each */
   const char *symbol;          /* C name of the program */
   const char *profile;
   const char *cluster;         /* --cluster, for --plan; NULL: none */

@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: MIT
- * A budget of a compile, in steps, for a caller that sets one, as the fuzz target does: pipec has
- * none. An evaluated expression costs one step; other work costs as many steps as it takes time.
- * Steps are counted, not timed, so a text always gets the same verdict. */
+ * The budget of a compile, in steps: an evaluated operator or name costs one, other work as many as
+ * it takes time. A text can ask for any amount of work, so each compile has one (MAX_STEPS); the
+ * fuzz target sets a smaller one. Steps are counted, not timed: a text always gets one verdict. */
 #ifndef PIPEC_WORK_H
 #define PIPEC_WORK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { WORK_PASS = 4 }; /* steps for an op in each pass */
+enum {                   /* steps */
+       STEPS_OP = 4,     /* for an op in each pass */
+       STEPS_TURN = 8,   /* for an iteration of a loop */
+       STEPS_EVENT = 20, /* for an event of rules */
+       STEPS_TRIED = 8,  /* for an op in each of `tries` */
+  STEPS_PLAYED = 16 /* for an op that a check plays with costs of its own */
+};
 
 typedef struct Work {
   uint64_t left; /* steps */
   bool spent;    /* more steps were needed than were left: discard all results since then */
 } Work;
 
-/* Takes steps. False: fewer are left. work NULL: no bound. */
+/* Takes steps. False: fewer are left. */
 static inline bool work_take(Work *work, uint64_t steps) {
-  if (!work)
-    return true;
   work->spent |= work->left <= steps;
   work->left -= work->spent ? work->left : steps;
   return !work->spent;
 }
-static inline bool work_spent(const Work *work) { return work && work->spent; }
 
 #endif

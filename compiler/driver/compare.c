@@ -29,7 +29,7 @@ static void fill(Compare *c, uint32_t which, Row *row) {
   Arena arena = {0};
   Diag diag;
   Options opt = *c->s->opt;
-  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt, .work = opt.work};
+  Sched s = {.arena = &arena, .diag = &diag, .opt = &opt};
   diag_init(&diag, &arena, NULL);
   opt.input = opt.compare[which], opt.emit = EMIT_NONE;
   opt.counterexample = opt.dump_after = NULL, opt.check_only = opt.time_passes = false;

@@ -165,11 +165,11 @@ typedef struct Run {
   double began;     /* start of this pass, ms */
 } Run;
 
-/* Takes the steps of a pass from the budget. False: too few are left. */
+/* Takes the steps of a pass from the budget. False: reported. */
 static bool begin_pass(Run *x) {
   guard_poll();
   x->began = now_ms();
-  return work_take(x->s->work, WORK_PASS * (uint64_t)x->s->orders->nop);
+  return take_steps(x->s, STEPS_OP * (uint64_t)x->s->orders->nop, NO_SPAN);
 }
 
 /* ok: the result of the pass. False: an error was reported, or `dump` ends the run. */
@@ -180,7 +180,9 @@ static bool end_pass(Run *x, const char *name, bool ok, void (*dump)(Sched *, FI
     time_line(s, name, now_ms() - x->began);
   if (s->opt->verify)
     verify_cycle(s);
-  if (!ok || work_spent(s->work) || s->diag->errors > (s->verdict->over > 0))
+  if (s->work->spent) /* perhaps in a silent compile inside the pass */
+    too_many_steps(s, NO_SPAN);
+  if (!ok || s->diag->errors > (s->verdict->over > 0))
     return false;
   if (s->opt->verify && x->complete)
     verify_ops(s);
@@ -220,6 +222,12 @@ static bool passes(Run *x) {
 /* Begins a compile: hooks, and empty products, which s sees as const. */
 static Products *begin(Sched *s) {
   Products *p = NEW(s->arena, Products);
+  if (!s->work)
+    s->work = s->opt->work;
+  if (!s->work) {
+    s->work = NEW(s->arena, Work);
+    s->work->left = MAX_STEPS;
+  }
   s->again = compile_only;
   s->eval = (Eval){.quantity = quantity};
   s->parsed = &p->parsed;

@@ -171,7 +171,7 @@ static Sched *compile_other(Sched *s, uint32_t k) {
   *opt = *s->opt;
   opt->input = opt->compare[k];
   opt->time_passes = false;
-  *o = (Sched){.arena = s->arena, .diag = diag, .opt = opt, .work = opt->work, .again = s->again};
+  *o = (Sched){.arena = s->arena, .diag = diag, .opt = opt, .work = s->work, .again = s->again};
   if (!s->again(o) || diag->errors)
     return NULL;
   if (o->model->timed != s->model->timed) {

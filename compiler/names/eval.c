@@ -34,6 +34,16 @@ static bool floor_divmod(Sched *s, const Expr *e, int64_t a, int64_t b, int64_t 
   return true;
 }
 
+bool too_many_steps(Sched *s, Span at) {
+  if (s->diag->errors == 0) {
+    diag_error(s->diag, DIAG_LOOP, at, "compiling this text takes more than %" PRIu64 " steps",
+               MAX_STEPS);
+    diag_help(s->diag,
+              "a step is an operator, a name or part of a loop's turn; shorten the ranges");
+  }
+  return false;
+}
+
 /* Counts a call of a function. False: reported. */
 static bool count_call(Sched *s, const Expr *e) {
   if (s->eval.depth == 0)
@@ -43,19 +53,9 @@ static bool count_call(Sched *s, const Expr *e) {
                MAX_CALLS);
     return false;
   }
-  const uint64_t cells = (uint64_t)s->model->nstage * s->model->nmb,
-                 most = MAX_ALL_CALLS + MAX_CELL_CALLS * cells;
-  if (s->eval.all_calls < most) {
-    if (s->eval.all_calls % 1024 == 0)
-      guard_poll();
-    s->eval.all_calls++;
-    return true;
-  }
-  if (s->eval.all_calls == most) /* else it is reported */
-    diag_error(s->diag, DIAG_LOOP, e->at,
-               "the values of this schedule take more than %" PRIu64 " calls of functions", most);
-  s->eval.all_calls = UINT64_MAX;
-  return false;
+  if (s->eval.calls % 1024 == 0)
+    guard_poll();
+  return true;
 }
 
 static bool eval_call(Sched *s, const Expr *e, int64_t *value) {
@@ -102,12 +102,12 @@ static inline bool eval_operand(Sched *s, const Expr *e, int64_t *value) {
   if (e->kind != EX_INT && e->kind != EX_NAME)
     return eval(s, e, value);
   *value = e->kind == EX_INT ? e->value : s->eval.env[e->slot];
-  return work_take(s->work, 1);
+  return take_steps(s, 1, e->at);
 }
 
 bool eval(Sched *s, const Expr *e, int64_t *value) {
   int64_t a, b;
-  if (!work_take(s->work, 1)) /* the caller discards the compile: no message */
+  if (!take_steps(s, 1, e->at))
     return false;
   switch (e->kind) {
   case EX_INT: *value = e->value; return true;

@@ -23,8 +23,14 @@ static inline bool is_now(int builtin) {
   return (builtin >= BI_INFLIGHT && builtin <= BI_KEPT) || builtin == BI_HOST;
 }
 /* ---- eval.c ---- */
+/* Reports at `at`, if nothing is reported yet, that the budget is spent. Always false. */
+bool too_many_steps(Sched *s, Span at);
+/* Takes steps from the budget of the compile. False: reported. */
+static inline bool take_steps(Sched *s, uint64_t steps, Span at) {
+  return work_take(s->work, steps) || too_many_steps(s, at);
+}
 /* Evaluates e with the variables in Eval.env. False: reported (overflow, division by zero, a rank
- * out of range). */
+ * out of range, too many steps). */
 bool eval(Sched *s, const Expr *e, int64_t *value);
 /* Evaluates the file-level lets of a resolved tree, imports first. */
 bool eval_lets(Sched *s, Ast *ast);

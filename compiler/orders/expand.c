@@ -462,18 +462,14 @@ static bool run_opref(Ex *x, const OpRef *o) {
 
 bool spend(Ex *x, const Stmt *t) {
   guard_poll();
-  if (!work_take(x->s->work, 2))
+  if (!take_steps(x->s, STEPS_TURN, t->at))
     return false;
-  if (x->budget-- > 0 && x->turns++ < MAX_TURNS)
+  if (x->budget-- > 0)
     return true;
-  if (x->turns > MAX_TURNS)
-    diag_error(x->s->diag, DIAG_LOOP, t->at,
-               "the loops of all ranks together run more than %u times", MAX_TURNS);
-  else
-    diag_error(x->s->diag, DIAG_LOOP, t->at,
-               "rank %u: the loops have run %llu times; there are only %u stages x %u microbatches",
-               x->rank, 16 * (unsigned long long)x->s->model->nstage * x->s->model->nmb + 100000,
-               x->s->model->nstage, x->s->model->nmb);
+  diag_error(x->s->diag, DIAG_LOOP, t->at,
+             "rank %u: the loops have run %llu times; there are only %u stages x %u microbatches",
+             x->rank, 16 * (unsigned long long)x->s->model->nstage * x->s->model->nmb + 100000,
+             x->s->model->nstage, x->s->model->nmb);
   return false;
 }
 

@@ -157,7 +157,6 @@ typedef struct Ex {
   uint8_t phase;       /* of the label of the text; PIPE_NPHASES: none */
   bool clip;           /* inside `clip` */
   uint64_t budget;     /* loop iterations that the rank may still run */
-  uint32_t turns;      /* loop iterations of all ranks so far */
   bool period_said;    /* a wrong period was reported */
   VEC(KernelItem) items;
   const OpRef *use;    /* the op as written in the order, also while its macro is expanded */

@@ -736,9 +736,10 @@ bool rules_run(Rules *q) {
   bool ok = true;
   while (ok && q->events.n > 0) {
     guard_poll();
-    if (!work_take(s->work, 20))
-      return false;
     Event e = q->events.at[0];
+    if (!take_steps(s, STEPS_EVENT,
+                    s->orders->site[s->orders->op[s->orders->rank_op0[e.rank]].site]))
+      return false;
     heap_drop(q->events.at, q->events.n--, sizeof e, event_first, NULL);
     finish(q, e.rank, e.at);
     ok = (!copies || copy(q, unit_of(s, e.rank), e.at)) && step(q, e.rank, e.at);

@@ -61,7 +61,7 @@ static Expr *fold_number(Ex *x, const Expr *e, bool sure) {
   sure |= e->kind == EX_INT || e->kind == EX_NAME; /* they always have a value */
   if (sure ? eval(s, e, &f->value) : quiet_value(s, e, &f->value))
     return f;
-  if (sure || !work_take(s->work, s->parsed->nslot))
+  if (sure || !take_steps(s, s->parsed->nslot, e->at))
     return NULL;
   int64_t *env = arena_alloc(&x->scratch, s->parsed->nslot * sizeof *env + 1);
   memcpy(env, s->eval.env, s->parsed->nslot * sizeof *env);

@@ -109,7 +109,6 @@ static bool find_places(Ex *x, const Stmt *t, Fitting *f, const Clause *c, uint3
   s->eval.env[c->slot] = outside[0];
   if (c->mb_var)
     s->eval.env[c->mb_slot] = outside[1];
-  x->turns += (uint32_t)(n / 8); /* charged to loops of `use` */
   return ok;
 }
 
@@ -139,7 +138,6 @@ static bool same_place(Ex *x, const Stmt *t, const Clause *c, const Pipe *p) {
                                 s->model->stage[p->first + m].rank));
   }
   s->eval.env[c->slot] = outside;
-  x->turns += p->nstage / 8; /* charged to loops of `use` */
   return ok;
 }
 
@@ -320,7 +318,6 @@ static bool same_places(Ex *x, const Stmt *t, Use *u) {
       uint32_t row = runs ? row_here(x, p, m) : NONE;
       if (runs)
         *vec_push(&x->scratch, &x->rows) = row == NONE ? p->first + m : row;
-      x->turns += u->nmb[k] / 8;
     }
   uint32_t *held = arena_alloc(&x->scratch, x->rows.n * sizeof *held + 1);
   if (x->rows.n > 0)

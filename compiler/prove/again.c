@@ -15,7 +15,7 @@ static void begin_again(const Sched *s, Sched *other, Arena *arena, Diag *diag, 
   if (arena != s->arena)
     *arena = (Arena){0};
   *opt = *s->opt;
-  *other = (Sched){.arena = arena, .diag = diag, .opt = opt, .work = opt->work, .again = s->again};
+  *other = (Sched){.arena = arena, .diag = diag, .opt = opt, .work = s->work, .again = s->again};
   diag_init(diag, arena, NULL);
   opt->emit = EMIT_NONE;
   opt->counterexample = opt->dump_after = NULL;

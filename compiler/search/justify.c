@@ -27,6 +27,7 @@
 #include "base.h"
 #include "graph.h"
 #include "justify.h"
+#include "names.h"
 #include "limit.h"
 #include "orders.h"
 #include "timing.h"
@@ -531,7 +532,7 @@ bool justify(Sched *s, Orders *orders, Tries *done, uint32_t tries,
     BUG_IF(!just_play(&j)); /* the order of a pass respects the data */
     pass(&j, false, MAKESPAN);
     BUG_IF(!just_play(&j));
-    ok = ok && just_judge(&j);
+    ok = ok && just_judge(&j) && take_steps(s, STEPS_TRIED * (uint64_t)j.n, NO_SPAN);
   }
   if (ok && j.changed) {
     renumber(&j);

@@ -55,7 +55,7 @@ static void run(void *of) {
   Sched *s = of;
   Options *o = s->opt;
   bool ok = o->ncompare && o->emit != EMIT_HTML ? compare(s) : compile(s);
-  if (!work_spent(s->work) && ok != (s->diag->errors == 0))
+  if (!s->work->spent && ok != (s->diag->errors == 0))
     abort();
 }
 
