@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "expect.h"
-#include "make_program.h"
+#include "../run/expect.h"
+#include "../run/make_program.h"
 #include "pipe_sim.h"
 
 static uint64_t makespan_of(const MakeSpec *s) {
