@@ -309,13 +309,6 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     put_stamp(out, s);
     put_when(out, s);
     break;
-  case ST_USE:
-    fprintf(out, "use %s", s->name);
-    put_args(out, s->args);
-    if (s->range.lo)
-      put_range(out, &s->range);
-    put_stamp(out, s);
-    break;
   case ST_PHASE:
   case ST_CLIP:
     fputs(s->kind == ST_CLIP ? "clip " : phase[s->phase], out);

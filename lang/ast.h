@@ -86,8 +86,7 @@ typedef enum StmtKind {
   ST_CLIP,    /* clip statement-or-block: leaves out ops on microbatches that do not exist */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
-  ST_OVERLAP, /* overlap { body } [@ value] [when cond]: its ops are one action */
-  ST_USE      /* use name(args) [in range] [@ value]: the order of another schedule */
+  ST_OVERLAP  /* overlap { body } [@ value] [when cond]: its ops are one action */
 } StmtKind;
 
 struct Stmt {
@@ -95,7 +94,7 @@ struct Stmt {
   StmtKind kind;
   uint8_t phase;      /* ST_PHASE: PipePhase */
   Span at;
-  Name name;          /* loop variable, let, ST_USE: schedule */
+  Name name;          /* loop variable, let */
   Span name_at;
   uint32_t slot;      /* (sema) of `name` */
   /* cond: of ST_IF, the count of ST_DO, `when` of ST_OP and ST_OVERLAP. value: of ST_LET, the
@@ -106,10 +105,7 @@ struct Stmt {
   struct OpDef *opdef;
   struct Fn *fn;
   Stmt *body, *orelse;
-  Arg *args;          /* ST_USE */
   bool backwards;     /* (expand) ST_DO: its range descended, without a step */
-  /* (sema) ST_USE: the schedule; the schedule whose order contains it */
-  struct Schedule *used, *within;
 };
 
 typedef struct Param { /* of a fn, macro or schedule */
@@ -259,7 +255,7 @@ typedef struct Schedule {
   bool unchecked;     /* drops the checks and limits of the schedule that it extends */
   struct Schedule *base_def; /* (sema) */
   bool timed;         /* (sema) it contains a number with a time unit */
-  bool part;          /* (sema) another schedule uses or extends it */
+  bool part;          /* (sema) another schedule extends it */
   Clause *clauses;
 } Schedule;
 

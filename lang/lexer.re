@@ -149,22 +149,18 @@ static void read_number(Lexer *lx, const char *beg, TokenValue *value) {
 /* Unescapes the string between quotes at [beg, end). Reports each bad escape or control byte. */
 static bool is_letter(char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
 
-/* Is [beg, lx->cur) a name that begins with a digit, right behind `extends` or `use`? The name of a
- * file may begin so, and authors write it for its schedule: a name, which resolve explains. */
+/* Is [beg, lx->cur) a name that begins with a digit, right behind `extends`? The name of a file may
+ * begin so, and authors write it for its schedule: a name, which resolve explains. */
 static bool is_name_of_file(const Lexer *lx, const char *beg) {
-  static const char *const before[] = {"extends", "use"};
+  enum { BYTES_BEFORE = sizeof "extends" - 1 };
   const char *end = beg;
   if (!is_letter(*skip_digits(beg)))
     return false;
   while (end > lx->text && strchr(" \t\r\n", end[-1]))
     end--;
-  for (int i = 0; i < 2; i++) {
-    const size_t n = strlen(before[i]);
-    if (end < beg && (size_t)(end - lx->text) > n && memcmp(end - n, before[i], n) == 0 &&
-        !is_letter(end[-1 - (long)n]))
-      return true;
-  }
-  return false;
+  return end < beg && end - lx->text > BYTES_BEFORE &&
+         memcmp(end - BYTES_BEFORE, "extends", BYTES_BEFORE) == 0 &&
+         !is_letter(end[-1 - BYTES_BEFORE]);
 }
 
 static const char *unescape(Lexer *lx, const char *beg, const char *end) {
@@ -270,7 +266,6 @@ again:
   "dag"                { TOKEN(DAG); }
   "tie"                { TOKEN(TIE); }
   "overlap"            { TOKEN(OVERLAP); }
-  "use"                { TOKEN(USE); }
   "tune"               { TOKEN(TUNE); }
   "tries"              { TOKEN(TRIES); }
   "by"                 { TOKEN(BY); }

@@ -102,7 +102,6 @@ static int yylex(YYSTYPE *val, Span *at, Parse *ps);
 static void yyerror(Span *at, Parse *ps, const char *msg);
 static void too_deep(Parse *ps, const char *what, int limit);
 static void reserved(Parse *ps, Span at, Name name);
-static void one_phase(Parse *ps, Span at);
 static void by_hand(Parse *ps, Span at);
 static void two_words(Parse *ps, Span at);
 static void skip_block(Parse *ps);
@@ -443,7 +442,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
 %token OVERLAP "'overlap'"
 %token TRANSFERS "'transfers'" RECV "'recv'" WAIT "'wait'" GROUP "'group'"
-%token USE "'use'" EXPECTS "'expects'"
+%token EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'" EXCLUSIVE "'exclusive'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token WEIGHTS "'weights'" READS "'reads'" NEWEST "'newest'" AS "'as'" PER "'per'"
@@ -851,12 +850,6 @@ stmt:
 | RECV ok opref at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
 | WAIT ok at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
 | GROUP ok block at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
-| USE ok phase_of name '(' args_opt ')' range_opt at_opt {
-    $$ = (StmtVal){new_binder(ps, ST_USE, @$, $4), 1};
-    $$.s->args = $6.first;
-    $$.s->range = $8;
-    $$.s->value = $9.e;
-  }
 | phase phased { $$ = phase_stmt(ps, @$, $1, $2); }
 | STEADY ok phased { $$ = phase_stmt(ps, @$, PIPE_STEADY, $3); }
 | RESERVED { reserved(ps, @1, $1.name); } block { $$ = (StmtVal){0}; }
@@ -865,11 +858,6 @@ stmt:
 ;
 
 phase: WARMUP { $$ = PIPE_WARMUP; } | FLUSH { $$ = PIPE_FLUSH; } ;
-phase_of:
-  %empty
-| phase OF  { one_phase(ps, @$); }
-| STEADY OF { one_phase(ps, @$); }
-;
 phased: block | do_stmt { $$ = one_stmt($1); } ;
 clipped: phased | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
@@ -1031,12 +1019,6 @@ static void reserved(Parse *ps, Span at, Name name) {
   else
     diag_error(ps->lx.diag, DIAG_RESERVED, at,
                "'%s' is reserved for a later version of the language", name);
-}
-
-/* Reports `use warmup of` of version 0.1. */
-static void one_phase(Parse *ps, Span at) {
-  diag_error(ps->lx.diag, DIAG_REMOVED, at, "one phase of a schedule cannot be used by itself");
-  diag_help(ps->lx.diag, "use the whole schedule, or write the ops of the phase: a kernel, loops, a clock or rules");
 }
 
 /* Reports transfers in an order, of version 0.1: only the first one. */
@@ -1281,7 +1263,7 @@ static const short operator_tokens[] = {
 };
 static const short stmt_tokens[] = {
   TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES,
-  TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_USE, TOK_SEND, TOK_RECV, TOK_WAIT, TOK_GROUP,
+  TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_SEND, TOK_RECV, TOK_WAIT, TOK_GROUP,
 };
 static const short clause_tokens[] = {
   TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LIMIT,
@@ -1395,12 +1377,12 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
   bool keyword = prev == TOK_STAGES || prev == TOK_MBS || prev == TOK_PLACE
                  || (prev == ps->word && form(prev));
   const struct { bool is; const char *help; } slips[] = {
+    {words != NULL, words},
     {expects(want, TOK_ARROW) && ps->word == TOK_PIPE,
      "a place is written 'place s -> e': stage s is on rank e"},
     {got == '=' && expects(want, TOK_EQ), "'==' compares; '=' only gives a name its value"},
     {got == TOK_EQ && expects(want, '='), "'=' gives a name its value; '==' compares"},
     {compares && operator && !expects(want, '<'), "comparisons do not chain: a < b && b < c"},
-    {words != NULL, words},
     {got == TOK_AS && ps->in_weights == 2, "the formula stands before 'per': F reads newest as e per m/N"},
     {got == TOK_PER, "only a line with 'reads' has 'per': F reads newest as e per m/N"},
     {expects(want, TOK_READS), "a line is written 'F reads newest', 'B reads F' or 'F reads e'"},

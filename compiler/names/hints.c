@@ -95,7 +95,7 @@ bool hint_names(Sched *s, const Clause *c, Name name) {
 static Span found_in(const Stmt *b, Name name) {
   Span at = NO_SPAN;
   for (; b && at.file == NO_FILE; b = b->next) {
-    if (b->name == name && b->kind != ST_USE)
+    if (b->name == name)
       return b->name_at;
     if (b->fn && b->fn->name == name)
       return b->fn->name_at;

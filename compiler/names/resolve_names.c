@@ -89,7 +89,8 @@ static void explain_unknown(Resolver *r, Name name, Span at, const char *wanted)
     return;
   }
   if (strcmp(wanted, "a schedule") == 0 && sc && sc->name == name) {
-    diag_help(s->diag, "a schedule sees only what is defined before it, so it cannot use itself");
+    diag_help(s->diag,
+              "a schedule sees only what is defined before it, so it cannot extend itself");
     return;
   }
   if (strcmp(wanted, "a schedule") == 0 && hint_file_name(s, name, at))

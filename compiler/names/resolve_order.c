@@ -387,21 +387,6 @@ void resolve_bind(Resolver *r, Arg *args, const Schedule *def, Span at) {
                given);
 }
 
-static void resolve_use(Resolver *r, Stmt *t, const Stmt *kernel) {
-  if (kernel)
-    diag_error(r->s->diag, DIAG_CLAUSE, t->at, "'use' cannot stand inside 'steady %s'",
-               kernel->name);
-  Sym *y = sym_find(r, t->name);
-  if (y && y->kind == SY_SCHEDULE)
-    t->used = y->schedule, y->schedule->part = true;
-  else
-    sym_wrong_kind(r, y, t->name, t->name_at, "a schedule");
-  t->within = r->schedule;
-  resolve_bind(r, t->args, t->used, t->name_at);
-  resolve_range(r, &t->range);
-  resolve_expr(r, t->value);
-}
-
 static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   uint32_t mark;
   switch (t->kind) {
@@ -452,7 +437,6 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
     return;
   case ST_CLOCK:
   case ST_RULES: resolve_list(r, t, kernel); return;
-  case ST_USE: resolve_use(r, t, kernel); return;
   case ST_OVERLAP:
     overlap_shape(r->s, t, r->list);
     resolve_expr(r, t->value);
@@ -502,9 +486,22 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
   }
 }
 
+/* Does an unknown word stand before the name of a schedule, as in `use other(P, M)`? Its error
+ * tells all. */
+static bool calls_schedule(Resolver *r, const Stmt *t) {
+  bool ops = t->kind == ST_OP && t->next && t->next->kind == ST_OP;
+  if (!ops || t->op->op >= 0 || t->op->def)
+    return false;
+  const Sym *y = sym_find(r, t->next->op->name);
+  return y && y->kind == SY_SCHEDULE;
+}
+
 void resolve_block(Resolver *r, Stmt *b, const Stmt *kernel) {
   uint32_t mark = sym_scope_begin(r);
-  for (; b; b = b->next)
+  for (; b; b = b->next) {
     resolve_stmt(r, b, kernel);
+    if (calls_schedule(r, b))
+      b = b->next;
+  }
   sym_scope_end(r, mark);
 }

@@ -26,32 +26,26 @@ static bool no_stage(Ex *x, const OpRef *o, Span at, const char *why) {
   return false;
 }
 
-/* The clause of pipe k in the running order's schedule, or NULL. */
-static const Clause *pipe_clause(const Ex *x, uint32_t k) {
-  return x->in_use ? x->in_use->pipe[k] : x->s->model->pipe[k].clause;
-}
+static Name pipe_name(const Sched *s, uint32_t k) { return s->model->pipe[k].clause->name; }
 
-uint32_t pipe_mbs(const Ex *x, uint32_t k) {
-  return x->in_use ? x->in_use->nmb[k] : x->s->model->pipe[k].nmb / x->s->model->slices;
-}
+uint32_t pipe_mbs(const Sched *s, uint32_t k) { return s->model->pipe[k].nmb / s->model->slices; }
 
 bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
   Sched *s = x->s;
   int64_t index = 0, lo = 0, hi = 0;
   *pipe = &s->model->pipe[0];
-  if (!o->pipe && (s->model->npipe == 1 || !pipe_clause(x, 1)))
+  if (!o->pipe && s->model->npipe == 1)
     return true;
   if (o->pipe_index && !eval(s, o->pipe_index, &index))
     return false;
   bool found = false;
-  for (uint32_t k = 0; o->pipe && k < s->model->npipe && pipe_clause(x, k); k++) {
+  for (uint32_t k = 0; o->pipe && k < s->model->npipe; k++) {
     const Pipe *p = &s->model->pipe[k];
-    if (pipe_clause(x, k)->name != o->pipe)
+    if (pipe_name(s, k) != o->pipe)
       continue;
-    int64_t at = x->in_use ? x->in_use->index[k] : p->index;
-    if (!o->pipe_index || at == index)
+    if (!o->pipe_index || p->index == index)
       return *pipe = p, true;
-    lo = found ? lo : at, hi = at, found = true;
+    lo = found ? lo : p->index, hi = p->index, found = true;
   }
   if (found)
     diag_error(s->diag, DIAG_RANGE, o->pipe_at,
@@ -61,28 +55,26 @@ bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe) {
     diag_error(s->diag, DIAG_CLAUSE, o->pipe_at, "'%s' is not a pipe of this schedule", o->pipe);
   else
     diag_error(s->diag, DIAG_CLAUSE, o->at, "the schedule has several pipes: write %s.%s",
-               pipe_clause(x, 0)->name, span_text(s, o->at));
+               pipe_name(s, 0), span_text(s, o->at));
   return false;
 }
 
-bool array_mbs(const Ex *x, const OpRef *o, int64_t *n) {
+bool array_mbs(const Sched *s, const OpRef *o, int64_t *n) {
   *n = -1;
-  for (uint32_t k = 0; k < x->s->model->npipe && pipe_clause(x, k); k++) {
-    if (pipe_clause(x, k)->name != o->pipe)
+  for (uint32_t k = 0; k < s->model->npipe; k++) {
+    if (pipe_name(s, k) != o->pipe)
       continue;
-    if (*n >= 0 && *n != pipe_mbs(x, k))
+    if (*n >= 0 && *n != pipe_mbs(s, k))
       return false;
-    *n = pipe_mbs(x, k);
+    *n = pipe_mbs(s, k);
   }
   return *n >= 0;
 }
 
 const uint32_t *rank_rows(const Ex *x, uint32_t *n) {
-  const Sched *s = x->s;
-  const Use *u = x->in_use;
-  *n = u && u->held ? u->nheld
-                    : s->model->rank_stage0[x->rank + 1] - s->model->rank_stage0[x->rank];
-  return u && u->held ? u->held : &s->model->rank_stage[s->model->rank_stage0[x->rank]];
+  const Model *model = x->s->model;
+  *n = model->rank_stage0[x->rank + 1] - model->rank_stage0[x->rank];
+  return &model->rank_stage[model->rank_stage0[x->rank]];
 }
 
 const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n) {
@@ -132,7 +124,7 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
         diag_help(s->diag, "stages are counted from 0");
       return false;
     }
-    bool dealt = p->nrow > p->nstage || (x->in_use && x->in_use->held);
+    bool dealt = p->nrow > p->nstage;
     for (uint32_t i = 0; dealt && i < n; i++)
       if (s->model->stage[row[i]].model == v)
         return *stage = row[i], true;
@@ -142,8 +134,7 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage) {
         return *stage = NONE, true;
       no_stage(x, o, o->stage->at,
                arena_printf(s->arena, "stage %lld is placed on rank %u%s", (long long)v - p->first,
-                            s->model->stage[v].rank,
-                            p->nrow > p->nstage ? ", and here for no microbatch" : ""));
+                            s->model->stage[v].rank, dealt ? ", and here for no microbatch" : ""));
       own_stages(x, row, n);
       return false;
     }
@@ -186,13 +177,7 @@ static bool elsewhere(const Ex *x, uint32_t row, int64_t unit) {
   const PipeStage *st = &s->model->stage[row];
   if (unit < 0) /* it follows a microbatch that was left out */
     return false;
-  if (!x->in_use)
-    return s->model->row_of && unit < st->nmb && !runs_mb(s, row, st->mb0 + (uint32_t)unit);
-  if (!x->in_use->place)
-    return false;
-  uint32_t k = pipe_of(s, row), nmb = x->in_use->nmb[k];
-  int64_t mb = unit / s->model->slices;
-  return mb < nmb && x->in_use->place[k][(size_t)st->model * nmb + (size_t)mb] != x->rank;
+  return s->model->row_of && unit < st->nmb && !runs_mb(s, row, st->mb0 + (uint32_t)unit);
 }
 
 /* Finds the microbatch and slice of an op without an index. F, R, B and I continue after the last
@@ -217,45 +202,23 @@ static bool next_mb(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t
   return true;
 }
 
-/* Finds the microbatch of the step (its first unit) that microbatch mb of the running order means.
- * NONE: `clip` or a range leaves it out. False: it does not exist, reported. */
+/* Finds the first unit of microbatch mb of the stage's pipe. NONE: `clip` leaves it out. False: it
+ * does not exist, reported. */
 static bool step_mb(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, uint32_t *out) {
-  const Sched *s = x->s;
+  Sched *s = x->s;
   const PipeStage *st = &s->model->stage[stage];
-  uint32_t k = pipe_of(s, stage);
-  bool clip = x->clip;
-  const Use *inner = NULL;
-  *out = NONE;
-  for (const Use *u = x->in_use;; inner = u, u = u->outer) {
-    uint32_t n = u ? u->nmb[k] : st->nmb / s->model->slices;
-    if (mb >= 0 && mb < n) {
-      if (!u)
-        return *out = st->mb0 + (uint32_t)mb * s->model->slices, true;
-      if (use_leaves_out(u, mb))
-        return true;
-      mb += u->shift; /* run_used bounds the sum of them */
-      clip = u->clip;
-      continue;
-    }
-    if (clip)
-      return true;
-    if (!inner) {
-      diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
-                 "rank %u: '%s' is microbatch %lld; the microbatches are 0 to %u", x->rank,
-                 span_text(x->s, x->use->at), (long long)mb, n - 1);
-      if (o != x->use)
-        diag_note(s->diag, o->at, "the op is defined here");
-      hint_index(x->s, x->rank, x->use, x->list, mb, n);
-      return false;
-    }
-    diag_error(s->diag, DIAG_BAD_INDEX, inner->at->at,
-               "rank %u: an op of '%s' is microbatch %lld here; the microbatches are 0 to %u",
-               x->rank, inner->at->name, (long long)mb, n - 1);
-    diag_note(s->diag, x->use->at, "the op is written here");
-    diag_help(s->diag, "'clip { use ... }' drops ops of microbatches that do not exist here");
-    x->use_told = true;
-    return false;
-  }
+  uint32_t n = st->nmb / s->model->slices;
+  bool exists = mb >= 0 && mb < n;
+  *out = exists ? st->mb0 + (uint32_t)mb * s->model->slices : NONE;
+  if (exists || x->clip)
+    return true;
+  diag_error(s->diag, DIAG_BAD_INDEX, x->use->at,
+             "rank %u: '%s' is microbatch %lld; the microbatches are 0 to %u", x->rank,
+             span_text(s, x->use->at), (long long)mb, n - 1);
+  if (o != x->use)
+    diag_note(s->diag, o->at, "the op is defined here");
+  hint_index(s, x->rank, x->use, x->list, mb, n);
+  return false;
 }
 
 /* Reports that microbatch mb of the pipe, whose first unit is `at`, is placed on another rank. */
@@ -282,44 +245,7 @@ static int64_t *next_of(Ex *x, int kind, uint32_t stage) {
                                             : NULL;
 }
 
-int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside,
-                     int64_t *place) {
-  const Sched *s = x->s;
-  int64_t slices = s->model->slices, slice = mb % slices,
-          first = (int64_t)mb - slice - s->model->stage[stage].mb0 - outside * slices;
-  bool back = kind == PIPE_B || kind == PIPE_I;
-  *place = first + (back ? slices - 1 - slice : slice) + 1;
-  return next_of(x, kind, stage);
-}
-
-uint32_t push_next(Ex *x) {
-  const Sched *s = x->s;
-  uint32_t pushed = x->outer_next.n;
-  for (uint32_t i = s->model->rank_stage0[x->rank]; i < s->model->rank_stage0[x->rank + 1]; i++) {
-    uint32_t st = s->model->rank_stage[i];
-    const int64_t of[] = {x->next_f[st], x->next_b[st], x->next_r[st], x->w_from[st]};
-    for (int k = 0; k < 4; k++)
-      *vec_push(&x->scratch, &x->outer_next) = of[k];
-  }
-  *vec_push(&x->scratch, &x->outer_next) = x->w_from[s->model->nstage + x->rank];
-  return pushed;
-}
-
-void pop_next(Ex *x, uint32_t pushed, bool w) {
-  const Sched *s = x->s;
-  const int64_t *of = &x->outer_next.at[pushed];
-  for (uint32_t i = s->model->rank_stage0[x->rank]; i < s->model->rank_stage0[x->rank + 1];
-       i++, of += 4) {
-    uint32_t st = s->model->rank_stage[i];
-    x->next_f[st] = of[0], x->next_b[st] = of[1], x->next_r[st] = of[2];
-    x->w_from[st] = w ? (uint32_t)of[3] : x->w_from[st];
-  }
-  if (w)
-    x->w_from[s->model->nstage + x->rank] = (uint32_t)*of;
-  x->outer_next.n = pushed;
-}
-
-bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb) {
+static bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb) {
   uint32_t row = *op_row(s, kind, (size_t)stage * s->model->nmb + mb);
   return row && s->orders->op[row - 1].kind == kind;
 }
@@ -352,9 +278,7 @@ bool add_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice) {
   int64_t *next = note_next(x, o, stage, mb, slice);
   if (!step_mb(x, o, stage, mb, &at))
     return false;
-  /* ops of a used order only if it lists them itself */
-  bool own = x->list && !(x->in_use && x->in_use->list);
-  if (next && own && (at == NONE || !has_run(s, (uint8_t)o->op, stage, at + (uint32_t)slice)))
+  if (next && x->list && (at == NONE || !has_run(s, (uint8_t)o->op, stage, at + (uint32_t)slice)))
     note_listed(x, next, *next);
   if (at != NONE && !runs_mb(x->s, stage, at))
     return x->clip || not_here(x, o, stage, mb, at);
@@ -406,8 +330,7 @@ bool run_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value) {
   return bind_macro(x, o, index, index_value) && run_opref(x, o->def->op);
 }
 
-/* Runs U or U(m) of one stage, of all stages of a pipe, or of the rank. A used order drops its
- * updates: the using schedule must issue them. */
+/* Runs U or U(m) of one stage, of all stages of a pipe, or of the rank. */
 bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
   Sched *s = x->s;
   uint32_t n, one;
@@ -434,7 +357,7 @@ bool run_update(Ex *x, const OpRef *o, const Expr *index, int64_t mb) {
     bool here = at == NONE || runs_mb(s, stage, at);
     if (!here && !x->clip)
       return not_here(x, o, stage, mb, at);
-    if (x->in_use || !here || (index && at == NONE))
+    if (!here || (index && at == NONE))
       continue;
     if (!(x->list ? list_op : push_op)(x, PIPE_U, stage, at))
       return false;
@@ -518,16 +441,7 @@ static bool run_stmt(Ex *x, const Stmt *t) {
   case ST_OPDEF:
   case ST_FN: return true;
   case ST_CLOCK: return run_clock(x, t);
-  case ST_RULES:
-    if (x->list && x->list->kind == ST_CLOCK) {
-      diag_error(s->diag, DIAG_CLAUSE, t->at,
-                 "'rules' cannot be used inside 'clock %s': it gives no time stamps",
-                 x->list->name);
-      no_ticks(x);
-      return false;
-    }
-    return run_rules(x, t);
-  case ST_USE: return run_use(x, t);
+  case ST_RULES: return run_rules(x, t);
   case ST_OVERLAP: return run_overlap(x, t);
   case ST_CLIP: {
     bool outer = x->clip;
@@ -630,7 +544,9 @@ const Clause *find_tune(const Schedule *sc) {
   return NULL;
 }
 
-bool bind_tune(Sched *s, Tuning *tuning, const Clause *c, const Clause *chosen) {
+/* Gives the variable of c a value of its range: if c is `chosen` the one at index Tuning.at, else
+ * the first. */
+static bool bind_tune(Sched *s, Tuning *tuning, const Clause *c, const Clause *chosen) {
   if (!c->var)
     return true;
   enum { MAX_VALUES = 1000 };
@@ -679,7 +595,7 @@ bool expand(Sched *s, Expanded *e) {
   e->model.name = s->parsed->def->name;
   for (const Schedule *sc = s->parsed->def; sc; sc = sc->base_def)
     e->model.timed |= sc->timed;
-  if (!bind_top(&x.in) || !instantiate(&x.in, s->parsed->def, 0, &x.in.clauses, false))
+  if (!bind_top(&x.in) || !instantiate(&x.in, s->parsed->def, 0))
     return false;
   for (uint32_t i = 0; i < x.in.clauses.n; i++) {
     Clause *c = x.in.clauses.at[i].clause;

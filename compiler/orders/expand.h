@@ -87,57 +87,6 @@ typedef struct RuleClass {
   CandHeap ready, coming;
 } RuleClass;
 
-/* The order of another schedule, while it runs in place of a `use`. "Outside" is the order around
- * it. */
-typedef struct Use {
-  const Stmt *at;
-  const Clause **pipe; /* [npipe] the clauses of its pipes; NULL: the pipe does not exist there */
-  const uint32_t *nmb; /* [npipe] number of their microbatches */
-  const int64_t *index; /* [npipe] their indices in an array of pipes */
-  int64_t shift;       /* microbatch outside for its microbatch 0 */
-  int64_t total;       /* microbatch of the compiled schedule for its microbatch 0 */
-  int64_t lo, hi, step; /* it runs only these of its microbatches; step 0: all */
-  bool clip;           /* it stands in `clip` */
-  uint32_t first;      /* row of its first op */
-  uint32_t listed;     /* index of the first op that it lists */
-  /* Set if places depend on the microbatch, in either schedule; else NULL. [npipe] rank of each
-   * stage and microbatch of its own, [stage * nmb + mb]. */
-  uint32_t *const *place;
-  /* Set likewise. [nheld] its rows on the present rank, by chunk. A row of another rank stands for
-   * a chunk whose microbatches are all left out. */
-  const uint32_t *held;
-  uint32_t nheld;
-  /* `held` as chunks of the rank, -1: of another rank; made when needed (rules_when.c) */
-  Arg *own_chunks;
-  const Stmt *list;    /* the clock or rules around it, or NULL */
-  const struct Use *outer;
-} Use;
-
-/* Does the range of `use` leave out microbatch mb of the used order? */
-static inline bool use_leaves_out(const Use *u, int64_t mb) {
-  if (u->step == 0)
-    return false;
-  return u->step > 0 ? mb < u->lo || mb >= u->hi || (mb - u->lo) % u->step != 0
-                     : mb > u->lo || mb <= u->hi || (u->lo - mb) % -u->step != 0;
-}
-
-/* A used schedule, and the values with which it last was found to fit. */
-typedef struct Fitting {
-  const Schedule *sc;
-  /* [n] slots of Eval.env: its parameters, then its values and those of its bases */
-  uint32_t *slot;
-  int64_t *value;      /* [n] */
-  uint32_t n, nparam;
-  bool checked;        /* `value` is set */
-  Clauses clauses;
-  const Clause **pipe; /* as in Use */
-  uint32_t *nmb;
-  int64_t *index;
-  uint32_t **place, *nplace; /* [npipe] as in Use; room for so many ranks */
-  bool dealt;          /* places depend on the microbatch, in either schedule */
-  uint32_t row;        /* its index in Ex.fitting */
-} Fitting;
-
 /* The tables of all blocks of `rules`. */
 typedef struct RuleTables {
   VEC(Region) regions;
@@ -160,12 +109,6 @@ typedef struct Ex {
   bool period_said;    /* a wrong period was reported */
   VEC(KernelItem) items;
   const OpRef *use;    /* the op as written in the order, also while its macro is expanded */
-  const Use *in_use;   /* the innermost running `use`, or NULL */
-  uint32_t use_depth;
-  VEC(int64_t) outer_next; /* stack of push_next */
-  VEC(uint32_t) rows;  /* scratch of same_places */
-  bool use_told;       /* the last error is reported at a `use` */
-  VEC(Fitting) fitting; /* one for each used schedule */
   uint32_t op_cap;
   /* [nstage] what an op without an index takes next: 1 + the last unit */
   int64_t *next_f, *next_b, *next_r;
@@ -200,29 +143,18 @@ bool do_turns(Ex *x, const Stmt *t, bool (*body)(Ex *, const Stmt *, const void 
 bool run_block(Ex *x, const Stmt *b);
 /* The pipe of an op; the number of microbatches of pipe k. */
 bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe);
-uint32_t pipe_mbs(const Ex *x, uint32_t k);
+uint32_t pipe_mbs(const Sched *s, uint32_t k);
 /* The number of microbatches of the pipes that o may belong to. False: it differs. */
-bool array_mbs(const Ex *x, const OpRef *o, int64_t *n);
+bool array_mbs(const Sched *s, const OpRef *o, int64_t *n);
 /* The stage of an op; NONE: it is on another rank, and `clip` drops the op. */
 bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
-/* The rows of the present rank, by chunk; in a used order, the rows that this order runs.
- * pipe_rows: only the rows of a pipe. */
+/* The rows of the present rank, by chunk. pipe_rows: only the rows of a pipe. */
 const uint32_t *rank_rows(const Ex *x, uint32_t *n);
 const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n);
 /* Evaluates the microbatch and slice in the parentheses of an op; `value` stands for `index`. */
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
                 int64_t *slice);
 bool add_op(Ex *x, const OpRef *o, uint32_t stage, int64_t mb, int64_t slice);
-/* The entry of next_f, next_b or next_r that counts this op, and in *place its value after the op.
- * outside: microbatch of the step that counts as 0. NULL: the kind is not counted. */
-int64_t *next_behind(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb, int64_t outside,
-                     int64_t *place);
-/* push_next saves what ops without an index take; pop_next restores it, for W too if w. Calls
- * nest. */
-uint32_t push_next(Ex *x);
-void pop_next(Ex *x, uint32_t pushed, bool w);
-/* Is the op already in the order of the rank? */
-bool has_run(Sched *s, uint8_t kind, uint32_t stage, uint32_t mb);
 /* Binds the parameters of a macro as o says, with index_value for `index`; run_macro then runs
  * it. */
 bool bind_macro(Ex *x, const OpRef *o, const Expr *index, int64_t index_value);
@@ -265,12 +197,9 @@ bool find_send(Ex *x); /* reads the `send` clauses */
 
 /* ---- order_clock.c ---- */
 bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb);
-void no_ticks(Ex *x); /* reports that only a clock can be used in the present clock */
 bool list_any(Ex *x, const OpRef *o); /* (rules) lists an op without an index in an overlap */
 /* Notes that ops without an index behind the block continue at *next = place. */
 void note_listed(Ex *x, int64_t *next, int64_t place);
-/* next_behind for a listed op. NULL also if the op ran before the block. */
-int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place);
 /* Runs the body of t, an overlap in a clock or rules, whose ops share its time stamp or
  * priority. */
 bool list_joint(Ex *x, const Stmt *t);
@@ -295,11 +224,5 @@ bool play_rules(Ex *x);
 /* ---- expand.c ---- */
 /* The `tune` clause that applies to the schedule, or NULL. */
 const Clause *find_tune(const Schedule *sc);
-/* Gives the variable of c a value of its range: if c is `chosen` the one at index Tuning.at, else
- * the first. */
-bool bind_tune(Sched *s, struct Tuning *tuning, const Clause *c, const Clause *chosen);
-
-/* ---- use.c ---- */
-bool run_use(Ex *x, const Stmt *t);
 
 #endif

@@ -27,7 +27,7 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
   const OpRef *op = o;
   while (op->op < 0)
     op = op->def->op;
-  if (op->pipe_index && array_mbs(x, op, n))
+  if (op->pipe_index && array_mbs(x->s, op, n))
     return true;
   /* arguments of the inner op may have no value yet */
   bool nested = o->op < 0 && o->def->op->op < 0;
@@ -43,7 +43,7 @@ static bool op_mbs(Ex *x, const OpRef *o, int64_t *n) {
       return false;
   if (!op_pipe(x, op, &p))
     return false;
-  *n = pipe_mbs(x, (uint32_t)(p - x->s->model->pipe));
+  *n = pipe_mbs(x->s, (uint32_t)(p - x->s->model->pipe));
   return true;
 }
 
@@ -176,8 +176,7 @@ static bool kernel_iteration(Ex *x, const Stmt *b, const Kernel *k) {
 
 bool run_kernel(Ex *x, const Stmt *t) {
   Sched *s = x->s;
-  x->list_op = t; /* in a clock the ops of a kernel have no time stamps */
-  x->keyed = false;
+  x->list_op = t;
   int64_t step;
   Kernel in = {.t = t};
   if (t->range.lo && !eval_range(s, &t->range, &in.lo, &in.hi, &step))

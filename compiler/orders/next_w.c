@@ -57,12 +57,6 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
   const Pipe *p = NULL;
   uint32_t n, row = s->orders->nop, first = s->orders->rank_op0[x->rank],
               *from = &x->w_from[s->model->nstage + x->rank];
-  if (x->list) { /* only through `use`: resolve refuses it in the block itself */
-    refuse_bare_w(s, x->use->at, o, x->list);
-    diag_note(s->diag, x->in_use->at->at, "'%s' is used here", x->in_use->at->name);
-    x->use_told = true;
-    return false;
-  }
   bool any = !o->chunk && !o->stage;
   if (any && o->pipe && !op_pipe(x, o, &p))
     return false;
@@ -76,8 +70,6 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
     held = any ? held : stage;
     for (uint32_t i = 0; i < (any ? n : 1); i++) {
       uint32_t *at = &x->w_from[held[i]];
-      if (s->model->stage[held[i]].rank != x->rank)
-        continue;
       *at = waiting(s, held[i], *at > first ? *at : first);
       from = *at < row ? at : from;
       row = *at < row ? *at : row;
@@ -86,18 +78,14 @@ bool next_w(Ex *x, const OpRef *o, uint32_t *stage, int64_t *mb, int64_t *slice)
     row = *from = waiting(s, NONE, *from > first ? *from : first);
   }
   *mb = -1;
-  bool clip = x->clip;
-  for (const Use *u = x->in_use; u; u = u->outer)
-    clip |= u->clip || u->step;
   if (row == s->orders->nop)
-    return clip || none_left(x, o);
+    return x->clip || none_left(x, o);
   const Region *g = region_of(x, row);
   if (g)
     return say_which(x, o, g);
   const Op *i = &s->orders->op[row];
   *from = row + 1; /* every I before it has its W, or gets it now */
   *stage = i->stage, *slice = i->mb % s->model->slices;
-  *mb = (int64_t)(i->mb - s->model->stage[i->stage].mb0) / s->model->slices -
-        (x->in_use ? x->in_use->total : 0);
+  *mb = (int64_t)(i->mb - s->model->stage[i->stage].mb0) / s->model->slices;
   return true;
 }

@@ -4,9 +4,6 @@
  * pushes it. Two ops on one tick are an error. Only the order remains; costs decide when an op
  * starts.
  *
- * A schedule that is used inside a clock must give its ops stamps, too. The stamps of both clocks
- * add up, and the outer clock owns the ticks.
- *
  * With a period T, a tick is free if no op of the block is on it modulo T, and every W of a stage
  * has the same place in every period. Cost: n log n, and T for each stage. */
 #include <string.h>
@@ -15,42 +12,33 @@
 #include "hints.h"
 #include "names.h"
 
-void no_ticks(Ex *x) {
-  diag_note(x->s->diag, x->in_use->at->at, "'%s' is used here", x->in_use->at->name);
-  x->use_told = true;
-  diag_help(x->s->diag,
-            "write the order of the used schedule as a 'clock', or move 'use' out of 'clock %s'",
-            x->list->name);
-}
-
 void note_listed(Ex *x, int64_t *next, int64_t place) {
   *vec_push(&x->scratch, &x->noted) = (Noted){.key = x->key, .next = next, .place = place};
 }
 
-int64_t *listed_next(Ex *x, const Listed *l, int64_t outside, int64_t *place) {
-  int64_t *next = l->mb == NONE ? NULL : next_behind(x, l->kind, l->stage, l->mb, outside, place);
-  return next && !has_run(x->s, l->kind, l->stage, l->mb) ? next : NULL;
-}
-
-/* Notes an op that a used schedule lists, for the order that uses the schedule. */
-static void note_used(Ex *x, const Listed *l) {
-  const Use *u = x->in_use;
-  if (!u || !u->list)
-    return;
-  while (u && u->list) /* the block belongs to the order around it */
-    u = u->outer;
-  int64_t place, *next = listed_next(x, l, u ? u->total : 0, &place);
-  if (next)
-    note_listed(x, next, place);
+/* Saves what ops without an index take, or restores it. *saved: 3 entries for each row of the
+ * rank. */
+static void keep_next(Ex *x, int64_t *saved, bool restore) {
+  uint32_t n;
+  const uint32_t *row = rank_rows(x, &n);
+  for (uint32_t i = 0; i < n; i++) {
+    int64_t *const next[] = {&x->next_f[row[i]], &x->next_b[row[i]], &x->next_r[row[i]]};
+    for (int k = 0; k < 3; k++) {
+      if (restore)
+        *next[k] = saved[3 * i + k];
+      else
+        saved[3 * i + k] = *next[k];
+    }
+  }
 }
 
 /* Sets what ops without an index behind the block take. Inside the block they count as listed.
  * Behind a clock they continue after the last op by stamp. Behind `rules`, whose order is not known
  * yet, they continue after the highest op. */
-static void count_listed(Ex *x, const Stmt *t, uint32_t before) {
+static void count_listed(Ex *x, const Stmt *t, int64_t *before) {
   Noted *l = x->noted.at;
   uint32_t n = x->noted.n;
-  pop_next(x, before, false);
+  keep_next(x, before, true);
   for (uint32_t i = 0; i < n; i++)
     *l[i].next = -1;
   for (uint32_t i = 0; i < n; i++) { /* meanwhile *next is the row of the last op */
@@ -79,22 +67,11 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
               .joint_first = x->joint         ? x->joint_first
                              : kind == PIPE_U ? x->whole
                                               : 0};
-  bool rules = x->list->kind == ST_RULES;
-  if (x->in_use && x->in_use->list == x->list && (rules || kind != PIPE_W)) {
-    Span at = x->use->at;
-    diag_error(x->s->diag, DIAG_CLAUSE, at, "'%s' cannot be used inside '%s %s': no %s",
-               span_text(x->s, at), rules ? "rules" : "clock", x->list->name,
-               rules ? "'rules' or 'clock' gives it a priority" : "'clock' gives it a time stamp");
-    if (!rules)
-      no_ticks(x);
-    return false;
-  }
   if (x->list->kind == ST_RULES && x->joint)
     l.stmt = x->joint;
   if (x->list->kind == ST_RULES && l.stmt->cond && !rules_guard(x, &l))
     return false;
   *vec_push(&x->scratch, &x->listed) = l;
-  note_used(x, &l);
   return true;
 }
 
@@ -112,14 +89,6 @@ bool list_any(Ex *x, const OpRef *o) {
 
 bool list_joint(Ex *x, const Stmt *t) {
   int64_t key = 0;
-  /* only through `use`: resolve refuses it in the block itself */
-  if (!t->value && x->list->kind == ST_CLOCK) {
-    diag_error(x->s->diag, DIAG_CLAUSE, t->at,
-               "'overlap' cannot be used inside 'clock %s': no 'clock' gives it a time stamp",
-               x->list->name);
-    no_ticks(x);
-    return false;
-  }
   if (t->value && !eval(x->s, t->value, &key))
     return false;
   x->joint = t, x->joint_key = key, x->joint_first = x->listed.n + 1;
@@ -135,13 +104,14 @@ static bool too_far(Ex *x, Span at) {
 
 bool list_body(Ex *x, const Stmt *t, int64_t period) {
   Sched *s = x->s;
-  int64_t lo = 0, hi = x->in_use ? x->in_use->nmb[0] : s->model->pipe[0].nmb / s->model->slices,
-          step = 1, base;
+  int64_t lo = 0, hi = pipe_mbs(s, 0), step = 1, base;
   if (t->range.lo && !eval_range(s, &t->range, &lo, &hi, &step))
     return false;
-  const Stmt *outer = x->list;
-  uint32_t before = outer ? 0 : push_next(x);
-  x->listed.n = outer ? x->listed.n : 0, x->noted.n = outer ? x->noted.n : 0;
+  uint32_t nrow;
+  rank_rows(x, &nrow);
+  int64_t *before = arena_alloc(&x->scratch, (3 * (size_t)nrow + 1) * sizeof *before);
+  keep_next(x, before, false);
+  x->listed.n = x->noted.n = 0;
   x->list = t;
   bool ok = true;
   for (int64_t i = lo; ok && (step > 0 ? i < hi : i > hi);) {
@@ -161,8 +131,8 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
     if (__builtin_add_overflow(i, step, &i))
       break;
   }
-  x->list = outer;
-  if (ok && !outer)
+  x->list = NULL;
+  if (ok)
     count_listed(x, t, before);
   return ok;
 }
@@ -463,8 +433,6 @@ bool run_clock(Ex *x, const Stmt *t) {
   }
   if (!list_body(x, t, period))
     return false;
-  if (x->list) /* inside a used schedule: the outer clock continues */
-    return true;
   Listed *l = x->listed.at;
   uint32_t n = x->listed.n, all = n;
   uint8_t phase = x->phase;

@@ -163,8 +163,6 @@ bool run_rules(Ex *x, const Stmt *t) {
   Sched *s = x->s;
   if (!list_body(x, t, 0))
     return false;
-  if (x->list) /* inside a used schedule: the outer rules continue */
-    return true;
   Region g = {.rank = x->rank,
               .first = s->orders->nop,
               .copy = s->orders->ncopy,

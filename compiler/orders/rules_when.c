@@ -10,47 +10,6 @@
 #include "names.h"
 #include "rules.h"
 
-static bool no_chunk(Sched *s, uint32_t rank, const Expr *chunk, int64_t c, uint32_t n) {
-  diag_error(s->diag, DIAG_RANGE, chunk->at, "rank %u has no chunk %lld; its chunks are 0 to %u",
-             rank, (long long)c, n - 1);
-  return false;
-}
-
-/* Translates the chunk of a quantity, which counts chunks of the used order, into a chunk of this
- * rank. If none of the chunk's ops run here, the quantity becomes 0. If only the play knows the
- * chunk, all chunks of the used order are appended to the arguments; -1: none of its ops run here.
- * sure: the value is needed. */
-static bool used_chunks(Ex *x, Expr *call, bool sure) {
-  Sched *s = x->s;
-  const Use *u = x->in_use;
-  const Expr *chunk = call->args->next->value;
-  Arg **end = &call->args->next->next;
-  if (chunk->kind == EX_INT && chunk->value >= 0 && chunk->value < u->nheld) {
-    const PipeStage *st = &s->model->stage[u->held[chunk->value]];
-    if (st->rank == x->rank)
-      call->args->next->value->value = st->chunk;
-    else
-      *call = (Expr){.kind = EX_INT, .at = call->at};
-    return true;
-  }
-  if (sure && chunk->kind == EX_INT)
-    return no_chunk(s, x->rank, chunk, chunk->value, u->nheld);
-  if (u->own_chunks) {
-    *end = u->own_chunks;
-    return true;
-  }
-  for (uint32_t i = 0; i < u->nheld; i++, end = &(*end)->next) {
-    const PipeStage *st = &s->model->stage[u->held[i]];
-    Expr *own = NEW(&x->scratch, Expr);
-    *own = (Expr){
-        .kind = EX_INT, .at = call->at, .value = st->rank == x->rank ? (int64_t)st->chunk : -1};
-    *end = NEW(&x->scratch, Arg);
-    **end = (Arg){.value = own};
-  }
-  ((Use *)u)->own_chunks = call->args->next->next;
-  return true;
-}
-
 /* Evaluates a part of a condition without quantities. sure: the value is needed. A part that is
  * perhaps not needed, and has no value now, is evaluated in the play with the present variables.
  * NULL: reported. */
@@ -104,9 +63,6 @@ static Expr *fold(Ex *x, const Expr *e, bool sure) {
       return NULL;
     end = &(*end)->next;
   }
-  bool of_chunk = e->kind == EX_CALL && is_now(e->builtin) && f->args->next;
-  if (of_chunk && x->in_use && x->in_use->held && !used_chunks(x, f, sure))
-    return NULL;
   const Expr *const from[2] = {e->a, e->b};
   Expr **const to[2] = {&f->a, &f->b};
   for (int i = 0; i < 2; i++)
@@ -118,7 +74,7 @@ static Expr *fold(Ex *x, const Expr *e, bool sure) {
 bool rules_guard(Ex *x, Listed *l) {
   const Expr *when = l->stmt->cond; /* the condition of an op or of its overlap */
   /* the ops of one statement share a condition that does not depend on the index */
-  for (uint32_t k = x->listed.n; !when->depends && !x->in_use && k-- > 0 && k + 64 > x->listed.n;)
+  for (uint32_t k = x->listed.n; !when->depends && k-- > 0 && k + 64 > x->listed.n;)
     if (x->listed.at[k].stmt == l->stmt && x->listed.at[k].guard) {
       l->guard = x->listed.at[k].guard;
       return true;
@@ -159,21 +115,11 @@ bool rules_quantity(Sched *s, const Expr *call, int64_t *value) {
   uint32_t first = s->model->rank_stage0[r], n = s->model->rank_stage0[r + 1] - first;
   if (!eval(s, call->args->next->value, &c))
     return false;
-  const Arg *own = call->args->next->next; /* appended by used_chunks */
-  uint32_t mine = n;
-  if (own)
-    n = 0;
-  for (const Arg *a = own; a; a = a->next)
-    n++;
-  if (c < 0 || c >= n)
-    return no_chunk(s, q->rank, call->args->next->value, c, n);
-  for (int64_t i = 0; own && i < c; i++)
-    own = own->next;
-  *value = 0;
-  if (own && own->value->value < 0)
-    return true;
-  c = own ? own->value->value : c;
-  BUG_IF(c >= mine);
+  if (c < 0 || c >= n) {
+    diag_error(s->diag, DIAG_RANGE, call->args->next->value->at,
+               "rank %u has no chunk %lld; its chunks are 0 to %u", q->rank, (long long)c, n - 1);
+    return false;
+  }
   *value = q->count[what][s->model->rank_stage[first + c]];
   return true;
 }

@@ -33,7 +33,7 @@ bool help_unchecked(Sched *s, Span at) {
   return true;
 }
 
-static bool check_requires(Sched *s, const Schedule *sc, bool used) {
+static bool check_requires(Sched *s, const Schedule *sc) {
   bool ok = true;
   for (int soft = 0; soft < 2 && ok; soft++)
     for (const Require *q = soft ? sc->expects : sc->requires; q; q = q->next) {
@@ -52,14 +52,16 @@ static bool check_requires(Sched *s, const Schedule *sc, bool used) {
       else
         diag_error(s->diag, DIAG_REQUIRES, q->cond->at, "%s", text);
       ok &= soft;
-      if (!used)
-        note_extends(s, q->cond->at);
+      note_extends(s, q->cond->at);
     }
   return ok;
 }
 
-bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at) {
-  const Arg *positional = args;
+/* Binds each parameter of the schedule that `within` extends: to its value in the arguments, else
+ * to the parameter of `within` with the same name, else to its default. */
+static bool bind_base(Sched *s, const Schedule *within) {
+  const Schedule *sc = within->base_def;
+  const Arg *args = within->base_args, *positional = args;
   /* arguments are values of the outer schedule: evaluate all before binding any */
   uint32_t n = 0;
   for (const Param *p = sc->params; p; p = p->next)
@@ -93,8 +95,8 @@ bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *
     if (given[i]) {
       s->eval.env[p->slot] = value[i];
     } else if (!p->init) {
-      diag_error(s->diag, DIAG_PARAM, at, "schedule '%s' needs a value for '%s'", sc->name,
-                 p->name);
+      diag_error(s->diag, DIAG_PARAM, within->base_at, "schedule '%s' needs a value for '%s'",
+                 sc->name, p->name);
       diag_note(s->diag, p->at, "the parameter has no default");
       return false;
     } else if (!eval(s, p->init, &s->eval.env[p->slot])) {
@@ -104,13 +106,13 @@ bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *
   return true;
 }
 
-bool instantiate(Instance *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used) {
+bool instantiate(Instance *x, const Schedule *sc, uint32_t depth) {
   Sched *s = x->s;
-  if (!check_requires(s, sc, used))
+  Clauses *to = &x->clauses;
+  if (!check_requires(s, sc))
     return false;
   uint32_t first = to->n;
-  if (sc->base && (!bind_params(s, sc->base_def, sc->base_args, sc, sc->base_at) ||
-                   !instantiate(x, sc->base_def, depth + 1, to, used)))
+  if (sc->base && (!bind_base(s, sc) || !instantiate(x, sc->base_def, depth + 1)))
     return false;
   if (sc->unchecked) {
     uint32_t n = first;
@@ -222,7 +224,7 @@ static const Param *open_in(Opens *x, const Expr *expr) {
   return !found && expr->fn ? open_in_fn(x, expr->fn) : found;
 }
 
-/* Goes through the parameters of the schedule that `within` extends, as bind_params does. */
+/* Goes through the parameters of the schedule that `within` extends, as bind_base does. */
 static void open_base(Opens *x, const Schedule *within) {
   const Arg *positional = within->base_args;
   for (const Param *p = within->base_def->params; p; p = p->next) {

@@ -20,13 +20,9 @@ typedef struct Instance {
 /* ---- instance.c ---- */
 /* Binds the parameters of the compiled schedule to the values of -D, or to their defaults. */
 bool bind_top(Instance *x);
-/* Binds each parameter of sc: to its value in args, else to the parameter of `within` with the same
- * name, else to its default. at: where to report. */
-bool bind_params(Sched *s, const Schedule *sc, const Arg *args, const Schedule *within, Span at);
 /* Requires bound parameters of sc. Checks what sc and its bases require, binds the parameters of
- * the bases, and adds all clauses to `to`, those of sc last. used: sc is not compiled itself, but
- * used. */
-bool instantiate(Instance *x, const Schedule *sc, uint32_t depth, Clauses *to, bool used);
+ * the bases, and adds all clauses, those of sc last. depth: 0, of a base 1 more. */
+bool instantiate(Instance *x, const Schedule *sc, uint32_t depth);
 
 /* Finds the clause that applies, of a kind that may occur once: the schedule's before its bases';
  * NULL: none. False: reported. */

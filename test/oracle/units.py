@@ -87,8 +87,7 @@ for file, name in LIBRARY * 3:
     away = "offload s, m when m % 2 == 0  " if file in ("gpipe", "1f1b") and not again else ""
     head = 'import "%s.pipe"\nschedule x(P = %d, M = %d) ' % (file, P, M)
     if away or again:
-        text = head + "{\n  ranks P\n  pipe net stages P mbs M place s -> s\n  order r { use %s(P, M) U }\n  %s%s%s\n}\n" % (
-            name, again, away, t.text(False))
+        text = head + "extends %s(P = P, M = M) without checks {\n  %s%s%s\n}\n" % (name, again, away, t.text(False))
     else:
         text = head + "extends %s(P = P, M = M) {\n  %s\n}\n" % (name, t.text(False))
     differ, n = differ + tried(text, t, file), n + 1
