@@ -13,9 +13,11 @@ static const char
     forward[] = "the forward of microbatch m is F(m)",
     backward[] = "the backward of microbatch m is B(m), or I(m) and W(m) in two parts",
     transfer[] = "the compiler adds the transfers; lists with their own transfers are CSV files",
-    reduction[] = "leave the reduction out: U includes it", update[] = "the update is U",
-    another[] =
-        "an order runs no other schedule: extend that schedule, or write its ops as loops, a kernel, a clock or rules";
+    reduction[] = "leave the reduction out: U includes it", update[] = "the update is U";
+
+static const char another[] =
+    "an order runs no other schedule: extend that schedule, or write its ops as loops, a kernel, a "
+    "clock or rules";
 
 const char own_transfers_help[] =
     "lists with their own transfers are CSV files: a row for each rank, 0SEND_F1+0RECV_B0 is a "
@@ -46,6 +48,8 @@ static const struct {
     {"var", HABIT_FORM, value},
     {"class", HABIT_FORM, "a schedule is written 'schedule s(P = 4, M = 8) { ... }'"},
     {"use", HABIT_FORM | HABIT_OP, another},
+    {"recv", HABIT_OP, own_transfers_help},
+    {"wait", HABIT_OP, own_transfers_help},
     {"and", HABIT_FORM, "write '&&'"},
     {"or", HABIT_FORM, "write '||'"},
     {"not", HABIT_FORM | HABIT_VALUE, "write '!'"},

@@ -19,7 +19,7 @@ typedef struct Lexer {
 
 /* The value of a token, besides its kind and span. */
 typedef union TokenValue {
-  Name name;                                     /* names, reserved words */
+  Name name;                                     /* names; send, edge */
   const char *text;                              /* strings, unescaped */
   /* `unit` as in Expr: 0 plain, 1 bytes, 2 time; or UNIT_REAL: `real`, with a fraction and no
    * unit. */

@@ -276,14 +276,7 @@ again:
   "exclusive"          { TOKEN(EXCLUSIVE); }
 
   "transfers"          { TOKEN(TRANSFERS); }
-  "recv"               { TOKEN(RECV); }
-  "wait"               { TOKEN(WAIT); }
-  "group"              { TOKEN(GROUP); }
 
-  "stash" | "comm" | "finally" {
-    value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
-    TOKEN(RESERVED);
-  }
   "send" {
     value->name = intern(lx->names, beg, (size_t)(lx->cur - beg));
     TOKEN(SEND);

@@ -65,7 +65,7 @@ typedef struct OpHead { Binding name; Expr *index; } OpHead;    /* of the part b
 #include "habits.h"
 #include "pipe_instr.h"
 
-enum { MAX_NESTING = 200, MAX_DEPTH = 1000, MAX_RESERVED = 32 };
+enum { MAX_NESTING = 200, MAX_DEPTH = 1000 };
 #define YYMAXDEPTH 10000
 
 struct Parse {
@@ -91,8 +91,6 @@ struct Parse {
   int held;                        /* a token that was read but not yet given to the parser, or 0 */
   TokenValue held_value;
   Span held_at;
-  Name reported[MAX_RESERVED];     /* reserved words reported so far, each once */
-  uint32_t nreported;
   bool by_hand;                    /* a transfer in an order was reported */
   uint32_t errors;                 /* errors before this file */
   bool too_deep;                   /* a nesting error was reported: read no further */
@@ -101,7 +99,6 @@ struct Parse {
 static int yylex(YYSTYPE *val, Span *at, Parse *ps);
 static void yyerror(Span *at, Parse *ps, const char *msg);
 static void too_deep(Parse *ps, const char *what, int limit);
-static void reserved(Parse *ps, Span at, Name name);
 static void by_hand(Parse *ps, Span at);
 static void two_words(Parse *ps, Span at);
 static void skip_block(Parse *ps);
@@ -429,7 +426,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 
 %token YYEOF 0 "end of file"
 %token <token> NAME "a name" NUMBER "a number" STRING "a string"
-%token <token> RESERVED "a reserved word" SEND "'send'" EDGE "'edge'"
+%token <token> SEND "'send'" EDGE "'edge'"
 %token SCHEDULE "'schedule'" REQUIRES "'requires'" EXTENDS "'extends'" IMPORT "'import'"
 %token LET "'let'" FN "'fn'" OP "'op'"
 %token REPLICA "'replica'" OF "'of'" DAG "'dag'" TIE "'tie'"
@@ -441,7 +438,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token WITHOUT "'without'" CHECKS "'checks'"
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
 %token OVERLAP "'overlap'"
-%token TRANSFERS "'transfers'" RECV "'recv'" WAIT "'wait'" GROUP "'group'"
+%token TRANSFERS "'transfers'"
 %token EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'" EXCLUSIVE "'exclusive'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
@@ -460,7 +457,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %left '*' '/' '%'
 %precedence UNARY
 
-%type <binding> name opname name_opt replica_opt mb_opt on_opt
+%type <binding> name name_opt replica_opt mb_opt on_opt
 %type <array> array_opt for_opt
 %type <flag> dag_opt proof
 %type <expr> expr init
@@ -544,15 +541,7 @@ skipped: '{' { skip_block(ps); } '}' ;
 /* A keyword at the start of a line ends recovery: later errors are new errors. */
 ok: %empty { if (begins_line(ps, @0)) yyerrok; } ;
 
-opname:
-  NAME     { $$ = (Binding){$1.name, @1}; }
-| RESERVED { $$ = (Binding){$1.name, @1}; reserved(ps, @1, $1.name); }
-;
-name:
-  opname
-| SEND     { $$ = (Binding){$1.name, @1}; reserved(ps, @1, $1.name); }
-;
-
+name: NAME { $$ = (Binding){$1.name, @1}; } ;
 name_opt: %empty { $$ = NO_BINDING; } | name ;
 
 fn:
@@ -783,7 +772,6 @@ side_block: %empty { $$ = (EntryList){0}; } | '{' entries '}' { $$ = $2; } ;
 words:
   NAME { Param *p = new_param(ps, $1.name, @1, NULL); $$ = (ParamList){p, p}; }
 | words NAME { $$ = $1; APPEND($$, new_param(ps, $2.name, @2, NULL)); }
-| words RESERVED { $$ = $1; APPEND($$, new_param(ps, $2.name, @2, NULL)); }
 ;
 
 slices_opt: %empty { $$ = (ExprVal){0}; } | SLICES expr { $$ = $2; } ;
@@ -847,12 +835,8 @@ stmt:
     $$.s->cond = $5.e;
   }
 | SEND ok opref at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
-| RECV ok opref at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
-| WAIT ok at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
-| GROUP ok block at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
 | phase phased { $$ = phase_stmt(ps, @$, $1, $2); }
 | STEADY ok phased { $$ = phase_stmt(ps, @$, PIPE_STEADY, $3); }
-| RESERVED { reserved(ps, @1, $1.name); } block { $$ = (StmtVal){0}; }
 | error { $$ = (StmtVal){0}; }
 | error block { $$ = (StmtVal){0}; }
 ;
@@ -924,16 +908,16 @@ opref:
   }
 ;
 optarget:
-  opname { $$ = new_op(ps, @$, $1); }
-| opname '[' expr ']' { $$ = new_op(ps, @$, $1); $$->chunk = $3.e; }
-| opname '[' STAGE expr ']' { $$ = new_op(ps, @$, $1); $$->stage = $4.e; }
-| pipe_head '.' opname { $$ = new_pipe_op(ps, @$, $1, $3); }
-| pipe_head '.' opname '[' expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->chunk = $5.e; }
-| pipe_head '.' opname '[' STAGE expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->stage = $6.e; }
+  name { $$ = new_op(ps, @$, $1); }
+| name '[' expr ']' { $$ = new_op(ps, @$, $1); $$->chunk = $3.e; }
+| name '[' STAGE expr ']' { $$ = new_op(ps, @$, $1); $$->stage = $4.e; }
+| pipe_head '.' name { $$ = new_pipe_op(ps, @$, $1, $3); }
+| pipe_head '.' name '[' expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->chunk = $5.e; }
+| pipe_head '.' name '[' STAGE expr ']' { $$ = new_pipe_op(ps, @$, $1, $3); $$->stage = $6.e; }
 ;
 pipe_head:
-  opname { $$ = (OpHead){$1, NULL}; }
-| opname '[' expr ']' { $$ = (OpHead){$1, $3.e}; }
+  name { $$ = (OpHead){$1, NULL}; }
+| name '[' expr ']' { $$ = (OpHead){$1, $3.e}; }
 ;
 
 values_opt: %empty { $$ = (ArgList){0}; } | values ;
@@ -1006,19 +990,6 @@ static void yyerror(Span *at, Parse *ps, const char *msg) {
   (void)at;
   (void)msg;
   too_deep(ps, "operators or 'else if'", MAX_DEPTH);
-}
-
-static void reserved(Parse *ps, Span at, Name name) {
-  for (uint32_t i = 0; i < ps->nreported; i++)
-    if (ps->reported[i] == name)
-      return;
-  if (ps->nreported < MAX_RESERVED)
-    ps->reported[ps->nreported++] = name;
-  if (strcmp(name, "send") == 0)
-    diag_error(ps->lx.diag, DIAG_RESERVED, at, "'send' is a word of the language, not a name");
-  else
-    diag_error(ps->lx.diag, DIAG_RESERVED, at,
-               "'%s' is reserved for a later version of the language", name);
 }
 
 /* Reports transfers in an order, of version 0.1: only the first one. */
@@ -1263,7 +1234,7 @@ static const short operator_tokens[] = {
 };
 static const short stmt_tokens[] = {
   TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES,
-  TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_SEND, TOK_RECV, TOK_WAIT, TOK_GROUP,
+  TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_SEND,
 };
 static const short clause_tokens[] = {
   TOK_RANKS, TOK_PIPE, TOK_ORDER, TOK_TIME, TOK_BYTES, TOK_PROFILE, TOK_CHECK, TOK_LIMIT,
@@ -1302,13 +1273,13 @@ static void name_expected(const Expected *all, char *list, size_t list_bytes) {
     for (size_t i = 0; i < g->n; i++)
       want.set[YYTRANSLATE(g->token[i])] = false;
   }
-  if (expects(&want, TOK_SEND) && !expects(&want, TOK_RESERVED)) {
-    group[ngroup++] = "an entry"; /* the only place that allows a reserved word */
+  if (expects(&want, TOK_EDGE)) {
+    group[ngroup++] = "an entry"; /* elsewhere 'edge' begins a clause */
     want.set[YYSYMBOL_NAME] = want.set[YYTRANSLATE(TOK_EDGE)] = false;
   }
   /* Left out: words that are always errors here, an optional end, and tokens that could continue a
    * complete op or name. */
-  want.set[YYSYMBOL_RESERVED] = want.set[YYSYMBOL_SEND] = want.set[YYTRANSLATE(';')] = false;
+  want.set[YYSYMBOL_SEND] = want.set[YYTRANSLATE(';')] = false;
   if (expects(all, '*') || expects(all, TOK_OP))
     want.set[YYTRANSLATE('(')] = want.set[YYTRANSLATE('[')] = want.set[YYTRANSLATE('.')] = false;
   if (expects(all, TOK_OP))
@@ -1437,11 +1408,6 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parse *ps) {
   Span at = *yypcontext_location(ctx);
   const char *text = ps->lx.text + at.beg;
   size_t bytes = at.end - at.beg;
-  if (got == YYSYMBOL_RESERVED || got == YYSYMBOL_SEND) {
-    reserved(ps, at, intern(ps->lx.names, text, bytes));
-    return 0;
-  }
-
   Expected want = {{false}};
   for (int i = 0; i < n; i++)
     want.set[kinds[i]] = true;

@@ -14,8 +14,6 @@ CLAUSES = (
 FLOW = (
     "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when",
     "do", "if", "else", "in", "step", "for", "stage")
-RESERVED = (
-    "stash", "comm", "finally", "recv", "wait", "group")
 
 
 class PipeLexer(RegexLexer):
@@ -32,7 +30,6 @@ class PipeLexer(RegexLexer):
             (r"\d+(?:_\d+)*(?:\.\d+(?:_\d+)*)?(?:[A-Za-z_]\w*)?", Number),
             (words(CLAUSES, prefix=r"\b", suffix=r"\b"), Keyword.Declaration),
             (words(FLOW, prefix=r"\b", suffix=r"\b"), Keyword),
-            (words(RESERVED, prefix=r"\b", suffix=r"\b"), Keyword.Reserved),
             (r"\b(?:[FBIWRU]|OFF|LOAD|REDUCE|TIE)\b", Name.Builtin),
             (r"\b[A-Za-z_]\w*(?=\s*\()", Name.Function),
             (r"\b[A-Za-z_]\w*", Name),

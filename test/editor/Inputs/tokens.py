@@ -2,7 +2,7 @@
 """tokens.py ROOT EDITOR FILE...: how an editor's grammar classifies every character of the files.
 
 EDITOR: textmate, pygments, vim. The expectation is read from section 1 of the language and the words of
-lang/lexer.re, by this program. Classes: c comment, s string, n number, k keyword (also reserved ones),
+lang/lexer.re, by this program. Classes: c comment, s string, n number, k keyword,
 i name, o operator or bracket, ! error. Prints each first difference of a line; with --words instead of
 files, asks for every word of the lexer and some that are none."""
 import json

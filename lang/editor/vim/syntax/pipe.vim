@@ -13,7 +13,6 @@ syn match pipeOp /\<\([FBIWRU]\|OFF\|LOAD\|REDUCE\|TIE\)\>/
 
 syn keyword pipeClause schedule requires expects extends import let fn op ranks pipe stages mbs place replica of dag edge tie order time bytes profile check limit recompute slices tune tries by offload lead side exclusive send transfers weights
 syn keyword pipeFlow steady warmup flush clip clock period rules overlap when do if else in step for stage
-syn keyword pipeReserved stash comm finally recv wait group
 
 syn region pipeString start=/"/ skip=/\\./ end=/"\|$/ contains=pipeEscape
 syn match pipeEscape /\\["\\]/ contained
@@ -26,7 +25,6 @@ hi def link pipeFunction Function
 hi def link pipeOp Type
 hi def link pipeClause Keyword
 hi def link pipeFlow Statement
-hi def link pipeReserved Keyword
 hi def link pipeString String
 hi def link pipeEscape SpecialChar
 hi def link pipeComment Comment
