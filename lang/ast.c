@@ -531,9 +531,9 @@ static void put_clause(FILE *out, const Clause *c) {
   }
 }
 
-static void put_requires(FILE *out, const char *word, const Require *first) {
+static void put_requires(FILE *out, const Require *first) {
   for (const Require *r = first; r; r = r->next) {
-    fputs(r == first ? word : ", ", out);
+    fputs(r == first ? " requires " : ", ", out);
     ast_dump_expr(out, r->cond);
     if (r->text) {
       fputs(" : ", out);
@@ -550,8 +550,7 @@ static void put_schedule(FILE *out, const Schedule *s) {
     put_args(out, s->base_args);
     fputs(s->unchecked ? " without checks" : "", out);
   }
-  put_requires(out, " requires ", s->requires);
-  put_requires(out, " expects ", s->expects);
+  put_requires(out, s->requires);
   fputs(" {\n", out);
   for (const Clause *c = s->clauses; c; c = c->next) {
     fputs("  ", out);

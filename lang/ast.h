@@ -247,8 +247,7 @@ typedef struct Schedule {
   Name name;
   Span at, name_at;
   Param *params;
-  /* a violated `requires` is an error, a violated `expects` a warning */
-  Require *requires, *expects;
+  Require *requires;
   Name base;          /* extends base(args), or NULL */
   Span base_at;
   Arg *base_args;

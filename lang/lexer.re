@@ -227,7 +227,6 @@ again:
 
   "schedule"           { TOKEN(SCHEDULE); }
   "requires"           { TOKEN(REQUIRES); }
-  "expects"            { TOKEN(EXPECTS); }
   "extends"            { TOKEN(EXTENDS); }
   "import"             { TOKEN(IMPORT); }
   "let"                { TOKEN(LET); }

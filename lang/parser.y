@@ -439,7 +439,6 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
 %token OVERLAP "'overlap'"
 %token TRANSFERS "'transfers'"
-%token EXPECTS "'expects'"
 %token OFFLOAD "'offload'" LEAD "'lead'" SIDE "'side'" EXCLUSIVE "'exclusive'"
 %token CLIP "'clip'" CLOCK "'clock'" PERIOD "'period'" RULES "'rules'" WHEN "'when'"
 %token WEIGHTS "'weights'" READS "'reads'" NEWEST "'newest'" AS "'as'" PER "'per'"
@@ -466,7 +465,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <params> names names_opt params params_opt
 %type <param> param
 %type <require> require
-%type <requires> requires requires_opt expects_opt
+%type <requires> requires requires_opt
 %type <base> base_opt
 %type <op> opref optarget
 %type <head> pipe_head
@@ -513,7 +512,7 @@ item:
     $$->value = $5.e;
   }
 | fn { $$ = new_item(ps, IT_FN, @$); $$->fn = $1; }
-| SCHEDULE ok name '(' params_opt ')' base_opt requires_opt expects_opt '{' clauses '}' {
+| SCHEDULE ok name '(' params_opt ')' base_opt requires_opt '{' clauses '}' {
     yyerrok;
     Schedule *s = NEW(ps->lx.arena, Schedule);
     s->name = $3.name;
@@ -525,8 +524,7 @@ item:
     s->base_args = $7.args;
     s->unchecked = $7.unchecked;
     s->requires = $8.first;
-    s->expects = $9.first;
-    s->clauses = $11.first;
+    s->clauses = $10.first;
     $$ = new_item(ps, IT_SCHEDULE, @$);
     $$->schedule = s;
   }
@@ -572,7 +570,6 @@ base_opt:
 without_opt: %empty { $$ = false; } | WITHOUT CHECKS { $$ = true; } ;
 
 requires_opt: %empty { $$ = (RequireList){0}; } | REQUIRES requires { $$ = $2; } ;
-expects_opt: %empty { $$ = (RequireList){0}; } | EXPECTS requires { $$ = $2; } ;
 requires:
   require { $$ = (RequireList){$1, $1}; }
 | requires ',' require { $$ = $1; APPEND($$, $3); }

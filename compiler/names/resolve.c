@@ -330,8 +330,6 @@ static void resolve_schedule(Resolver *r, Schedule *sc) {
   for (const Schedule *b = sc; b; b = b->base_def)
     for (const Clause *c = b->clauses; c; c = c->next)
       r->sliced |= c->slices != NULL;
-  for (Require *q = sc->expects; q; q = q->next)
-    resolve_expr(r, q->cond);
   for (Clause *c = sc->clauses; c; c = c->next)
     resolve_clause(r, c);
   sym_scope_end(r, mark);

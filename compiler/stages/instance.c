@@ -35,25 +35,19 @@ bool help_unchecked(Sched *s, Span at) {
 
 static bool check_requires(Sched *s, const Schedule *sc) {
   bool ok = true;
-  for (int soft = 0; soft < 2 && ok; soft++)
-    for (const Require *q = soft ? sc->expects : sc->requires; q; q = q->next) {
-      int64_t v;
-      if (!eval(s, q->cond, &v))
-        return false;
-      if (v)
-        continue;
-      const char *values = eval_explain(s, q->cond);
-      const char *text = arena_printf(s->arena, "schedule '%s' %s %s%s%s%s%s", sc->name,
-                                      soft ? "expects" : "requires", span_text(s, q->cond->at),
-                                      *values ? ", but " : "", values, q->text ? ": " : "",
-                                      q->text ? q->text : "");
-      if (soft)
-        diag_warn(s->diag, DIAG_EXPECTS, q->cond->at, "%s", text);
-      else
-        diag_error(s->diag, DIAG_REQUIRES, q->cond->at, "%s", text);
-      ok &= soft;
-      note_extends(s, q->cond->at);
-    }
+  for (const Require *q = sc->requires; q; q = q->next) {
+    int64_t v;
+    if (!eval(s, q->cond, &v))
+      return false;
+    if (v)
+      continue;
+    const char *values = eval_explain(s, q->cond);
+    diag_error(s->diag, DIAG_REQUIRES, q->cond->at, "schedule '%s' requires %s%s%s%s%s", sc->name,
+               span_text(s, q->cond->at), *values ? ", but " : "", values, q->text ? ": " : "",
+               q->text ? q->text : "");
+    ok = false;
+    note_extends(s, q->cond->at);
+  }
   return ok;
 }
 

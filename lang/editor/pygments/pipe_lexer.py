@@ -7,7 +7,7 @@ from pygments.token import (Comment, Error, Keyword, Name, Number, Operator, Pun
                             Whitespace)
 
 CLAUSES = (
-    "schedule", "requires", "expects", "extends", "import", "let", "fn", "op", "ranks", "pipe",
+    "schedule", "requires", "extends", "import", "let", "fn", "op", "ranks", "pipe",
     "stages", "mbs", "place", "replica", "of", "dag", "edge", "tie", "order", "time", "bytes", "profile", "check",
     "limit", "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "exclusive", "send",
     "transfers", "weights")

@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-HEAD = re.compile(r"^schedule \w+\((.*?)\)(?:\s+extends \w+\(.*?\)(?: without checks)?)?(?:\s+requires (.*?))?(?:\s+expects .*?)? \{$", re.M | re.S)
+HEAD = re.compile(r"^schedule \w+\((.*?)\)(?:\s+extends \w+\(.*?\)(?: without checks)?)?(?:\s+requires (.*?))? \{$", re.M | re.S)
 CONDITION = re.compile(r'\s*([^"]+?) : "([^"]+)"(?:,|$)')
 SINGLE, THOUSANDTHS = (-1, 0, 1), (1000,)
 GRID = ((1, 3, 4, 6), (1, 2, 3, 6, 9))
