@@ -153,7 +153,7 @@ static PrStatus take_room(Check *k, uint64_t ninstr) {
   const size_t n = p->nstage;
   k->seen = calloc(ops, sizeof *k->seen);
   k->in0 = calloc(2 * ((size_t)p->nmodel + 1) + p->nedge, sizeof *k->in0);
-  k->mark = calloc(11 * n, sizeof *k->mark);
+  k->mark = calloc(13 * n, sizeof *k->mark);
   k->fixed = calloc(2 * (size_t)p->nrank, sizeof *k->fixed);
   k->channel = calloc(p->nchannel + (size_t)1, 1);
   if (!k->seen || !k->in0 || !k->mark || !k->fixed || !k->channel)
@@ -167,7 +167,9 @@ static PrStatus take_room(Check *k, uint64_t ninstr) {
   k->updates = k->tied + n;
   k->acted = k->updates + n;
   k->newest = k->acted + n;
-  k->sum_channel = k->newest + n;
+  k->late = k->newest + n;
+  k->named = k->late + n;
+  k->sum_channel = k->named + n;
   k->work = k->fixed + p->nrank;
   memset(k->newest, 0xff, n * sizeof *k->newest);
   return PR_OK;

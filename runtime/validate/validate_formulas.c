@@ -39,6 +39,8 @@ static PrStatus check_use(Check *k, const PipeInstr *c, uint32_t row, uint32_t m
     if (t->arg >= PIPE_ELEM_STATE &&
         !(k->p->stage[c->stage].states >> (t->arg - PIPE_ELEM_STATE) & 1))
       FAIL_AT(k, c, "formula %u reads a state that stage %u does not keep", row, c->stage);
+    if (t->arg >= PIPE_ELEM_STATE)
+      k->named[c->stage] |= NAMED(t->arg - PIPE_ELEM_STATE);
   }
   return PR_OK;
 }

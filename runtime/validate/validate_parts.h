@@ -15,6 +15,8 @@ typedef struct Seen {
   uint32_t ops;      /* set of SEEN(op), without transfers */
   uint32_t moved[4]; /* number of transfers, by op - PIPE_SEND_F */
   uint32_t round;    /* number of the update that applies its gradient, once seen */
+  /* version of the weights that F read; the version that its gradient is applied to, as F says */
+  uint32_t version, applied;
 } Seen;
 
 /* A slot and its contents: a stash, or the output (or its gradient) of stage `owner` for `mb`. */
@@ -35,7 +37,7 @@ typedef struct Pool {
    * until the action has ended: `late` slots of action `action` (1 + row of its first
    * instruction). */
   uint32_t live, most, late, action;
-  uint32_t used;       /* slots that some instruction has touched: pr_check_left, check_guess */
+  uint32_t used; /* slots that some instruction has touched: pr_check_left */
 } Pool;
 
 /* A slot of class GUEST. It belongs to the rank that first uses it. */
@@ -70,6 +72,8 @@ typedef struct Check {
    * 1 if the op is an update; 0: none */
   uint32_t *acted;
   uint32_t *newest;     /* [nstage] newest version of the weights so far; PIPE_NONE: no versions */
+  uint32_t *late;  /* [nstage] most updates by which a gradient is late that no U has applied */
+  uint32_t *named; /* [nstage] set of the states that formulas of the stage read */
   uint32_t *sum_channel; /* [2 * nstage] 1 + channel of REDUCE, TIE of a row; 0: not known yet */
   uint32_t *pipe; /* [nmb + 1] with channels: number of pipes that begin before a microbatch */
   uint8_t *channel;     /* [nchannel] 1: some instruction uses it */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Versions of the weights: the part of the validator (validate.h) that checks PipeWeights. Ensures
  * that every op finds its version in its slot, that every U makes the next version from the newest,
- * and that a step ends with the newest version in the first slot of the pool. Linear in
- * instructions and slots. */
+ * that a step ends with the newest version in the first slot of the pool, that `behind` and `ahead`
+ * count the updates between versions, and that no slot and no state is superfluous. Which version
+ * an op is to read is not its matter. Linear in instructions and slots. */
 #include "validate_parts.h"
 
 PrStatus pr_check_states(Check *k) {
@@ -59,6 +60,8 @@ static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) 
     FAIL_AT(k, c,
             "an estimate of weights in slot %u, which is not one of class guess of their size",
             w->guess);
+  if (c->op == PIPE_U && w->formula == PIPE_NONE)
+    FAIL_AT(k, c, "keeps old weights in slot %u, but has no formula that reads them", w->guess);
   if (shares) {
     if (w->slot != PIPE_NONE)
       FAIL_AT(k, c, "reads weights in slot %u, and an estimate in slot %u", w->slot, w->guess);
@@ -68,12 +71,43 @@ static PrStatus check_guess(Check *k, const PipeInstr *c, const PipeWeights *w) 
               slot->guess_stage == PIPE_NONE ? "no estimate" : "another estimate");
     return PR_OK;
   }
-  k->pool[slot->pool].used += slot->action == 0;
   if (slot->action == k->first + 1)
     FAIL_AT(k, c, "slot %u is of another op of its action, too", w->guess);
   slot->action = k->first + 1;
   slot->guess_stage = c->op == PIPE_U ? PIPE_NONE : c->stage;
   slot->version = w->version;
+  return PR_OK;
+}
+
+/* Checks `behind` and `ahead` of an instruction; at a gradient, `ahead` of its F. */
+static PrStatus check_distances(Check *check, const PipeInstr *instr, const PipeWeights *weights,
+                                uint32_t newest) {
+  uint32_t *late = &check->late[instr->stage], ahead = 0;
+  int32_t behind = 0;
+  if (instr->op == PIPE_U) {
+    behind = (int32_t)*late;
+    *late = 0;
+  } else if (instr->op < PIPE_U) {
+    Seen *seen = seen_of(check, instr->stage, instr->mb);
+    if (instr->op == PIPE_F) {
+      seen->version = weights->version;
+      seen->applied = weights->version + weights->ahead;
+    }
+    if (instr->op == PIPE_B || instr->op == PIPE_W) {
+      if (seen->applied != newest)
+        FAIL_AT(check, instr, "its gradient is applied to version %u of the weights, not %u",
+                newest, seen->applied);
+      if (newest - seen->version > *late)
+        *late = newest - seen->version;
+    }
+    if (instr->op != PIPE_W) {
+      behind = (int32_t)(weights->version - seen->version);
+      ahead = seen->applied - weights->version;
+    }
+  }
+  if (weights->behind != behind || weights->ahead != ahead)
+    FAIL_AT(check, instr, "is %d updates behind and %u ahead, not %d and %u", (int)behind, ahead,
+            (int)weights->behind, weights->ahead);
   return PR_OK;
 }
 
@@ -94,7 +128,9 @@ static PrStatus check_instr(Check *k, const PipeInstr *c, const PipeWeights *w, 
       FAIL_AT(k, c, "makes weights in slot %u", w->out);
     if (c->op == PIPE_SIDE && w->version != *newest)
       FAIL_AT(k, c, "reads version %u of the weights, but the newest is %u", w->version, *newest);
-    if (c->op != PIPE_SIDE && w->slot == PIPE_NONE && w->guess != PIPE_NONE)
+    if (c->op == PIPE_SIDE && w->guess != PIPE_NONE)
+      FAIL_AT(k, c, "reads an estimate in slot %u; a side op reads the weights", w->guess);
+    if (w->slot == PIPE_NONE && w->guess != PIPE_NONE && w->formula == PIPE_NONE)
       return PR_OK;
     return check_version(k, c, w->slot, true, w->version);
   }
@@ -104,6 +140,26 @@ static PrStatus check_instr(Check *k, const PipeInstr *c, const PipeWeights *w, 
   if (w->version != *newest + 1)
     FAIL_AT(k, c, "makes version %u of the weights, but the newest is %u", w->version, *newest);
   k->slot[w->out].version = ++*newest;
+  return PR_OK;
+}
+
+/* Checks that every slot for weights is used, and that the newest version ends where it began. */
+static PrStatus check_weight_pools(Check *check) {
+  const PipeRank *rank = check->t;
+  for (uint32_t i = 0; i < rank->npool; i++) {
+    const PipePool *pool = &rank->pool[i];
+    uint32_t used = 0;
+    if (pool->cls != PIPE_WEIGHT && pool->cls != PIPE_GUESS)
+      continue;
+    for (uint32_t j = 0; j < pool->count; j++)
+      used += check->slot[pool->first + j].version != PIPE_NONE;
+    if (used != pool->count)
+      FAIL(check, "program: rank %u pool %u: %u slots of class %s, but %u are used", check->rank, i,
+           pool->count, pipe_class_name[pool->cls], used);
+    if (pool->cls == PIPE_WEIGHT && check->slot[pool->first].version != check->newest[pool->stage])
+      FAIL(check, "program: stage %u: its newest weights end in another slot than they began in",
+           pool->stage);
+  }
   return PR_OK;
 }
 
@@ -136,17 +192,14 @@ PrStatus pr_check_weights(Check *k) {
     FAIL(k, "program: rank %u has stages without slots for their weights", k->rank);
   for (k->index = 0; k->index < t->ninstr; k->index++) {
     const PipeInstr *c = &t->instr[k->index];
-    PrStatus st = check_instr(k, c, &t->weights[k->index], &newest[c->stage]);
-    if (st)
+    const PipeWeights *w = &t->weights[k->index];
+    PrStatus st = check_instr(k, c, w, &newest[c->stage]);
+    if (st || (st = check_distances(k, c, w, newest[c->stage])))
       return st;
   }
-  for (uint32_t i = 0; i < t->npool; i++)
-    if (t->pool[i].cls == PIPE_GUESS && k->pool[i].used != t->pool[i].count)
-      FAIL(k, "program: rank %u pool %u: %u slots of class guess, but %u are used", k->rank, i,
-           t->pool[i].count, k->pool[i].used);
-    else if (t->pool[i].cls == PIPE_WEIGHT &&
-             k->slot[t->pool[i].first].version != newest[t->pool[i].stage])
-      FAIL(k, "program: stage %u: its newest weights end in another slot than they began in",
-           t->pool[i].stage);
-  return PR_OK;
+  for (uint32_t s = 0; s < k->p->nstage; s++)
+    if (k->p->stage[s].rank == k->rank && k->p->stage[s].states & ~k->named[s])
+      FAIL(k, "program: stage %u keeps states 0x%x, of which formulas read 0x%x", s,
+           k->p->stage[s].states, k->named[s]);
+  return check_weight_pools(k);
 }

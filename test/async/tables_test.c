@@ -163,9 +163,56 @@ static int estimates(const PipeProgram *good) {
   other->slot = first->slot, ok &= refused_for(&p, model, "and an estimate in slot"), *other = was;
   other->guess = PIPE_NONE, ok &= refused_for(&p, model, "weights in slot"), *other = was;
   other->guess = first->slot, ok &= refused_for(&p, model, "not one of class guess"), *other = was;
+  PipeWeights *update = w, before;
+  while (update->out == PIPE_NONE)
+    update++;
+  before = *update;
+  update->guess = first->guess, ok &= refused_for(&p, model, "has no formula that reads them");
+  *update = before;
+  was = *first;
+  first->slot = PIPE_NONE, ok &= refused_for(&p, model, "weights in slot"), *first = was;
   first->formula = PIPE_NONE, first->slot = PIPE_NONE;
   ok &= refused_for(&p, model, "holds no estimate");
   free(rank), free(w);
+  return ok;
+}
+
+/* A stage that keeps a state which none of its formulas reads. */
+static int superfluous_state(const PipeProgram *good) {
+  static const char *const name[] = {"d", "e"};
+  PipeProgram p = *good;
+  PipeStage *stage = copy_of(p.stage, p.nstage * sizeof *stage);
+  stage[0].states = 3;
+  p.stage = stage, p.state = name, p.nstate = 2;
+  int ok = refused_for(&p, model, "stage 0 keeps states 0x3, of which formulas read 0x1");
+  free(stage);
+  return ok;
+}
+
+/* A side op that reads an estimate. */
+static int side_estimate(const char *stdlib) {
+  static const char text[] = "schedule t() { ranks 1 pipe n stages 1 mbs 2 place s -> s\n"
+                             "  side LOOK(s) on compute after last B\n"
+                             "  order r { do m in 0..2 { F(m) B(m) U(m) } }\n"
+                             "  weights { B reads newest as w * lr } }\n";
+  static Program g;
+  if (!program_open(&g, stdlib, "t", text, NULL, 0, NULL))
+    return 0;
+  PipeProgram p = *g.s.prog;
+  PipeRank rank = p.rank[0];
+  PipeWeights *w = copy_of(rank.weights, rank.ninstr * sizeof *w);
+  const PipeWeights *estimate = w;
+  while (estimate->formula == PIPE_NONE)
+    estimate++;
+  for (uint32_t i = 0; i < rank.ninstr; i++)
+    if (rank.instr[i].op == PIPE_SIDE) {
+      w[i].guess = estimate->guess;
+      w[i].formula = estimate->formula;
+    }
+  rank.weights = w, p.rank = &rank;
+  int ok = refused_for(&p, model, "a side op reads the weights");
+  free(w);
+  program_close(&g);
   return ok;
 }
 
@@ -199,7 +246,7 @@ int main(int argc, char **argv) {
   bad |= !refused_for(prog[1], less, "lr may not be NULL");
   less = model, less.moment = NULL;
   bad |= !refused_for(prog[1], less, "the first moment of the optimizer");
-  bad |= !bad && !estimates(prog[3]);
+  bad |= !bad && (!estimates(prog[3]) || !superfluous_state(prog[0]) || !side_estimate(argv[1]));
   for (int k = 0; k < 4; k++)
     program_close(&g[k]);
   if (!bad)

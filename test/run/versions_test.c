@@ -384,7 +384,8 @@ static int refused(const PipeProgram *p, const Rule *rule, const char *what) {
   return accepted;
 }
 
-/* Every version and every slot of a program in turn is another one, and some further slips. */
+/* Every version, every slot and every distance of a program in turn is another one, and some
+ * further slips. */
 static int refuse_all(void) {
   Program program;
   const Define d[2] = {{.name = "P", .value = 3}, {.name = "M", .value = 5}};
@@ -405,12 +406,10 @@ static int refuse_all(void) {
     memcpy(pool[r], rank[r].pool, rank[r].npool * sizeof **pool);
     rank[r].weights = w, rank[r].pool = pool[r];
     for (uint32_t i = 0; i < rank[r].ninstr; i++)
-      for (int field = 0; field < 4; field++) {
-        uint32_t *at = field == 0   ? &w[i].version
-                       : field == 1 ? &w[i].slot
-                       : field == 2 ? &w[i].out
-                                    : &w[i].guess;
-        uint32_t was = *at;
+      for (int field = 0; field < 6; field++) {
+        uint32_t *const fields[] = {&w[i].version, &w[i].slot,  &w[i].out,
+                                    &w[i].guess,   &w[i].ahead, (uint32_t *)&w[i].behind};
+        uint32_t *at = fields[field], was = *at;
         for (uint32_t v = 0; v <= rank[r].nslot + 1; v++) {
           *at = v > rank[r].nslot ? PIPE_NONE : v;
           if (*at != was)
@@ -429,6 +428,11 @@ static int refuse_all(void) {
   u->out = u->slot, refused(&p, &rule, "in place, still read"), u->out = out;
   f->out = out, refused(&p, &rule, "made by a forward"), f->out = PIPE_NONE;
   f->formula = 0, refused(&p, &rule, "no formulas"), f->formula = PIPE_NONE;
+  f->ahead++, refused(&p, &rule, "an F too far"), f->ahead--;
+  u->behind++, refused(&p, &rule, "a U too late"), u->behind--;
+  rank[0].nslot++, pool[0][rank[0].npool - 1].count++;
+  refused(&p, &rule, "a slot more");
+  rank[0].nslot--, pool[0][rank[0].npool - 1].count--;
   rank[1].weights = NULL, refused(&p, &rule, "one rank without"),
   rank[1].weights = program.s.prog->rank[1].weights;
   stage[1].states = 1, refused(&p, &rule, "states"), stage[1].states = 0;
