@@ -13,10 +13,13 @@
  * several steps with hundreds of updates, and the engine takes the bytes that were proved. Compiled
  * with ON_MPI the engine is that of processes (engines.h).
  *
- *   oracle STDLIB_DIR SCRATCH_FILE [--break]   one line per schedule; exit status 0 iff all agree
+ *   oracle STDLIB_DIR SCRATCH_FILE [--break|--forge]   one line per schedule; exit status 0 iff all
+ *                                                      agree
  *
  * SCRATCH_FILE is written: a profile with the model's sizes. --break gives the engine's model
- * another learning rate from update 37 on, and every run must then differ. */
+ * another learning rate from update 37 on, and every run must then differ. --forge runs programs
+ * with formulas, one op of which has another formula, or one with another operation or constant;
+ * every run must differ or be refused. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +34,7 @@
 
 enum { STEPS = 3, MOST_STAGES = 16, MOST_UPDATES = 1500, MOST_M = 700 };
 
-static int broken;
+static int broken, forged;
 
 /* ---- the optimizers, once more: one weight after the other ---- */
 
@@ -361,8 +364,6 @@ static PrModel model_of(Training *m) {
                    .moment = moment};
 }
 
-/* ---- one case ---- */
-
 static int failures, cases;
 static const char *dir, *scratch;
 
@@ -384,6 +385,56 @@ static void run_one(const Def *d, const Optimizer *o, const PipeProgram *p, cons
     fail(d, o, engine, why);
 }
 
+/* ---- mistakes in the tables ---- */
+
+/* Another last term: the result is another one. */
+static void forge_term(const PipeFormula *f) {
+  static const uint32_t other[PIPE_NTERMS] = {
+      [PIPE_TERM_ADD] = PIPE_TERM_SUB, [PIPE_TERM_SUB] = PIPE_TERM_ADD,
+      [PIPE_TERM_MUL] = PIPE_TERM_DIV, [PIPE_TERM_DIV] = PIPE_TERM_MUL,
+      [PIPE_TERM_POW] = PIPE_TERM_MUL, [PIPE_TERM_MIN] = PIPE_TERM_MAX};
+  PipeTerm *last = (PipeTerm *)&f->term[f->n - 1];
+  if (last->op == PIPE_TERM_CONST)
+    last->value *= 1.5;
+  else
+    last->op = other[last->op];
+}
+
+/* A formula of an op on which the training depends; PIPE_NONE: none. Nobody reads what the first
+ * stage sends back, so its estimates and states do not count. */
+static uint32_t effective(const PipeProgram *p, const PipeInstr *in, const PipeWeights *w) {
+  const bool first = p->stage[in->stage].model == 0;
+  if (w->formula == PIPE_NONE || in->op != PIPE_U)
+    return first && in->op == PIPE_B ? PIPE_NONE : w->formula;
+  const PipeRule *rule = &p->rule[w->formula];
+  if (rule->applies != PIPE_NONE)
+    return rule->applies;
+  if (rule->rate != PIPE_NONE)
+    return rule->rate;
+  return first ? PIPE_NONE : p->then[rule->then0].formula;
+}
+
+/* Changes the formula of an op in the second half of a list: its row, or the last term. False:
+ * there is none. */
+static bool forge(const PipeProgram *p, bool row) {
+  for (uint32_t r = 0; r < p->nrank; r++)
+    for (uint32_t i = p->rank[r].ninstr / 2; p->nformula && i < p->rank[r].ninstr; i++) {
+      const PipeInstr *in = &p->rank[r].instr[i];
+      PipeWeights *w = (PipeWeights *)&p->rank[r].weights[i];
+      uint32_t rows = in->op == PIPE_U ? p->nrule : p->nformula, formula = effective(p, in, w);
+      if (formula == PIPE_NONE)
+        continue;
+      if (row && rows > 1)
+        w->formula = (w->formula + 1) % rows;
+      else
+        forge_term(&p->formula[formula]);
+      return true;
+    }
+  return false;
+}
+
+/* ---- one case ---- */
+
 static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t ndefine) {
   if (!engines_case((uint32_t)define[0].value)) /* P */
     return;
@@ -393,7 +444,7 @@ static void one_case(const Def *d, const Optimizer *o, Define *define, uint32_t 
   write_profile(scratch, &model);
   if (!program_open(&g, dir, d->name, NULL, define, ndefine, scratch)) {
     fail(d, o, "pipec", "does not compile");
-  } else {
+  } else if (!forged || forge(g.s.prog, (d->P + d->N) % 2)) {
     Result want = carry_out(d, o);
     for (uint32_t i = 0; i < STEPS * d->M; i++)
       if (!isfinite(want.loss[i])) {
@@ -516,12 +567,13 @@ static void synchronous_at_first(void) {
 
 int main(int argc, char **argv) {
   if (argc < 3) {
-    fprintf(stderr, "usage: oracle STDLIB_DIR SCRATCH_FILE [--break]\n");
+    fprintf(stderr, "usage: oracle STDLIB_DIR SCRATCH_FILE [--break|--forge]\n");
     return 2;
   }
   dir = argv[1], scratch = argv[2];
   engines_begin(&scratch);
   broken = argc > 3 && strcmp(argv[3], "--break") == 0;
+  forged = argc > 3 && strcmp(argv[3], "--forge") == 0;
   const Optimizer *const all[] = {&sgd, &momentum, &adam, &adamw}, *const with_v[] = {&momentum},
                          *const with_v2[] = {&adam};
   grid((Def){.name = "pipedream", .f = NEWEST, .b = AS_F}, "N", true, all, 4);
@@ -561,7 +613,7 @@ int main(int argc, char **argv) {
   replicated(4, 2, 3, 1, 210, &adamw);
   replicated(4, 4, 2, 2, 280, &sgd);
   report("pipedream_rr", before);
-  if (!broken && !engines_of_processes)
+  if (!broken && !forged && !engines_of_processes)
     synchronous_at_first();
   return engines_end(failures) != 0;
 }

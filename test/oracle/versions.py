@@ -33,7 +33,7 @@ class Case:
         self.slope, self.extra = rng.randint(1, 3), rng.randint(0, 2)
         self.split, self.again = rng.random() < 0.3, rng.random() < 0.3
         self.lines = []  # (op, text, function of (s, m, newest, of F), when as text, as function)
-        for op in ["F", "I" if self.split else "B"] + (["R"] if self.again and rng.random() < 0.5 else []):
+        for op in ["F", "I" if self.split and rng.random() < 0.7 else "B"] + (["R"] if self.again and rng.random() < 0.5 else []):
             for _ in range(rng.choice([0, 1, 1, 2])):
                 self.lines.append((op,) + self.source(rng, op) + self.condition(rng))
         self.lines = [l for i, l in enumerate(self.lines)  # nothing stands behind one that holds always
@@ -107,9 +107,9 @@ class Case:
                 **{k: most[k] * size[k] for k in ("act", "gout", "keep")}}
 
     def rule(self, kind, s, m):
-        """The line that holds, or None: R has those of the backward if it has none of its own."""
+        """The line that holds, or None. R without lines has those of the backward, I those of B."""
         own = [l for l in self.lines if l[0] == kind]
-        if kind == "R" and not own:
+        if kind in "RI" and not own:
             own = [l for l in self.lines if l[0] in "BI"]
         return next((l for l in own if l[4] is None or l[4](s, m)), None)
 
