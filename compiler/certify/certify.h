@@ -11,11 +11,11 @@
  * all, that no slot is filled while it is in use. With opt->verify, the default of debug builds,
  * calls verify_program instead, which needs the limits that check_user proves. */
 bool check_tables(Sched *s);
-/* Asks the validator and verifies every fact that the text states about the program. Aborts on a
- * mistake. */
+/* Asks the validator, and verifies the order of the text, side ops, limits and completion. Aborts
+ * on a mistake. */
 void verify_program(const Sched *s);
-/* Run by the driver, with opt->verify, after the pass that they verify. Abort on a mistake. */
-void verify_ops(const Sched *s);    /* verify_ops.c */
-void verify_cycle(const Sched *s); /* verify_cycle.c: after order refuted the orders */
+/* verify_cycle.c: run by the driver, with opt->verify, after order refuted the orders. Aborts on a
+ * mistake. */
+void verify_cycle(const Sched *s);
 
 #endif

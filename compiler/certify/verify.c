@@ -2,12 +2,14 @@
  * Finds mistakes of pipec itself in the emitted program, before anybody runs it.
  *
  * - In every compile, the validator of the runtime (runtime/validate) reads the tables.
- * - With --verify, the machine of machine.h runs them; verify_completes.c checks its certificate.
- * - Then this file and verify_side.c, verify_stashes.c, verify_weights.c, verify_formulas.c compare
- *   the tables with the text: every op stands where the text has it, every clause has its effect.
+ * - With opt->verify, the machine of machine.h runs them; verify_completes.c checks its
+ *   certificate.
+ * - Then this file, verify_side.c and verify_stashes.c compare the tables with the text: every op
+ *   stands where the text has it, side ops and limits are those of their clauses.
  *
- * They take nothing from the passes that made the tables, and abort on a mistake. Cost: linear,
- * apart from the certificate. */
+ * They take nothing from the passes that made the tables, and abort on a mistake. Whether versions
+ * of weights and formulas are those of the text, test/oracle finds. Cost: linear, apart from the
+ * certificate. */
 #include <string.h>
 
 #include "certify.h"
@@ -37,7 +39,7 @@ static void verify_head(const Sched *s) {
     BUG_IF(k->ninstr != t->ncompute + t->ncomm + t->ncopy || k->npool != s->lowered->npool[r]);
     for (uint32_t i = 0; i < k->npool; i++)
       slots += k->pool[i].count;
-    BUG_IF(k->nslot != slots);
+    BUG_IF(k->nslot != slots || (k->weights != NULL) != s->model->weighted);
     BUG_IF(t->ncomm + t->ncopy > 0 && k->nsync == 0); /* whichever engine runs the program */
   }
 }
@@ -129,8 +131,6 @@ void verify_program(const Sched *s) {
   verify_text(s);
   verify_sides(s);
   verify_stashes(s);
-  verify_weights(s);
-  verify_formulas(s);
   verify_send(s);
   verify_completes(s->prog);
 }

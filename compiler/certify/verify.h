@@ -25,8 +25,5 @@ void verify_side_table(const Sched *s);
 void verify_sides(const Sched *s);
 /* The slots of stashes, and the limits (verify_stashes.c). */
 void verify_stashes(const Sched *s);
-/* The weight versions (verify_weights.c) and their formulas (verify_formulas.c). */
-void verify_weights(const Sched *s);
-void verify_formulas(const Sched *s);
 
 #endif

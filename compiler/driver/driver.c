@@ -160,7 +160,6 @@ typedef struct Run {
   Products *made;
   const char *dump; /* --dump-after; NULL */
   bool text;        /* the input is a .pipe text */
-  bool complete;    /* check_deps has passed: verify_ops can run */
   bool stopped;     /* the pass named by `dump` has run */
   double began;     /* start of this pass, ms */
 } Run;
@@ -184,8 +183,6 @@ static bool end_pass(Run *x, const char *name, bool ok, void (*dump)(Sched *, FI
     too_many_steps(s, NO_SPAN);
   if (!ok || s->diag->errors > (s->verdict->over > 0))
     return false;
-  if (s->opt->verify && x->complete)
-    verify_ops(s);
   x->stopped = x->dump && strcmp(x->dump, name) == 0;
   if (all)
     fprintf(s->opt->out, "== %s%s\n", name, dump ? "" : " (unchanged)");
@@ -194,11 +191,6 @@ static bool end_pass(Run *x, const char *name, bool ok, void (*dump)(Sched *, FI
   else if (x->stopped)
     fprintf(s->opt->out, "(unchanged)\n");
   return !x->stopped;
-}
-
-static bool pass_check_deps(Run *x, Orders *orders) {
-  x->complete = check_deps(x->s, orders);
-  return x->complete;
 }
 
 /* Does check_channels prove more than check_deadlock and check_match? These two prove what the
