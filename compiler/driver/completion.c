@@ -76,6 +76,8 @@ void print_completion(Sched *s, FILE *f) {
   for (int i = 0; i < NOPTIONS; i++) {
     const OptionRow *o = &option_row[i];
     const char *blank = i ? " " : "";
+    if (!option_is_listed(o))
+      continue;
     if (is_joined(o))
       fprintf(f, "%s-%c%s", blank, o->letter, o->argument);
     else if (o->letter)

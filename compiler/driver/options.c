@@ -47,7 +47,9 @@ const char *option_dashed(Sched *s, int id) {
 }
 
 static const char *nth_name(int i) {
-  return i < NOPTIONS ? option_row[i].name ? option_row[i].name : "" : NULL;
+  if (i == NOPTIONS)
+    return NULL;
+  return option_row[i].name && option_is_listed(&option_row[i]) ? option_row[i].name : "";
 }
 
 const char *option_meant(Sched *s, const char *written) {
@@ -72,6 +74,8 @@ void print_help(FILE *f) {
   fputs(head, f);
   for (int i = 0; i < NOPTIONS; i++) {
     const OptionRow *o = &option_row[i];
+    if (!option_is_listed(o))
+      continue;
     int at = fprintf(f, "  ");
     if (o->letter)
       at += fprintf(f, "-%c%s", o->letter, o->name ? ", " : "");
@@ -164,6 +168,8 @@ void print_manual(FILE *f) {
       PIPEC_VERSION);
   for (int i = 0; i < NOPTIONS; i++) {
     const OptionRow *o = &option_row[i];
+    if (!option_is_listed(o))
+      continue;
     fputs(".TP\n", f);
     if (o->letter)
       fprintf(f, "\\fB\\-%c\\fR%s", o->letter, o->name ? ", " : "");

@@ -27,6 +27,8 @@ typedef struct OptionRow { /* the columns of options.def but `into`, which read_
 } OptionRow;
 extern const OptionRow option_row[NOPTIONS]; /* of O_ */
 
+static inline bool option_is_listed(const OptionRow *row) { return *row->help != 0; }
+
 /* The index of a word in the argument of option id, such as 1 of csv in "=c|csv"; false: none. */
 bool option_word(int id, const char *word, int *k);
 /* "c, csv or json": the words of option id. */

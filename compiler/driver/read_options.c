@@ -53,14 +53,16 @@ static WordKind read_letter(Words *w) {
   return W_UNKNOWN;
 }
 
-/* name: behind the dashes, perhaps with '=' and a value. The beginning of a name stands for it if
- * no other begins so. */
+/* name: behind the dashes, perhaps with '=' and a value. The beginning of a listed name stands for
+ * it if no other begins so. */
 static WordKind read_name(Words *w, const char *name) {
   const size_t n = strcspn(name, "=");
   int found = -1, matches = 0;
   for (int id = 0; id < NOPTIONS; id++)
     if (option_row[id].name && strncmp(option_row[id].name, name, n) == 0) {
       const bool exact = option_row[id].name[n] == 0;
+      if (!exact && !option_is_listed(&option_row[id]))
+        continue;
       found = id, matches = exact ? 1 : matches + 1;
       if (exact)
         break;
