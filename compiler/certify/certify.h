@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The door of certify/: machine.c, which decides whether lists complete (machine.h), and the second
- * opinions. These check each verdict and table with code that shares nothing with its maker. */
+ * The door of certify/: machine.c, which decides whether lists complete (machine.h), and second
+ * opinions on completion, wait cycles, limits and side ops, by code that shares nothing with their
+ * maker. */
 #ifndef PIPEC_CERTIFY_H
 #define PIPEC_CERTIFY_H
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # What the language has and nothing shows. `keywords.py ROOT` prints one line for each
 #   - keyword of the lexer that no schedule of stdlib/ or examples/ uses, comments and strings aside;
-#   - option of pipec that README.md, docs/ and lang/spec.md do not name.
+#   - option of pipec that README.md, docs/ and lang/spec.md do not name; or do, and --help does not list it.
 import re
 import sys
 
@@ -28,12 +28,12 @@ def keywords(root):
 
 
 def options(root):
-    """{option: line of the table}"""
+    """{option: line of the table, and whether it has a help}"""
     found = {}
     for n, text in enumerate(lint.lines(root, "compiler/driver/options.def"), 1):
         m = re.match(r"X\(\w+, (?:0|'(\w)'), (?:NULL|\"([a-z-]+)\"),", text)
         if m:
-            found["--" + m[2] if m[2] else "-" + m[1]] = n
+            found["--" + m[2] if m[2] else "-" + m[1]] = n, not re.search(r', ""\)', text)
     return found
 
 
@@ -51,9 +51,10 @@ def breaches(root):
     if len(table) < 5:
         yield "compiler/driver/options.def", 0, "no options found"
     named = "\n".join("\n".join(lint.lines(root, f)) for f in pages)
-    for option, n in table.items():
-        if not re.search(r"(?<![\w-])" + re.escape(option) + r"(?![a-z-])", named):
-            yield "compiler/driver/options.def", n, f"README.md, docs/ and lang/spec.md do not name '{option}'"
+    for option, (n, listed) in table.items():
+        if listed != bool(re.search(r"(?<![\w-])" + re.escape(option) + r"(?![a-z-])", named)):
+            how = "do not name" if listed else "name, and --help does not,"
+            yield "compiler/driver/options.def", n, f"README.md, docs/ and lang/spec.md {how} '{option}'"
 
 
 if __name__ == "__main__":
