@@ -8,6 +8,7 @@
 #include "limit.h"
 #include "stages.h"
 #include "orders.h"
+#include "pipe_sim.h"
 #include "prove.h"
 #include "text.h"
 #include "timing.h"
@@ -469,7 +470,7 @@ static void states_json(Sched *s, Text *t, uint32_t stage) {
 void emit_json(Sched *s, FILE *f) {
   const PipeProgram *p = s->prog;
   const Critical *c = critical(s);
-  uint64_t **end, **start = program_times(s, s->arena, &end);
+  uint64_t **end, **start = program_times(s->arena, s->prog, &end);
   Text *t = arena_alloc(s->arena, sizeof *t);
   t->f = f, t->n = 0;
   text_lit(t, "{");

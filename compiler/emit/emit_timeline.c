@@ -6,9 +6,9 @@
 #include "base.h"
 #include "lower.h"
 #include "prove.h"
+#include "pipe_sim.h"
 #include "report.h"
 #include "svg.h"
-#include "timing.h"
 #include "trace_json.h"
 
 const PipeInstr *over_limit(const Sched *s) {
@@ -31,7 +31,7 @@ static double ns_of_unit(const Sched *s) {
 }
 
 void emit_svg(Sched *s, FILE *f) {
-  uint64_t **end, **start = program_times(s, s->arena, &end);
+  uint64_t **end, **start = program_times(s->arena, s->prog, &end);
   SvgTrack track[2];
   int ntrack = 0;
   const Measured *m = s->measured;
@@ -59,7 +59,7 @@ void emit_svg(Sched *s, FILE *f) {
 }
 
 void emit_trace(Sched *s, FILE *f) {
-  uint64_t **end, **start = program_times(s, s->arena, &end);
+  uint64_t **end, **start = program_times(s->arena, s->prog, &end);
   const Measured *m = s->measured;
   const double scale = s->model->timed ? 1 : m->nstep ? ns_of_unit(s) : 1000;
   const char *name = s->model->timed ? "Predicted"

@@ -21,8 +21,8 @@
 
 #include "base.h"
 #include "lower.h"
+#include "pipe_sim.h"
 #include "report.h"
-#include "timing.h"
 
 enum { SHADES = 4, MOST_RANKS = 64, WIDEST = 1000, LEFT = 8, RIGHT = 20, LEAST = 12 };
 
@@ -327,7 +327,7 @@ void emit_show(Sched *s, FILE *f) {
   uint32_t width = terminal_width(f, 80);
   bool right = width >= LEFT + RIGHT + 2 * LEAST;
   uint32_t room = width > LEFT + LEAST ? width - LEFT - (right ? RIGHT : 0) : LEAST;
-  uint64_t **end, **start = program_times(s, s->arena, &end);
+  uint64_t **end, **start = program_times(s->arena, s->prog, &end);
   bool used[PIPE_NOPS] = {0};
   g.cols = columns(&g, start, end, room);
   fprintf(f, "%s%s%s: bubble %.2f %%\n", printable(s, s->model->name), *s->model->params ? " " : "",

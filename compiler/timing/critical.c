@@ -25,6 +25,7 @@
 #include "base.h"
 #include "lower.h"
 #include "orders.h"
+#include "pipe_sim.h"
 #include "timing.h"
 
 #include <inttypes.h>
@@ -109,7 +110,7 @@ static void walk_channels(Arena *a, Walk *w) {
 static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
   Walk w = {.p = p, .lists = s->orders->lists};
-  w.start = program_times(s, a, &w.end);
+  w.start = program_times(a, p, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
     guard_no_memory(sizeof(uint32_t) * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));

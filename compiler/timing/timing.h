@@ -19,8 +19,5 @@ extern const char *const peak_class_name[PEAK_NCLASSES];
 /* Sums each class of memory over all ranks; UINT64_MAX: overflow. */
 void peak_sums(const Sched *s, uint64_t v[PEAK_NREPORTED]);
 void emit_rank_costs(Sched *s, FILE *f);
-/* predict.c: the start (returned) and *end of each instruction of prog, as pipe_predict, in the
- * arena. */
-uint64_t **program_times(Sched *s, Arena *a, uint64_t ***end);
 
 #endif

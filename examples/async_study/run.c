@@ -22,8 +22,9 @@
 #include <string.h>
 
 #include "driver.h"
-#include "timing.h"
+#include "lower.h"
 #include "pipe_run.h"
+#include "pipe_sim.h"
 #include "pipec.h"
 #include "study.h"
 #include "weights.h"
@@ -175,7 +176,7 @@ static void print_curve(const Losses *l, uint32_t rows) {
 static int print_times(const Args *a, Sched *s) {
   const PipeProgram *p = s->prog;
   uint64_t n = a->c.updates * a->c.round, **end;
-  program_times(s, s->arena, &end);
+  program_times(s->arena, s->prog, &end);
   uint64_t *ends = calloc(p->nmb, sizeof *ends);
   const char *comma = "";
   if (!ends)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The predicted times of a finished program, by the timed machine. */
+#include "guard.h"
 #include "pipe_rows.h"
 #include "pipe_sim.h"
-#include "timing.h"
 
 static PipeOn on(const PipeInstr *in) { return (PipeOn)pipe_op_info[in->op].stream; }
 
@@ -129,8 +129,8 @@ uint64_t **pipe_predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint64_
   return start;
 }
 
-uint64_t **program_times(Sched *s, Arena *a, uint64_t ***end) {
-  uint64_t makespan = 0, **start = pipe_predict(a, s->prog, end, &makespan);
-  BUG_IF(!start || makespan != s->prog->makespan);
+uint64_t **program_times(Arena *a, const PipeProgram *p, uint64_t ***end) {
+  uint64_t makespan = 0, **start = pipe_predict(a, p, end, &makespan);
+  BUG_IF(!start || makespan != p->makespan);
   return start;
 }

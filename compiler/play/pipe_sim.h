@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The timed machine: carries out a program of pipe_instr.h exactly, with the times of its stages.
- * It proves that a program completes and predicts its makespan (timing/pipe_sim.c, predict.c). It
+ * It proves that a program completes and predicts its makespan (pipe_sim.c, predict.c). It
  * is separate from the machine of machine.h: only the timed machine knows costs, shared links and
  * fused actions, and says when each instruction starts and ends. The other machine has no times; it
  * confirms with a certificate that the emitted lists complete (certify/verify_completes.c).
@@ -105,5 +105,7 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank);
 /* Runs pipe_sim on a finished program: start[r][i] and end[r][i] of instruction i of rank r's list,
  * in the arena. NULL on stall or mismatch. */
 uint64_t **pipe_predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint64_t *makespan);
+/* The same for a program that is proved to complete and has its makespan. */
+uint64_t **program_times(Arena *a, const PipeProgram *p, uint64_t ***end);
 
 #endif
