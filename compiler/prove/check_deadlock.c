@@ -6,7 +6,8 @@
  * happens-before graph is acyclic.
  *
  * All data points forward in the one global order of transfers. So a cycle needs an edge of the
- * form "wait until a slot is free", and more slots cure it: note [enough slots] in comm.c.
+ * form "wait until a slot is free", and more slots cure it: note [enough slots] in comm.c. A
+ * program that is stuck with them is a mistake of the compiler.
  *
  * Ensures starts, makespan, busy, steady, channel_slots, and the lowering that `auto` stands
  * for. */
@@ -18,11 +19,6 @@
 #include "plant.h"
 #include "prove.h"
 #include "timing.h"
-
-typedef struct Hop {
-  uint32_t rank;
-  bool comm;
-} Hop;
 
 static PipeStream *stream_views(Sched *s, bool comm_stream) {
   PipeStream *v = NEW_ARRAY(s->arena, PipeStream, s->model->nrank);
@@ -48,101 +44,29 @@ static uint64_t **time_rows(Sched *s, bool comm_stream) {
   return row;
 }
 
-/* The head of a stuck stream; NULL: the stream is finished. */
-static PipeInstr *head_of(Sched *s, const PipeSimOut *o, Hop h) {
-  Streams *t = &s->lowered->stream[h.rank];
-  uint32_t i = h.comm ? o->comm_done[h.rank] : o->compute_done[h.rank];
-  return i >= (h.comm ? t->ncomm : t->ncompute) ? NULL : h.comm ? &t->comm[i] : &t->compute[i];
-}
-
-/* The first row after the row of a REDUCE or TIE that is not ready for it. */
-static uint32_t late_replica(Sched *s, const PipeSimOut *o, const PipeInstr *reduce) {
-  for (uint32_t st = pipe_sum_next(s->model->stage, reduce->op, reduce->stage); st != reduce->stage;
-       st = pipe_sum_next(s->model->stage, reduce->op, st)) {
-    uint32_t r = s->model->stage[st].rank;
-    const PipeInstr *head = head_of(s, o, (Hop){r, true});
-    if (!head || head->op != reduce->op || head->stage != st || head->wait > o->compute_done[r])
-      return st;
-  }
-  return reduce->stage;
-}
-
-/* The stream that a stuck head waits for: the other stream of its rank, or COMM of a peer. */
-static Hop waits_for(Sched *s, const PipeSimOut *o, Hop h, const PipeInstr *head) {
-  uint32_t other = h.comm ? o->compute_done[h.rank] : o->comm_done[h.rank];
-  if (head->wait > other)
-    return (Hop){h.rank, !h.comm};
-  if (head->op == PIPE_SIDE_COMM || !h.comm) /* a copy, which waits for compute */
-    return (Hop){h.rank, false};
-  return (Hop){pipe_is_sum(head->op) ? s->model->stage[late_replica(s, o, head)].rank : head->peer,
-               true};
-}
-
-static Hop find_cycle(Sched *s, const PipeSimOut *o) {
-  uint32_t *mark = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->model->nrank), tour = 0;
-  for (uint32_t r = 0; r < s->model->nrank; r++)
-    for (int c = 0; c < 2; c++) {
-      Hop h = {r, c == 1};
-      const PipeInstr *head;
-      tour++;
-      while ((head = head_of(s, o, h)) && !mark[2 * (size_t)h.rank + h.comm]) {
-        mark[2 * (size_t)h.rank + h.comm] = tour;
-        h = waits_for(s, o, h, head);
-      }
-      if (head && mark[2 * (size_t)h.rank + h.comm] == tour)
-        return h;
-    }
-  BUG_IF(true);
-  return (Hop){0, false};
-}
-
-/* Reports the wait cycle that `start` is on. */
-static void report(Sched *s, const PipeSimOut *o, Hop start) {
-  char text[PIPE_OP_TEXT], other[PIPE_OP_TEXT];
-  Hop h = start;
-  const PipeInstr *head = head_of(s, o, h);
-  diag_error(s->diag, DIAG_DEADLOCK, s->orders->site[head->site],
-             "deadlock: rank %u cannot go on; model: %s", h.rank, model_text(s));
-  uint32_t hops = 0;
-  do {
-    head = head_of(s, o, h);
-    Hop next = waits_for(s, o, h, head);
-    pipe_instr_text(text, sched_graph(s), head);
-    const PipeInstr *that = head_of(s, o, next);
-    pipe_instr_text(other, sched_graph(s), that);
-    if (hops++ < 12)
-      diag_note(s->diag, s->orders->site[head->site],
-                "%s on rank %u waits for rank %u, whose %s stream is at %s", text, h.rank,
-                next.rank, next.comm ? "comm" : "compute", other);
-    h = next;
-  } while (h.rank != start.rank || h.comm != start.comm);
-}
-
 /* A program of comm, and its play in the timed machine. */
 typedef struct Play {
   PipeSimIn in;
   PipeSimOut out;
 } Play;
 
-/* Plays the program; gives channels more slots if too few close a cycle. False: reported. */
+/* Plays the program; gives channels more slots if too few close a cycle. False: some rank cannot go
+ * on, and no channel needs more slots. */
 static bool complete(Sched *s, Lowered *lowered, Play *p) {
   for (;;) {
-    uint32_t rank;
     p->in.needs = lowered->lowering == PIPE_CHANNELS ? lowered->needs : NULL;
     p->in.nchannel = lowered->npipe_channel;
-    PipeSimStatus st = pipe_sim(&p->in, &p->out, &rank);
-    if (st == PIPE_SIM_DONE || (st == PIPE_SIM_STUCK && PLANTED(DEADLOCK_STUCK)))
+    PipeSimStatus status = pipe_sim(&p->in, &p->out, NULL);
+    BUG_IF(status == PIPE_SIM_MISMATCH); /* both ends come from one list */
+    if (status == PIPE_SIM_DONE)
       return true;
-    BUG_IF(st == PIPE_SIM_MISMATCH); /* both ends come from one list */
-    if (!comm_more_slots(s)) {
-      report(s, &p->out, find_cycle(s, &p->out));
+    if (!comm_more_slots(s))
       return false;
-    }
     comm(s, lowered);
   }
 }
 
-/* Allocates the play and runs complete. False: reported. */
+/* Allocates the play and runs complete, with its result. */
 static bool play(Sched *s, Lowered *lowered, Play *p) {
   const Model *m = s->model;
   PipeGraph g = sched_graph(s);
@@ -174,6 +98,7 @@ static bool play(Sched *s, Lowered *lowered, Play *p) {
     PipeStream *copy = NEW_ARRAY(s->arena, PipeStream, m->nrank);
     uint64_t *cell = arena_alloc(s->arena, s->orders->ncopy * sizeof *cell);
     p->out.copy_start = NEW_ARRAY(s->arena, uint64_t *, m->nrank);
+    p->out.copy_done = NEW_ARRAY(s->arena, uint32_t, m->nrank);
     for (uint32_t r = 0; r < m->nrank; r++) {
       copy[r] = (PipeStream){lowered->stream[r].copy, NULL, lowered->stream[r].ncopy};
       p->out.copy_start[r] = cell + s->orders->rank_copy0[r];
@@ -273,11 +198,25 @@ static void choose_lowering(Sched *s, Lowered *lowered, Play *p) {
   lowered->choice.communicators = n;
 }
 
+/* Ends the compile if the play has not carried out all instructions of a stream of the rank. */
+static void check_over(const Sched *s, uint32_t rank, const PipeStream *stream, uint32_t done) {
+  char text[PIPE_OP_TEXT];
+  if (done == stream->n || PLANTED(DEADLOCK_STUCK))
+    return;
+  pipe_instr_text(text, sched_graph(s), &stream->instr[done]);
+  guard_fail(GUARD_BUG, "rank %u cannot go on at %s", rank, text);
+}
+
 bool check_deadlock(Sched *s, Lowered *lowered, Times *times) {
   Play p;
-  if (!play_best(s, lowered, &p))
-    return false;
-  if (lowered->choice.open)
+  const bool done = play_best(s, lowered, &p);
+  for (uint32_t r = 0; r < s->model->nrank; r++) {
+    check_over(s, r, &p.in.compute[r], p.out.compute_done[r]);
+    check_over(s, r, &p.in.comm[r], p.out.comm_done[r]);
+    if (p.in.copy)
+      check_over(s, r, &p.in.copy[r], p.out.copy_done[r]);
+  }
+  if (done && lowered->choice.open)
     choose_lowering(s, lowered, &p);
   *times = (Times){.compute_start = p.out.compute_start,
                    .comm_start = p.out.comm_start,

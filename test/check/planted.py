@@ -79,9 +79,10 @@ DIES = {
 
 def verdict(answer):
     """Whether it was refused, by which errors, and what was proved; None: it died. The validator, which every compile
-    asks and which shares nothing with the code of the mistake, refuses tables as an internal error: an answer, too."""
+    asks and which shares nothing with the code of the mistake, refuses tables as an internal error: an answer, too.
+    So is the internal error of a proof, which names a rank and no line of C; proofs_test prints it."""
     _, code, out, err = answer
-    if code < 0:
+    if code < 0 or re.search(r"internal error: \S+\.c:\d", out):
         tables = re.search(r"internal error: the emitted tables: .*", err)
         return (code, tables.group()) if tables else None
     said = re.findall(r"^.*error: .*|^(?:proved|all M|refuted|\w+: transfers).*", err + out, re.M)

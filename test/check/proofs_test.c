@@ -2,7 +2,8 @@
  * Three proofs are about what the compiler itself makes: that the transfers match (check_match),
  * that the program with its transfers completes (check_deadlock) and that its events do
  * (check_streams). No .pipe text can fail them, so here a good program is damaged between the
- * passes, one way per argument, and the proof has to find it:
+ * passes, one way per argument, and the proof has to find it. A proof that no file can fail either
+ * ends the compile with an internal error.
  *
  *   swap     two receives of one rank change places       peer     a send goes to another rank
  *   lost     a receive becomes a compute op               order    a transfer is put before its
@@ -22,6 +23,7 @@
 #include <string.h>
 
 #include "driver.h"
+#include "guard.h"
 #include "lower.h"
 #include "orders.h"
 #include "prove.h"
@@ -155,6 +157,26 @@ static bool completes_anew(Sched *s) {
   return comm(s, &lowered) && check_deadlock(s, &lowered, &times);
 }
 
+typedef struct Proofs {
+  Sched *s;
+  bool sums; /* the sums, too */
+  bool match, complete, synced;
+} Proofs;
+
+/* Runs the proofs up to the first that ends the compile. */
+static void prove(void *of) {
+  Proofs *proofs = of;
+  Sched *s = proofs->s;
+  Verdict verdict = {0};
+  proofs->match = check_match(s) && (!proofs->sums || check_channels(s, &verdict));
+  proofs->synced = true;
+  proofs->complete = completes_anew(s);
+  if (!proofs->match || !proofs->complete)
+    return; /* events are about programs that are right so far */
+  proofs->synced = false;
+  proofs->synced = check_streams(s);
+}
+
 int main(int argc, char **argv) {
   const char *how = argc == 2 ? argv[1] : "";
   Arena arena = {0};
@@ -174,14 +196,16 @@ int main(int argc, char **argv) {
   diag_init(&diag, &arena, stdout);
   if (!compile_only(&s) || !damage(&s, how))
     return 2;
-  Verdict verdict = {0};
-  bool match = check_match(&s) && (strcmp(how, "sums") != 0 || check_channels(&s, &verdict));
-  bool completes = completes_anew(&s);
-  bool synced = !match || !completes ||
-                check_streams(&s); /* about programs that are right so far */
-  printf("%s: transfers %s, program %s, %s\n", how, match ? "match" : "do not match",
-         completes ? "completes" : "does not complete",
-         synced ? "no event is wrong" : "an event is wrong");
+  Arena own = {0}; /* of the guard */
+  Guard guard;
+  Proofs proofs = {.s = &s, .sums = strcmp(how, "sums") == 0};
+  s.arena = diag.arena = &own;
+  if (guard_run(&guard, prove, &proofs) == GUARD_BUG)
+    printf("internal error: %s\n", guard.why);
+  guard_release(&guard);
+  printf("%s: transfers %s, program %s, %s\n", how, proofs.match ? "match" : "do not match",
+         proofs.complete ? "completes" : "does not complete",
+         proofs.synced ? "no event is wrong" : "an event is wrong");
   arena_free(&arena);
   return 0;
 }
