@@ -15,7 +15,7 @@ enum Plant {
   PLANT_ORDER_CYCLE,    /* the op that a rank of the wait cycle waits for */
   PLANT_MATCH_NUMBER,    /* check_match: the number on the pair */
   PLANT_MATCH_CHANNEL,   /*   the channel */
-  PLANT_DEADLOCK_STUCK,  /* check_deadlock: the machine is stuck */
+  PLANT_DEADLOCK_STUCK,  /* check_deadlock: a stream did not come to its end */
   PLANT_SLOT_FREE,       /* slots: a slot is in use */
   PLANT_STREAMS_COVERED, /* check_streams: a dependence without event */
   PLANT_STREAMS_SLOTS,   /* a slot used too early */

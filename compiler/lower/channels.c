@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Lays out transfers by channel, for the lowering `channels` (lang/spec.md 8.4). Transfers keep the
  * one global order, but a transfer waits only for earlier transfers of its channel. comm calls this
- * file to lay out transfers, check_deadlock to play them, lower to write them.
+ * file to lay out transfers, settle to play them, lower to write them.
  *
  * A channel holds the transfers of one kind (forward or backward) of one pipe from one rank to
  * another. The sums over one set of ranks form a channel too. A sum and the sums that need its

@@ -19,10 +19,10 @@
  * graph points forward in the play: to a later start, or at the same instant to a later place in
  * the play.
  *
- * Fewer slots may suffice and save memory. So comm starts from MIN_CHANNEL_SLOTS, and
- * check_deadlock asks for fit channels only if the small ones close a cycle. Channels of edges
- * outside the chain are fit from the start: their receiver holds the tensor while the chain takes
- * its longer way, and a sender that waits for a slot would block the chain as well.
+ * Fewer slots may suffice and save memory. So comm starts from MIN_CHANNEL_SLOTS, and settle
+ * asks for fit channels only if the small ones close a cycle. Channels of edges outside the chain
+ * are fit from the start: their receiver holds the tensor while the chain takes its longer way, and
+ * a sender that waits for a slot would block the chain as well.
  *
  * note [actions]: the ops of an action start together, so each waits for the needs of all. An
  * action has a send slot for each tensor that it puts into one channel. Orders.send says when

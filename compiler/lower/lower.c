@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Merges the streams of each rank into one list in issue order and makes the PipeProgram. Requires
- * slots, and the predicted starts of check_deadlock. Ensures prog; its tables are in the arena.
+ * slots, and the predicted starts of settle. Ensures prog; its tables are in the arena.
  * streams.c places the events between the streams of a rank.
  *
  * The merge is by predicted start. Invariant: an instruction stands after every instruction that

@@ -48,26 +48,24 @@ typedef struct Peak {
   uint64_t bytes[PEAK_NCLASSES]; /* (check_memory) each buffer rounded up to 64 bytes */
 } Peak;
 
-/* The instructions of each rank before the merge. Made by comm, slots and lower. If too few channel
- * slots close a wait cycle, check_deadlock runs comm again with more. */
+/* The instructions of each rank before the merge. Made by comm, settle, slots and lower. */
 typedef struct Lowered {
-  /* [Ideal.nxfer] the one global order of transfers. It begins as Ideal.xfer; check_deadlock may
-   * replace it by a faster order. */
+  /* [Ideal.nxfer] the one global order of transfers. It begins as Ideal.xfer; settle may replace it
+   * by a faster order. */
   Xfer *xfer;
-  PipeLowering lowering; /* (comm) for `auto`: GLOBAL until check_deadlock chooses */
+  PipeLowering lowering; /* (comm) for `auto`: GLOBAL until settle chooses */
   struct LoweringChoice {
     bool open;             /* the schedule asks for `auto` */
     uint64_t other;        /* makespan with the rejected lowering; 0: no other was tried */
     uint32_t communicators; /* with CHANNELS: the most channels of transfers on a rank */
   } choice;
   Channel *channel;      /* [2 * links] */
-  uint32_t channel_slots; /* (check_deadlock) the most slots that any channel needed */
+  uint32_t channel_slots; /* (settle) the most slots that any channel needed */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
   Streams *stream;       /* [nrank] */
   /* With lowering CHANNELS (channels.c): PipeProgram.channel. */
   PipeChannel *pipe_channel; uint32_t npipe_channel;
-  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, numbered before check_deadlock
-   * sorts. */
+  /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, numbered before settle sorts. */
   uint32_t *channel_of;
   PipeNeeds *needs;      /* [nrank] */
   PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] (slots) */
@@ -82,8 +80,10 @@ typedef struct Lowered {
  * has fewer than 4 microbatches. */
 typedef struct Steady { uint64_t time; uint32_t per; } Steady;
 
-/* The predicted times of the program. Made by check_deadlock. */
+/* The play of the program in the timed machine. Made by settle. */
 typedef struct Times {
+  /* [nrank] instructions carried out in each stream; copy_done NULL: there are no copies */
+  uint32_t *compute_done, *comm_done, *copy_done;
   uint64_t **compute_start, **comm_start; /* [nrank][n] */
   uint64_t **copy_start; /* NULL: there are no copies */
   uint64_t makespan, busy, span; /* busy: sum over all ranks; span: as in the glossary */
@@ -122,6 +122,13 @@ uint64_t transfer_time(const Sched *s, const Xfer *x);
  * where the order of the list needs them. Requires one chain of stages, each on one rank. */
 void lay_lists(Sched *s);
 bool more_list_slots(Sched *s);
+/* ---- settle.c: requires comm. Chooses the slots of channels, the order of transfers and the
+ * lowering of `auto` by playing the program, and runs comm again for them. Ensures Times ---- */
+bool settle(Sched *s, Lowered *lowered, Times *times);
+bool transfers_take_time(const Sched *s);
+/* steady_state.c. end: [nrank][n] ends of COMPUTE. Requires Times.compute_start and
+ * Times.rank_busy. */
+Steady find_steady(Sched *s, const Times *times, uint64_t *const *end);
 /* ---- channels.c: lowering CHANNELS ---- */
 void find_channels(Sched *s, Lowered *lowered); /* for comm, once: ensures channel_of */
 /* The channel of a link; NONE with another lowering. */
@@ -151,7 +158,7 @@ void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn);
 bool slots(Sched *s, Lowered *lowered);
 /* The slot of input (or output) k of COMPUTE instruction c. */
 uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);
-/* ---- lower.c: requires slots and the times of check_deadlock. Ensures prog ---- */
+/* ---- lower.c: requires slots and the times of settle. Ensures prog ---- */
 bool lower(Sched *s, Lowered *lowered);
 /* ---- channels.c ---- */
 /* The communicator of each sum: [nmodel + ntie] in the arena, stages of the model, then ties. Sums

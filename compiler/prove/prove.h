@@ -5,12 +5,10 @@
 
 #include "lower.h"
 
-/* ---- check_deadlock.c: requires comm. Proves that the timed machine completes, with rendezvous,
- * untagged FIFO and one comm stream per rank or channel. Adds channel slots if too few close a
- * cycle. Ensures Times, and the lowering of `auto` ---- */
-bool check_deadlock(Sched *s, Lowered *lowered, Times *times);
+/* ---- deadlock.c: requires settle. Proves that the program completes, with rendezvous, untagged
+ * FIFO and one comm stream per rank or channel ---- */
+bool check_deadlock(const Sched *s);
 /* ---- slow_links.c ---- */
-bool transfers_take_time(const Sched *s);
 /* Warns if the program takes much longer than on an idle network. Requires lower. */
 void warn_slow_links(Sched *s);
 /* ---- check_streams.c: requires prog. Proves that the events of each rank cover its waits and

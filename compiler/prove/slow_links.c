@@ -11,16 +11,6 @@
 #include "orders.h"
 #include "prove.h"
 
-bool transfers_take_time(const Sched *s) {
-  for (uint32_t i = 0; i < s->model->nstage; i++)
-    if (s->model->stage[i].time[PIPE_SEND_F] || s->model->stage[i].time[PIPE_SEND_B])
-      return true;
-  for (uint32_t i = 0; s->model->graph && i < s->model->graph->nedge; i++)
-    if (s->model->graph->edge[i].send[0] || s->model->graph->edge[i].send[1])
-      return true;
-  return false;
-}
-
 /* The stream with the most transfer time: of a rank, or with CHANNELS of a pair of ranks. */
 typedef struct Busy {
   uint64_t time;

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * The door of timing/: predictions (steady state, critical path, bounds), and a table of what each
+ * The door of timing/: predictions (critical path, bounds), and a table of what each
  * rank sends and stores. */
 #ifndef PIPEC_TIMING_H
 #define PIPEC_TIMING_H
 
 #include "lower.h"
 
-/* steady_state.c. end: [nrank][n] ends of COMPUTE. Requires Times.compute_start and
- * Times.rank_busy. */
-Steady find_steady(Sched *s, const Times *times, uint64_t *const *end);
 /* ---- bound.c: lower bounds for these places, costs and stashes. Requires slots ---- */
 Timing program_bound(Sched *s);
 /* The bounds with room[r] stashes on rank r. Requires only check_deps. */

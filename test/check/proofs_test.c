@@ -154,7 +154,7 @@ static bool completes_anew(Sched *s) {
   static Times times;
   lowered.lowering = s->lowered->lowering;
   s->lowered = &lowered, s->times = &times;
-  return comm(s, &lowered) && check_deadlock(s, &lowered, &times);
+  return comm(s, &lowered) && settle(s, &lowered, &times) && check_deadlock(s);
 }
 
 typedef struct Proofs {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Computes the time per microbatch in the steady state of one step, for check_deadlock. Cost:
+ * Computes the time per microbatch in the steady state of one step, for settle. Cost:
  * linear, and two sorts of the microbatches. */
 #include <stdlib.h>
 
-#include "timing.h"
 #include "lower.h"
 
 static int by_value(const void *a, const void *b) {
