@@ -10,9 +10,10 @@
  *   grouped    no wait stands inside an action or a group, and no record inside a group; transfers
  *              of one group share no slot
  *
- * Requires prog; reads only its tables, and shares with streams.c only the meaning of a wait:
- * note [clocks]. Cost: linear in instructions, their tensors and waits, times streams (channels may
- * make many). */
+ * No text makes this proof fail: pipec places the events itself, so a wrong event is a mistake of
+ * the compiler. Requires prog; reads only its tables, and shares with streams.c only the meaning of
+ * a wait: note [clocks]. Cost: linear in instructions, their tensors and waits, times streams
+ * (channels may make many). */
 #include <string.h>
 
 #include "prove.h"
@@ -49,10 +50,6 @@ static const char *row_text(const Proof *p, uint32_t row) {
                        (size_t)pipe_instr_text(text, pipe_graph(p->s->prog), &p->k->instr[row]));
 }
 
-static Span row_span(const Proof *p, uint32_t row) {
-  return row < p->k->ninstr ? p->s->orders->site[p->k->instr[row].site] : NO_SPAN;
-}
-
 /* The row at which stream `on` completes `count`; for messages. */
 static uint32_t row_of(const Proof *p, uint32_t on, uint32_t count) {
   uint32_t n = on == PIPE_COMPUTE, i = 0;
@@ -61,111 +58,103 @@ static uint32_t row_of(const Proof *p, uint32_t on, uint32_t count) {
   return i;
 }
 
-static bool too_early(const Proof *p, uint32_t on, uint32_t count) {
+_Noreturn static void too_early(const Proof *p, uint32_t on, uint32_t count) {
   uint32_t other = on == PIPE_COMPUTE && count <= 1 ? NONE : row_of(p, on, count);
-  diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
-             "rank %u: no event keeps %s from starting before %s is over", p->r,
+  guard_fail(GUARD_BUG, "rank %u: no event keeps %s from starting before %s is over", p->r,
              row_text(p, p->row), row_text(p, other));
-  if (other != NONE)
-    diag_note(p->s->diag, row_span(p, other), "%s, on another stream, comes from here",
-              row_text(p, other));
-  return false;
 }
 
 /* ns is p->w.n, here and below. */
-static inline bool covers(const Proof *p, At at, const uint32_t *need, const uint32_t ns) {
+static inline void check_covered(const Proof *p, At at, const uint32_t *need, const uint32_t ns) {
   for (uint32_t x = 0; x < ns; x++)
     if (x != at.of && at.now[x] < need[x] && !PLANTED(STREAMS_COVERED))
-      return too_early(p, x, need[x]);
-  return true;
+      too_early(p, x, need[x]);
 }
 
-static inline bool touch(const Proof *p, At at, uint32_t what, const uint32_t ns) {
+static inline void touch(const Proof *p, At at, uint32_t what, const uint32_t ns) {
   uint32_t *t = &p->touched[(size_t)what * ns];
-  if (at.of == PIPE_COMM && t[PIPE_COMM] > p->group) {
-    diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
-               "rank %u: %s and %s are in one group, but use one slot", p->r,
+  if (at.of == PIPE_COMM && t[PIPE_COMM] > p->group)
+    guard_fail(GUARD_BUG, "rank %u: %s and %s are in one group, but use one slot", p->r,
                row_text(p, row_of(p, PIPE_COMM, t[PIPE_COMM])), row_text(p, p->row));
-    return false;
-  }
-  if (!PLANTED(STREAMS_SLOTS) && !covers(p, at, t, ns))
-    return false;
+  if (!PLANTED(STREAMS_SLOTS))
+    check_covered(p, at, t, ns);
   t[at.of] = at.nth;
-  return true;
 }
 
-static inline bool touch_slots(const Proof *p, At at, const PipeInstr *in, uint32_t field,
+static inline void touch_slots(const Proof *p, At at, const PipeInstr *in, uint32_t field,
                                bool input, const uint32_t ns) {
   if (field == NONE)
-    return true;
+    return;
   uint32_t n = p->k->list ? pipe_fields(&p->s->prog->stage[in->stage], in->op, input) : 1;
   if (n < 2)
-    return touch(p, at, field, ns);
-  for (uint32_t i = 0; i < n; i++)
-    if (!touch(p, at, p->k->list[field + i], ns))
-      return false;
-  return true;
+    touch(p, at, field, ns);
+  for (uint32_t i = 0; i < n && n >= 2; i++)
+    touch(p, at, p->k->list[field + i], ns);
 }
 
 /* Records every access of an instruction: slots of its rank, gradients of its stages. */
-static inline bool touch_all(const Proof *p, At at, const PipeInstr *in, const uint32_t ns) {
+static inline void touch_all(const Proof *p, At at, const PipeInstr *in, const uint32_t ns) {
   const PipeProgram *g = p->s->prog;
+  const Model *m = p->s->model;
   const PipeOpInfo *info = &pipe_op_info[in->op];
   uint32_t grad = p->k->nslot;
-  if (in->act != NONE && !touch(p, at, in->act, ns))
-    return false;
-  if (info->gout != 0 && in->gout != NONE && !touch(p, at, in->gout, ns))
-    return false;
-  bool compute = info->stream == PIPE_COMPUTE && in->op != PIPE_SIDE;
-  if (compute && in->keep != NONE && !touch(p, at, in->keep, ns))
-    return false;
-  bool copies = in->op == PIPE_OFF || in->op == PIPE_LOAD;
-  if (copies && in->peer == NONE && !touch(p, at, in->away, ns)) /* else on another rank */
-    return false;
-  if ((in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE) &&
-      !touch(p, at, grad + g->stage[in->stage].chunk, ns))
-    return false;
-  for (uint32_t i = p->s->model->rank_stage0[p->r];
-       in->op == PIPE_TIE && i < p->s->model->rank_stage0[p->r + 1]; i++) {
-    const PipeStage *st = &g->stage[p->s->model->rank_stage[i]];
-    if (st->tied == in->stage && !touch(p, at, grad + st->chunk, ns))
-      return false;
+  if (in->act != NONE)
+    touch(p, at, in->act, ns);
+  if (info->gout != 0 && in->gout != NONE)
+    touch(p, at, in->gout, ns);
+  if (info->stream == PIPE_COMPUTE && in->op != PIPE_SIDE && in->keep != NONE)
+    touch(p, at, in->keep, ns);
+  if ((in->op == PIPE_OFF || in->op == PIPE_LOAD) && in->peer == NONE) /* else on another rank */
+    touch(p, at, in->away, ns);
+  if (in->op == PIPE_B || in->op == PIPE_W || in->op == PIPE_U || in->op == PIPE_REDUCE)
+    touch(p, at, grad + g->stage[in->stage].chunk, ns);
+  for (uint32_t i = m->rank_stage0[p->r]; in->op == PIPE_TIE && i < m->rank_stage0[p->r + 1]; i++) {
+    const PipeStage *st = &g->stage[m->rank_stage[i]];
+    if (st->tied == in->stage)
+      touch(p, at, grad + st->chunk, ns);
   }
-  return touch_slots(p, at, in, in->in, true, ns) && touch_slots(p, at, in, in->out, false, ns);
+  touch_slots(p, at, in, in->in, true, ns);
+  touch_slots(p, at, in, in->out, false, ns);
 }
 
-/* Are the waits of the current row, and the record after it, outside actions and groups? */
-static inline bool apart(const Proof *p, const PipeInstr *in, bool waits, bool records) {
+/* The waits of the current row, and the record after it, stand outside actions and groups. */
+static inline void check_apart(const Proof *p, const PipeInstr *in, bool waits, bool records) {
   bool inside = p->row > 0 && in[-1].group > 0;
   if (PLANTED(STREAMS_GROUPED) ||
       (!(inside && waits) && !(pipe_op_info[in->op].comm && in->group > 0 && records)))
-    return true;
-  diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
+    return;
+  guard_fail(GUARD_BUG,
              "rank %u: %s begins together with other instructions, but an event is %s between them",
              p->r, row_text(p, p->row), inside && waits ? "waited for" : "recorded");
-  return false;
+}
+
+/* Does wait i alone cover a stream? */
+static inline bool is_needed(const Proof *p, uint32_t i, const uint32_t ns) {
+  bool needed = PLANTED(STREAMS_NEEDED);
+  for (uint32_t x = 0; x < ns; x++)
+    needed |= p->alone[x] == i;
+  return needed;
 }
 
 /* Checks the waits sync[0 .. n - 1] of the current row. */
-static inline bool waits(const Proof *p, At at, const PipeSync *sync, uint32_t n,
-                         const uint32_t *need, const uint32_t ns) {
+static inline void check_waits(const Proof *p, At at, const PipeSync *sync, uint32_t n,
+                               const uint32_t *need, const uint32_t ns) {
   const uint32_t *known = p->room.known;
-  if (n == 0)
-    return covers(p, at, need, ns);
+  if (n == 0) {
+    check_covered(p, at, need, ns);
+    return;
+  }
   clock_copy(p->before, at.now, ns);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t after = sync[i].after + 1;
     if (sync[i].event >= p->k->nevent || after > p->row ||
-        (p->last[sync[i].event] != after && !PLANTED(STREAMS_REUSED))) {
-      diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
+        (p->last[sync[i].event] != after && !PLANTED(STREAMS_REUSED)))
+      guard_fail(GUARD_BUG,
                  "rank %u: %s waits for event %u, but %s is not the last to record the event", p->r,
                  row_text(p, p->row), sync[i].event, row_text(p, sync[i].after));
-      return false;
-    }
     clock_join(at.now, &known[(size_t)after * ns], ns);
   }
-  if (!covers(p, at, need, ns))
-    return false;
+  check_covered(p, at, need, ns);
   for (uint32_t x = 0; x < ns; x++) {
     bool open = x != at.of && p->before[x] < need[x];
     uint32_t ncover = 0;
@@ -174,28 +163,20 @@ static inline bool waits(const Proof *p, At at, const PipeSync *sync, uint32_t n
       if (known[(size_t)(sync[i].after + 1) * ns + x] >= need[x])
         p->alone[x] = ncover++ ? NONE : i;
   }
-  for (uint32_t i = 0; i < n; i++) {
-    bool needed = PLANTED(STREAMS_NEEDED);
-    for (uint32_t x = 0; x < ns; x++)
-      needed |= p->alone[x] == i;
-    if (!needed) {
-      diag_error(p->s->diag, DIAG_STREAMS, row_span(p, p->row),
-                 "rank %u: the event from %s to %s is not needed", p->r, row_text(p, sync[i].after),
-                 row_text(p, p->row));
-      return false;
-    }
-  }
-  return true;
+  for (uint32_t i = 0; i < n; i++)
+    if (!is_needed(p, i, ns))
+      guard_fail(GUARD_BUG, "rank %u: the event from %s to %s is not needed", p->r,
+                 row_text(p, sync[i].after), row_text(p, p->row));
 }
 
 /* The end of the step waits for everything: sync[0 .. n - 1]. */
-static inline bool check_end(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t ns) {
+static inline void check_end(Proof *p, const PipeSync *sync, uint32_t n, const uint32_t ns) {
   At at = {.of = PIPE_COMPUTE, .now = &p->room.now[(size_t)PIPE_COMPUTE * ns]};
   p->row = p->k->ninstr;
-  return waits(p, at, sync, n, p->room.done, ns);
+  check_waits(p, at, sync, n, p->room.done, ns);
 }
 
-static inline bool check_rank(Proof *p, const uint32_t ns) {
+static inline void check_rank(Proof *p, const uint32_t ns) {
   const PipeRank *k = p->k;
   const PipeInstr *const instr = k->instr;
   const PipeSync *sync = k->sync, *const last_sync = sync + k->nsync;
@@ -223,9 +204,10 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
       sync++;
     if (i == 0 || in[-1].group == 0)
       p->group = done[PIPE_COMM];
-    if (((sync > first || event) && !apart(p, in, sync > first, event)) ||
-        !waits(p, at, first, (uint32_t)(sync - first), need, ns) || !touch_all(p, at, in, ns))
-      return false;
+    if (sync > first || event)
+      check_apart(p, in, sync > first, event);
+    check_waits(p, at, first, (uint32_t)(sync - first), need, ns);
+    touch_all(p, at, in, ns);
     at.now[at.of] = done[at.of] = at.nth;
     if (event) /* no wait refers to other rows */
       clock_copy(&p->room.known[(size_t)(i + 1) * ns], at.now, ns);
@@ -236,7 +218,7 @@ static inline bool check_rank(Proof *p, const uint32_t ns) {
   while (sync < last_sync && sync->before == ninstr)
     sync++;
   BUG_IF(sync != last_sync);
-  return check_end(p, first, (uint32_t)(sync - first), ns);
+  check_end(p, first, (uint32_t)(sync - first), ns);
 }
 
 /* The number of things that instructions of a rank access: slots, gradients. */
@@ -244,7 +226,7 @@ static size_t nslots(const Sched *s, uint32_t r) {
   return (size_t)s->prog->rank[r].nslot + s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
 }
 
-static bool proves(Sched *s, uint32_t r) {
+static void check_events(Sched *s, uint32_t r) {
   Arena own = {0};
   Proof v = {.s = s, .r = r, .k = &s->prog->rank[r]};
   v.w = rank_streams(&own, s, r, v.k);
@@ -256,14 +238,15 @@ static bool proves(Sched *s, uint32_t r) {
   v.records = NEW_ARRAY(&own, uint32_t, (size_t)v.k->ninstr + 1);
   v.last = arena_alloc(&own, v.k->nevent * sizeof *v.last + 1);
   memset(v.last, 0xff, v.k->nevent * sizeof *v.last);
-  bool ok = v.w.n == PIPE_COPY ? check_rank(&v, PIPE_COPY) : check_rank(&v, v.w.n);
+  if (v.w.n == PIPE_COPY)
+    check_rank(&v, PIPE_COPY);
+  else
+    check_rank(&v, v.w.n);
   arena_free(&own);
-  return ok;
 }
 
 bool check_streams(Sched *s) {
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    if (!proves(s, r))
-      return false;
+    check_events(s, r);
   return true;
 }
