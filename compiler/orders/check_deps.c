@@ -12,6 +12,7 @@
  *
  * Cost: linear. */
 #include "base.h"
+#include "deps.h"
 #include "graph.h"
 #include "hints.h"
 #include "orders.h"
@@ -209,18 +210,6 @@ static void find_rounds(Sched *s, Orders *orders) {
   }
 }
 
-uint32_t round_of(const Sched *s, uint32_t u) {
-  uint32_t st = s->orders->op[u].stage, a = s->orders->round0[st], b = s->orders->round0[st + 1];
-  while (a < b) {
-    uint32_t mid = a + (b - a) / 2;
-    if (s->orders->round[mid].u < u)
-      a = mid + 1;
-    else
-      b = mid;
-  }
-  return a;
-}
-
 static bool check_replicas(Sched *s) {
   for (uint32_t m = 0; m < s->model->nmodel; m++)
     for (uint32_t q = s->model->stage[m].replica; q != m; q = s->model->stage[q].replica) {
@@ -297,6 +286,52 @@ static bool check_labels(Sched *s) {
     } else if (adds_gradient(o->kind)) {
       version[(size_t)o->stage * s->model->nmb + o->mb] = *k;
     }
+  }
+  return ok;
+}
+
+bool beside_update(Sched *s, uint32_t a, uint32_t b) {
+  uint32_t u = s->orders->op[b].kind == PIPE_U ? b : a, other = u == b ? a : b;
+  uint8_t kind = s->orders->op[other].kind;
+  if (s->orders->op[u].kind != PIPE_U || s->orders->op[a].stage != s->orders->op[b].stage)
+    return true;
+  diag_error(s->diag, DIAG_OVERLAP, s->orders->site[s->orders->op[u].site],
+             "rank %u: %s stands in one action with %s, %s", op_rank(s, u), op_text(s, u),
+             op_text(s, other),
+             kind == PIPE_B || kind == PIPE_W ? "whose gradient the update applies"
+             : kind == PIPE_U                 ? "an update of the same stage"
+                                              : "whose weights the update changes");
+  if (s->orders->op[a].site != s->orders->op[b].site)
+    diag_note(s->diag, s->orders->site[s->orders->op[other].site], "%s comes from here",
+              op_text(s, other));
+  diag_help(
+      s->diag,
+      "write the two ops one after the other: an update may only overlap ops of other stages");
+  return false;
+}
+
+static bool report_needs(Sched *s, uint32_t a, uint32_t b) {
+  diag_error(s->diag, DIAG_OVERLAP, s->orders->site[s->orders->op[b].site],
+             "rank %u: %s stands in one action with %s, which must end first", op_rank(s, b),
+             op_text(s, b), op_text(s, a));
+  if (s->orders->op[a].site != s->orders->op[b].site)
+    diag_note(s->diag, s->orders->site[s->orders->op[a].site], "%s comes from here", op_text(s, a));
+  diag_help(s->diag, "write the two ops one after the other: ops of an overlap start together");
+  return false;
+}
+
+/* Proves that no op of an action needs another op of this action. */
+static bool check_overlap(Sched *s) {
+  bool ok = true;
+  for (uint32_t first = 0, n; first < s->orders->nop && s->diag->errors <= s->diag->limit;
+       first += n) {
+    n = 1u + s->orders->op[first].group;
+    bool good = true;
+    for (uint32_t b = first; n > 1 && b < first + n && good; b++)
+      for (uint32_t a = first; a < first + n && good; a++)
+        good = (a >= b || beside_update(s, a, b)) &&
+               (!order_needs(s, a, b) || report_needs(s, a, b));
+    ok &= good;
   }
   return ok;
 }

@@ -133,6 +133,10 @@ typedef struct Ex {
   RuleTables rules;
 } Ex;
 
+/* ---- check_deps.c ---- */
+/* Checks that neither of two ops of an action updates the stage of the other. False: reported. */
+bool beside_update(Sched *s, uint32_t a, uint32_t b);
+
 /* ---- side.c ---- */
 bool find_sides(Ex *x);
 
@@ -186,8 +190,6 @@ bool insert_recompute(Ex *x);
 
 /* ---- overlap.c ---- */
 bool run_overlap(Ex *x, const Stmt *t);
-/* Checks that neither of two ops of an action updates the stage of the other. False: reported. */
-bool beside_update(Sched *s, uint32_t a, uint32_t b);
 enum { MAX_TOGETHER = 64 };
 bool too_many(Ex *x, const Stmt *t, uint32_t n); /* reports more than MAX_TOGETHER */
 /* Makes one action of the ops from `first` on, made by the body of t. A single op stays a plain

@@ -21,46 +21,10 @@
 #include <string.h>
 
 #include "base.h"
+#include "deps.h"
 #include "graph.h"
 #include "orders.h"
 #include "plant.h"
-
-/* The row that makes input k of o; the row that reads output k of o. */
-static inline uint32_t maker(const Sched *s, const Op *o, uint32_t k) {
-  Link l = link_at(s, input_link(s, o, k));
-  return o->kind == PIPE_F ? l.from : l.to;
-}
-static inline uint32_t reader(const Sched *s, const Op *o, uint32_t k) {
-  Link l = link_at(s, output_link(s, o, k));
-  return o->kind == PIPE_F ? l.to : l.from;
-}
-/* The op of o's direction and microbatch on `row`. */
-static inline uint32_t op_of(const Sched *s, const Op *o, uint32_t row) {
-  return *op_at(s, o->kind == PIPE_F, row, o->mb) - 1;
-}
-
-uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k) {
-  const Op *o = &s->orders->op[op];
-  return k < op_inputs(s, o) ? op_of(s, o, maker(s, o, k)) : NONE;
-}
-
-uint32_t order_user(const Sched *s, uint32_t op, uint32_t k) {
-  const Op *o = &s->orders->op[op];
-  return k < op_outputs(s, o) ? op_of(s, o, reader(s, o, k)) : NONE;
-}
-
-/* The rows are the replicas of `row`, or all rows of the stages that share its weights. */
-bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member) {
-  if (s->model->stage[row].tied != NONE) {
-    uint32_t k = s->model->tie_of[row];
-    if (s->model->tie_row0[k] + *at >= s->model->tie_row0[k + 1])
-      return false;
-    *member = s->model->tie_row[s->model->tie_row0[k] + (*at)++];
-    return true;
-  }
-  *member = *at == 0 ? row : s->model->stage[*member].replica;
-  return (*at)++ == 0 || *member != row;
-}
 
 static bool waits_for_others(const Sched *s, uint32_t row) {
   return !s->model->forward && is_summed(s, row);
@@ -131,7 +95,7 @@ static bool arrived(const Sched *s, OrderRun *run, uint32_t r, uint32_t first, u
                     uint32_t turn, uint64_t *start) {
   const Op *o = &s->orders->op[i];
   for (uint32_t k = 0, n = op_inputs(s, o); k < n; k++) {
-    uint32_t row = maker(s, o, k), dep = op_of(s, o, row), q = s->model->stage[row].rank;
+    uint32_t row = dep_maker(s, o, k), dep = dep_op(s, o, row), q = s->model->stage[row].rank;
     if (dep >= (q == r ? i : run->head[q]) && !PLANTED(ORDER_DATA))
       return false;
     uint64_t send = q == r         ? 0
@@ -165,49 +129,6 @@ static uint64_t play_action(const Sched *s, OrderRun *run, uint32_t first, uint3
   return end;
 }
 
-/* The first R, from `unit` on, of a microbatch in slices; without one, its first backward, for
- * which all its slices wait. NONE: there is neither. */
-static uint32_t next_again(const Sched *s, uint32_t stage, uint32_t unit) {
-  size_t row = (size_t)stage * s->model->nmb;
-  uint32_t last = unit - unit % s->model->slices + s->model->slices - 1;
-  for (; unit <= last; unit++)
-    if (s->orders->at_r[row + unit])
-      return s->orders->at_r[row + unit] - 1;
-  return s->orders->at_b[row + last] - 1;
-}
-
-void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]) {
-  const Op *o = &s->orders->op[op];
-  user[0] = user[1] = user[2] = NONE;
-  if (o->kind == PIPE_U)
-    return;
-  size_t cell = (size_t)o->stage * s->model->nmb + o->mb;
-  uint32_t slice = o->mb % s->model->slices;
-  if (o->kind == PIPE_F && s->orders->at_r[cell])
-    user[0] = s->orders->at_r[cell] - 1;
-  else if (o->kind == PIPE_F || o->kind == PIPE_R)
-    user[0] = s->orders->at_b[cell] - 1;
-  else if (o->kind == PIPE_I)
-    user[0] = s->orders->at_w[cell] - 1;
-  if (o->kind == PIPE_F && slice + 1 < s->model->slices)
-    user[1] = s->orders->at_f[cell + 1] - 1;
-  else if ((o->kind == PIPE_B || o->kind == PIPE_I) && slice > 0)
-    user[1] = s->orders->at_b[cell - 1] - 1;
-  if (o->kind == PIPE_F && s->model->slices > 1 && slice + 1 == s->model->slices)
-    user[2] = next_again(s, o->stage, o->mb - slice);
-  else if (o->kind == PIPE_R && slice + 1 < s->model->slices)
-    user[2] = next_again(s, o->stage, o->mb + 1);
-  if (user[2] == user[0])
-    user[2] = NONE;
-}
-
-int64_t order_makes(const Sched *s, const Op *o) {
-  int64_t n = 1;
-  for (uint32_t q = 0; (o->mb + 1) % s->model->slices == 0 && q < s->model->slices; q++)
-    n -= s->model->forward || s->orders->at_r[(size_t)o->stage * s->model->nmb + o->mb - q];
-  return n;
-}
-
 /* Prefetches what the play touches for ops some way below op i of the rank. */
 static inline void fetch_ahead(const Sched *s, const OrderRun *run, uint32_t i) {
   enum { AHEAD = 16, OPS_AHEAD = 24 };
@@ -217,9 +138,9 @@ static inline void fetch_ahead(const Sched *s, const OrderRun *run, uint32_t i) 
   __builtin_prefetch(&run->end[i + AHEAD], 1);
   const Op *o = &s->orders->op[i + AHEAD];
   if (op_inputs(s, o) > 0)
-    __builtin_prefetch(op_at(s, o->kind == PIPE_F, maker(s, o, 0), o->mb));
+    __builtin_prefetch(op_at(s, o->kind == PIPE_F, dep_maker(s, o, 0), o->mb));
   if (op_outputs(s, o) > 0)
-    __builtin_prefetch(op_at(s, o->kind == PIPE_F, reader(s, o, 0), o->mb));
+    __builtin_prefetch(op_at(s, o->kind == PIPE_F, dep_reader(s, o, 0), o->mb));
 }
 
 bool order_run(Sched *s, OrderRun *run) {
@@ -277,7 +198,8 @@ bool order_run(Sched *s, OrderRun *run) {
           }
         }
         for (uint32_t k = 0, n = op_outputs(s, o); k < n; k++) {
-          uint32_t row = reader(s, o, k), user = op_of(s, o, row), q = s->model->stage[row].rank;
+          uint32_t row = dep_reader(s, o, k), user = dep_op(s, o, row),
+                   q = s->model->stage[row].rank;
           if (q == r)
             continue;
           if (run->xfer)

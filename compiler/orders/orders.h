@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * The door of orders/: the ops of each rank, in order, from kernels, loops, clock, rules and use;
- * and the proof that these orders respect the data. */
+ * and the proof that these orders respect the data. deps.h and limit.h are parts of it. */
 #ifndef PIPEC_ORDERS_H
 #define PIPEC_ORDERS_H
 
+#include "deps.h"
 #include "limit.h"
 
 /* The choice that a `tune` clause made. Made by expand_best (search/). */
@@ -48,18 +49,9 @@ bool expand(Sched *s, Expanded *e);
 bool rules_quantity(Sched *s, const Expr *call, int64_t *value);
 /* ---- overlap.c ---- */
 const char *send_text(const Sched *s); /* "end" */
-/* Proves that no op of an action needs another op of this action. Part of check_deps. */
-bool check_overlap(Sched *s);
-/* The time of the action that begins with op `first`; cost: as in OrderRun. */
-uint64_t action_time(const Sched *s, const PipeStage *cost, bool uniform, uint32_t first);
-/* The time of an action of these n ops. */
-uint64_t together_time(const Sched *s, const PipeStage *cost, bool uniform, const uint32_t *op,
-                       uint32_t n);
 /* ---- check_deps.c: proves for each stage and microbatch: there is one F, then B or I and W,
  * perhaps R, in order on its rank, and one U applies each gradient. Ensures Orders.round ---- */
 bool check_deps(Sched *s, Orders *orders);
-/* The row of Orders.round for u, a U. */
-uint32_t round_of(const Sched *s, uint32_t u);
 /* ---- order.c ---- */
 /* Plays the compute ops on an idle network: a tensor reaches another rank `send` after its producer
  * ends. False: the ranks wait for each other, and rank r is stuck at op head[r]. Cost: linear. */
@@ -76,22 +68,6 @@ typedef struct OrderRun {
   Timing t;
 } OrderRun;
 bool order_run(Sched *s, OrderRun *run);
-/* Iterates over the rows whose gradients an update of `row` adds up. *at: 0 before the first call.
- * False: no more rows. */
-bool order_member(const Sched *s, uint32_t row, uint32_t *at, uint32_t *member);
-/* The k-th op, from 0, whose tensor `op` reads; the k-th op that reads a tensor of `op`. NONE:
- * there are no more. */
-uint32_t order_dep(const Sched *s, uint32_t op, uint32_t k);
-uint32_t order_user(const Sched *s, uint32_t op, uint32_t k);
-/* The ops of the same stage that wait for `op`; NONE: none.
- *
- *   user[0]  the next op of its stage and microbatch
- *   user[1]  the op of its kind on the next slice
- *   user[2]  with recomputed slices, the next R of the microbatch or its first backward */
-void order_own_users(const Sched *s, uint32_t op, uint32_t user[3]);
-/* The stashes that F o adds: its own, less the stashes of its microbatch that nothing reads after
- * the last slice has gone forward. */
-int64_t order_makes(const Sched *s, const Op *o);
 /* Requires check_deps. Proves that the compute orders agree with the data, under any channel model.
  * Ensures Ideal: the one global order of transfers, by predicted start, and the times. */
 bool order(Sched *s, Ideal *ideal);
