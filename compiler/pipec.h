@@ -22,10 +22,10 @@
 
 #include "arena.h"
 #include "ast.h"
+#include "channel_model.h"
 #include "diag.h"
 #include "escape.h"
 #include "guard.h"
-#include "machine.h"
 #include "pipe_instr.h"
 #include "times.h"
 #include "work.h"
@@ -88,7 +88,7 @@ typedef struct Stall {
   const char *what; /* the heading */
   const StallHop *hop; uint32_t nhop;
   /* [nrank] refuted lists; NULL: orders are refuted, and `end` and `head` are set */
-  const MachineList *list;
+  const struct MachineList *list;
   const uint64_t *end;     /* [nop] end of each op that ran */
   const uint32_t *head;    /* [nrank] next op of each rank: the ops below it have run */
 } Stall;
@@ -270,7 +270,7 @@ typedef struct Verdict {
   /* (prove_lists) Orders.lists complete under the requested model, but not under the model of the
    * engines: there is no program. What would happen there, for the report; NULL: there is one */
   const char *only_lists;
-  const MachineList *machine_list; /* [nrank] (check_channels) the proved lists */
+  const struct MachineList *machine_list; /* [nrank] (check_channels) the proved lists */
   /* (check_channels) least --sends=buffered that completes the lists; 0: rendezvous suffices */
   uint64_t least_buffer;
   /* (check_memory) 1 + the rank that exceeds the memory limit by the most; 0: none */

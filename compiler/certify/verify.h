@@ -4,6 +4,7 @@
 #define PIPEC_VERIFY_H
 
 #include "lower.h"
+#include "machine.h"
 #include "pipec.h"
 
 static inline size_t cell_at(uint32_t nmb, uint32_t stage, uint32_t mb) {

@@ -4,6 +4,7 @@
 #define PIPEC_PROVE_H
 
 #include "lower.h"
+#include "machine.h"
 
 /* ---- deadlock.c: requires settle. Proves that the program completes, with rendezvous, untagged
  * FIFO and one comm stream per rank or channel ---- */

@@ -41,6 +41,7 @@
 #include <stdint.h>
 
 #include "arena.h"
+#include "channel_model.h"
 
 #define MACHINE_NONE UINT32_MAX
 
@@ -70,19 +71,6 @@ typedef struct MachineList {
   const MachineInstr *instr;
   uint32_t n;
 } MachineList;
-
-typedef enum MachineChannels {
-  CHANNELS_RANK,
-  CHANNELS_PAIR,
-  CHANNELS_EDGE,
-  CHANNELS_TAGGED
-} MachineChannels;
-
-typedef struct ChannelModel {
-  MachineChannels channels;
-  bool in_bytes;   /* unit of `buffer`: bytes, else messages */
-  uint64_t buffer; /* room of each directed pair; 0: rendezvous */
-} ChannelModel;
 
 typedef enum MachineStatus {
   MACHINE_DONE,
