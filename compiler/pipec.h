@@ -175,6 +175,7 @@ typedef struct Parsed {
   Schedule *def;         /* (resolve) the compiled schedule */
   /* (resolve) number of variables of the whole text; each has a fixed slot of Eval.env */
   uint32_t nslot;
+  uint32_t nopref;       /* (resolve) the largest OpRef.number */
   /* (resolve) text about other schedules of the file that are not compiled; NULL: none, or
    * --schedule */
   const char *unchecked;
@@ -240,6 +241,8 @@ typedef struct Orders {
   Round *round;
   uint32_t *round0;      /* [nstage + 1] */
   Span *site; uint32_t nsite, capsite; /* places in the text of ops and copies */
+  uint32_t *opref_site;  /* [Parsed.nopref + 1] 1 + the row of site of an OpRef; 0: none yet */
+  VEC(const Stmt *) descending; /* `do` loops that have run with hi < lo and without a step */
   Span *order_at;        /* [nrank] place of the order clause that a rank follows */
   const Clause **order_clause; /* [nrank] this clause; NULL for a CSV file */
   const Clause **offload; uint32_t noffload; /* clauses that add copies */

@@ -66,7 +66,7 @@ typedef struct OpRef {
   bool parens;        /* "()" was written, even if empty */
   int8_t op;          /* (sema) PipeOp, or -1 for a macro */
   struct OpDef *def;  /* (sema) macro */
-  uint32_t place;     /* (sema) index + 1 of its place in the text, see Orders.site; 0: none yet */
+  uint32_t number;    /* (sema) from 1, in all texts of a compile */
   /* (expand) its row among the items of the kernel being expanded; NONE: it is in a loop */
   uint32_t item;
 } OpRef;
@@ -105,7 +105,6 @@ struct Stmt {
   struct OpDef *opdef;
   struct Fn *fn;
   Stmt *body, *orelse;
-  bool backwards;     /* (expand) ST_DO: its range descended, without a step */
 };
 
 typedef struct Param { /* of a fn, macro or schedule */

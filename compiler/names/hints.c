@@ -285,8 +285,9 @@ static void hint_none(Sched *s, uint32_t r, const char *kind) {
     diag_note(s->diag, o->at, "this op never runs");
   else
     diag_help(s->diag, "for each microbatch an order runs F and B, or F, I and W");
-  if (o && loop && loop->kind == ST_DO && loop->backwards)
-    diag_help(s->diag, "a loop that counts down has 'step -1'");
+  for (uint32_t i = 0; o && i < s->orders->descending.n; i++)
+    if (s->orders->descending.at[i] == loop)
+      diag_help(s->diag, "a loop that counts down has 'step -1'");
 }
 
 void hint_missing(Sched *s, uint32_t stage, const char *kind, const uint32_t *at, uint32_t missing,

@@ -193,6 +193,7 @@ static const OpRef *bare_w(const OpRef *o) {
 static void resolve_opref(Resolver *r, OpRef *o, const Stmt *kernel) {
   Diag *d = r->s->diag;
   uint32_t nargs = 0, unknown = r->unknown.n;
+  o->number = ++r->parsed->nopref;
   r->kernel = kernel;
   for (const Arg *a = o->args; a && r->kernel; a = a->next)
     if (hint_mentions(a->value, kernel->name))

@@ -398,13 +398,23 @@ bool spend(Ex *x, const Stmt *t) {
 
 /* ---- statements ---- */
 
+/* Notes, for a help, that a loop has run no turn because its range descends. */
+static void note_descending(Ex *x, const Stmt *loop) {
+  Orders *orders = x->orders;
+  for (uint32_t i = 0; i < orders->descending.n; i++)
+    if (orders->descending.at[i] == loop)
+      return;
+  *vec_push(x->s->arena, &orders->descending) = loop;
+}
+
 bool do_turns(Ex *x, const Stmt *t, bool (*body)(Ex *, const Stmt *, const void *),
               const void *of) {
   Sched *s = x->s;
   int64_t lo = 0, hi, step = 1;
   if (t->range.lo ? !eval_range(s, &t->range, &lo, &hi, &step) : !eval(s, t->cond, &hi))
     return false;
-  ((Stmt *)t)->backwards |= t->range.lo && !t->range.step && hi < lo;
+  if (t->kind == ST_DO && t->range.lo && !t->range.step && hi < lo)
+    note_descending(x, t);
   for (int64_t i = lo; step > 0 ? i < hi : i > hi;) {
     if (t->name)
       s->eval.env[t->slot] = i;
@@ -576,16 +586,19 @@ static bool bind_tune(Sched *s, Tuning *tuning, const Clause *c, const Clause *c
 /* ---- the pass ---- */
 
 /* Drops what an expansion for another value of `tune` has made, but keeps Orders.site. */
-static void begin(Expanded *e) {
+static void begin(Sched *s, Expanded *e) {
   const Orders before = e->orders;
   *e = (Expanded){.tuning = e->tuning};
   e->orders.site = before.site;
   e->orders.nsite = before.nsite;
   e->orders.capsite = before.capsite;
+  e->orders.opref_site = before.opref_site;
+  if (!before.opref_site)
+    e->orders.opref_site = NEW_ARRAY(s->arena, uint32_t, (size_t)s->parsed->nopref + 1);
 }
 
 bool expand(Sched *s, Expanded *e) {
-  begin(e);
+  begin(s, e);
   Ex x = {.s = s,
           .in = {.s = s, .model = &e->model},
           .orders = &e->orders,

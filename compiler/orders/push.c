@@ -8,9 +8,10 @@
 
 /* The place of the op in the text: a row of Orders.site. */
 static uint32_t op_site(Ex *x, const OpRef *o) {
-  if (!o->place)
-    ((OpRef *)o)->place = 1 + add_site(x->s, x->orders, o->at);
-  return o->place - 1;
+  uint32_t *site = &x->orders->opref_site[o->number];
+  if (!*site)
+    *site = 1 + add_site(x->s, x->orders, o->at);
+  return *site - 1;
 }
 
 static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
