@@ -5,9 +5,9 @@
  * here if a room lower than its maker's (compiler/ROOMS) reads it, otherwise by the door of its
  * room.
  *
- * The pointers of a product are const; the rows behind them are const by agreement. Later passes
- * fill in some rows: PipeStage.states (formulas), PipeWeights (slots), SideUse and SideBuffers
- * (comm, slots).
+ * The pointers of a product are const; the rows behind them are const by agreement. A pass that
+ * fills in rows of an earlier product gets that product, too: PipeStage.states (formulas),
+ * PipeWeights (slots).
  *
  * A pass is `bool pass(Sched *, product...)`. It returns false if it has reported an error. The
  * comment at the head of its file says what it requires and ensures. A check_* pass proves, and
@@ -120,7 +120,6 @@ typedef struct SideUse {
   /* rows of Sides.use that must have ended: last users, by stream, of `out` (dep[0]) and `in`
    * (dep[1]) */
   uint32_t dep[2][3];
-  uint32_t pos;         /* (comm) 1 + position in its stream */
   uint64_t plan;        /* its start on an idle network; sorts its stream */
   uint8_t kind, phase;  /* SIDE, SIDE_COMM or SIDE_COPY */
   bool latest, late;    /* it runs as late as possible; it stands right before its user */
@@ -128,8 +127,8 @@ typedef struct SideUse {
 } SideUse;
 /* A side op in the order of its rank: SideUse.at; is it a SIDE; row of Sides.use; SideUse.plan. */
 typedef struct SideTurn { uint32_t at; int compute; uint32_t use; uint64_t plan; } SideTurn;
-/* Buffers of one size on a rank: size; stage of the first user; number; (comm) first slot. */
-typedef struct SideBuffers { uint64_t bytes; uint32_t stage, count, first; } SideBuffers;
+/* Buffers of one size on a rank: size; stage of the first user; number. */
+typedef struct SideBuffers { uint64_t bytes; uint32_t stage, count; } SideBuffers;
 
 /* The instructions of a rank in the order of a compute_comms file, transfers included. Set are op,
  * stage, mb, site and group; of transfers also peer. `wait` is WAIT_SEND for a wait until a SEND is

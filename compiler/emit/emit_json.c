@@ -6,6 +6,7 @@
 #include "critical.h"
 #include "emit_formulas.h"
 #include "limit.h"
+#include "lower.h"
 #include "stages.h"
 #include "orders.h"
 #include "pipe_sim.h"
@@ -304,7 +305,7 @@ static Beside find_beside(Sched *s, uint32_t r) {
     uint32_t **of = &b.side[pipe_op_info[u->kind].stream];
     if (!*of)
       *of = NEW_ARRAY(s->arena, uint32_t, k->ninstr);
-    (*of)[u->pos - 1] = i + 1;
+    (*of)[s->lowered->side_pos[s->sides->turn[i].use] - 1] = i + 1;
   }
   return b;
 }

@@ -184,8 +184,8 @@ uint32_t channel_of_sides(const Sched *s, uint32_t rank) {
 
 /* ---- needs ---- */
 
-void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count) {
-  Streams *t = &s->lowered->stream[r];
+void keep_need(Sched *s, Lowered *lowered, uint32_t r, uint32_t of, uint32_t count) {
+  Streams *t = &lowered->stream[r];
   if (t->nneed == t->capneed)
     vec_grow(s->arena, (void **)&t->need, &t->capneed, sizeof *t->need);
   t->need[t->nneed++] = (Need){of, count - 1};
@@ -199,8 +199,8 @@ static int by_need(const void *a, const void *b) {
 /* Makes PipeNeeds of rank r: for each instruction and channel, only the last transfer that it
  * needs. of, kept: [npipe_channel] scratch for the current instruction: 1 + the instruction; the
  * row of `on` for the channel. `of` is all 0 before and after. */
-static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
-  Streams *t = &s->lowered->stream[r];
+static void take_needs(Sched *s, Lowered *lowered, uint32_t r, uint32_t *of, uint32_t *kept) {
+  Streams *t = &lowered->stream[r];
   uint32_t n = 0, total = t->ncompute + t->ncopy;
   for (uint32_t i = 0; i < t->nneed; i++) /* the first op of an action waits for the whole action */
     while (t->need[i].of > 0 && t->need[i].of < t->ncompute &&
@@ -222,7 +222,7 @@ static void take_needs(Sched *s, uint32_t r, uint32_t *of, uint32_t *kept) {
     }
     first[op + copy + 1] = n;
   }
-  s->lowered->needs[r] = (PipeNeeds){{first, t->ncopy ? first + t->ncompute + 1 : NULL}, on};
+  lowered->needs[r] = (PipeNeeds){{first, t->ncopy ? first + t->ncompute + 1 : NULL}, on};
   for (uint32_t k = 0; k < t->nneed; k++)
     of[t->comm[t->need[k].on].channel] = 0;
 }
@@ -232,7 +232,7 @@ void channel_needs(Sched *s, Lowered *lowered) {
   uint32_t *of = NEW_ARRAY(s->arena, uint32_t, lowered->npipe_channel),
            *kept = NEW_ARRAY(s->arena, uint32_t, lowered->npipe_channel);
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    take_needs(s, r, of, kept);
+    take_needs(s, lowered, r, of, kept);
 }
 
 /* ---- list order ---- */
@@ -250,27 +250,32 @@ static int by_turn(const void *a, const void *b) {
 }
 
 /* Counts the needs of rank r in the new order. to: new position by old position. */
-static void move_needs(Sched *s, uint32_t r, const uint32_t *to) {
-  Streams *t = &s->lowered->stream[r];
-  uint32_t *on = (uint32_t *)s->lowered->needs[r].on;
+static void move_needs(Sched *s, Lowered *lowered, uint32_t r, const uint32_t *to) {
+  Streams *t = &lowered->stream[r];
+  const PipeNeeds before = lowered->needs[r];
+  uint32_t *on = arena_alloc(s->arena, t->nneed * sizeof *on + 1);
   for (uint32_t i = 0; i < t->ncompute + t->ncopy; i++) {
     bool copy = i >= t->ncompute;
-    const uint32_t *first = copy ? s->lowered->needs[r].first[1] + (i - t->ncompute)
-                                 : s->lowered->needs[r].first[0] + i;
+    const uint32_t *first = copy ? before.first[1] + (i - t->ncompute) : before.first[0] + i;
     uint32_t *wait = copy ? &t->copy[i - t->ncompute].wait_copy : &t->compute[i].wait;
     *wait = 0;
     for (uint32_t j = first[0]; j < first[1]; j++) {
-      on[j] = to[on[j]];
+      on[j] = to[before.on[j]];
       *wait = on[j] + 1 > *wait ? on[j] + 1 : *wait;
     }
   }
+  lowered->needs[r].on = on;
 }
 
-static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uint32_t *to) {
-  Streams *t = &s->lowered->stream[r];
+/* Sorts the COMM stream of rank r. turn: of each of its instructions. */
+static void sort_rank(Sched *s, Lowered *lowered, Times *times, uint32_t r, const uint32_t *turn) {
+  Streams *t = &lowered->stream[r];
+  uint64_t *start = times->comm_start[r];
   Arena tmp = {0};
+  Turn *key = arena_alloc(&tmp, t->ncomm * sizeof *key + 1);
+  uint32_t *to = arena_alloc(&tmp, t->ncomm * sizeof *to + 1);
   for (uint32_t i = 0; i < t->ncomm; i++)
-    key[i] = (Turn){s->times->comm_start[r][i], turn[i], i};
+    key[i] = (Turn){start[i], turn[i], i};
   if (t->ncomm > 1)
     qsort(key, t->ncomm, sizeof *key, by_turn);
   PipeInstr *old = arena_alloc(&tmp, t->ncomm * sizeof *old + 1);
@@ -278,15 +283,15 @@ static void sort_rank(Sched *s, uint32_t r, const uint32_t *turn, Turn *key, uin
     memcpy(old, t->comm, t->ncomm * sizeof *old);
   for (uint32_t i = 0; i < t->ncomm; i++) {
     t->comm[i] = old[key[i].at];
-    s->times->comm_start[r][i] = key[i].start;
+    start[i] = key[i].start;
     to[key[i].at] = i;
   }
-  arena_free(&tmp);
-  move_needs(s, r, to);
+  move_needs(s, lowered, r, to);
   for (uint32_t i = s->sides->nuse ? s->sides->use0[r] : 0;
        s->sides->nuse && i < s->sides->use0[r + 1]; i++)
     if (s->sides->use[i].kind == PIPE_SIDE_COMM)
-      s->sides->use[i].pos = to[s->sides->use[i].pos - 1] + 1;
+      lowered->side_pos[i] = to[lowered->side_pos[i] - 1] + 1;
+  arena_free(&tmp);
 }
 
 /* Puts Lowered.xfer into the same order: a transfer takes the next place in the streams of its
@@ -352,22 +357,17 @@ static bool all_take_time(const Sched *s) {
   return true;
 }
 
-void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
-  uint32_t most = 0;
-  for (uint32_t r = 0; r < s->model->nrank; r++)
-    most = lowered->stream[r].ncomm > most ? lowered->stream[r].ncomm : most;
+void sort_channels(Sched *s, Lowered *lowered, Times *times, uint32_t *const *turn) {
   /* Transfers that start together then keep the global order, which repeats where the ops
    * repeat. */
   const bool alike = all_take_time(s);
   for (uint32_t r = 0; r < s->model->nrank && alike; r++)
-    memset(turn[r], 0, s->lowered->stream[r].ncomm * sizeof *turn[r]);
+    memset(turn[r], 0, lowered->stream[r].ncomm * sizeof *turn[r]);
   if (lowered->npipe_channel > 0)
     number_channels(s, lowered, turn);
   sort_xfers(s, lowered, turn);
-  Turn *key = arena_alloc(s->arena, most * sizeof *key + 1);
-  uint32_t *to = arena_alloc(s->arena, most * sizeof *to + 1);
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    sort_rank(s, r, turn[r], key, to);
+    sort_rank(s, lowered, times, r, turn[r]);
 }
 
 /* ---- finished lists ---- */

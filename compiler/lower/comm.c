@@ -56,7 +56,7 @@ uint32_t *xfers_by_channel(const Sched *s, Arena *a, uint32_t **first) {
 
 /* Gives channels (skips: only those of edges outside the chain) the slots that the ideal timing
  * needs. False: no change. */
-static bool more_slots(Sched *s, bool skips) {
+static bool more_slots(Sched *s, Lowered *lowered, bool skips) {
   Arena own = {0};
   uint32_t *first, *list = xfers_by_channel(s, &own, &first);
   bool added = false;
@@ -65,13 +65,13 @@ static bool more_slots(Sched *s, bool skips) {
       continue;
     uint32_t read = first[c], k = 0; /* tensors before `read` are read when transfer i starts */
     for (uint32_t i = first[c]; i < first[c + 1]; i++) {
-      uint64_t start = s->ideal->end[s->lowered->xfer[list[i]].from];
-      while (read < i && is_over(s, s->lowered->xfer[list[read]].to, start))
+      uint64_t start = s->ideal->end[lowered->xfer[list[i]].from];
+      while (read < i && is_over(s, lowered->xfer[list[read]].to, start))
         read++;
       k = i - read + 1 > k ? i - read + 1 : k;
     }
-    if (k > s->lowered->channel[c].in_slots) {
-      s->lowered->channel[c].in_slots = k;
+    if (k > lowered->channel[c].in_slots) {
+      lowered->channel[c].in_slots = k;
       added = true;
     }
   }
@@ -79,12 +79,12 @@ static bool more_slots(Sched *s, bool skips) {
   return added;
 }
 
-static Channel *channels_of(Sched *s, uint32_t link) {
-  return &s->lowered->channel[2 * (size_t)link];
+static Channel *channels_of(Lowered *lowered, uint32_t link) {
+  return &lowered->channel[2 * (size_t)link];
 }
 
 /* Numbers the channel slots of every rank, and counts them in nrank_slot. */
-static void number_slots(Sched *s) {
+static void number_slots(const Sched *s, Lowered *lowered) {
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t n = 0;
     for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
@@ -92,7 +92,7 @@ static void number_slots(Sched *s) {
         uint32_t st = s->model->rank_stage[i], nlink = row_links(s, st, out);
         for (uint32_t k = 0; k < nlink; k++) {
           uint32_t link = row_link(s, st, out, k);
-          Channel *fwd = channels_of(s, link), *bwd = fwd + 1;
+          Channel *fwd = channels_of(lowered, link), *bwd = fwd + 1;
           if (!link_crosses(s, link_at(s, link)))
             continue;
           if (out) {
@@ -104,7 +104,7 @@ static void number_slots(Sched *s) {
           }
         }
       }
-    s->lowered->nrank_slot[r] = n;
+    lowered->nrank_slot[r] = n;
   }
 }
 
@@ -123,12 +123,12 @@ static void room_for_lists(Sched *s, Lowered *lowered) {
 }
 
 /* Reserves n entries of the slot list of rank r. Returns the first; NONE: n < 2 needs no list. */
-static uint32_t list_slots(Sched *s, uint32_t r, uint32_t n) {
-  uint32_t at = s->lowered->nslot_list[r];
+static uint32_t list_slots(Lowered *lowered, uint32_t r, uint32_t n) {
+  uint32_t at = lowered->nslot_list[r];
   if (n < 2)
     return NONE;
   for (uint32_t k = 0; k < n; k++)
-    s->lowered->slot_list[r][s->lowered->nslot_list[r]++] = NONE;
+    lowered->slot_list[r][lowered->nslot_list[r]++] = NONE;
   return at;
 }
 
@@ -141,7 +141,7 @@ static uint32_t puts_into(const Sched *s, const Op *o, size_t channel) {
 }
 
 /* Gives each channel enough send slots for the action that begins with op `first`. */
-static void action_slots(Sched *s, uint32_t first) {
+static void action_slots(const Sched *s, Lowered *lowered, uint32_t first) {
   for (uint32_t i = first; i <= first + s->orders->op[first].group; i++)
     for (uint32_t k = 0, noutput = op_outputs(s, &s->orders->op[i]); k < noutput; k++) {
       size_t c = 2 * (size_t)output_link(s, &s->orders->op[i], k) +
@@ -149,23 +149,23 @@ static void action_slots(Sched *s, uint32_t first) {
       uint32_t n = 0;
       for (uint32_t m = first; m <= i; m++)
         n += puts_into(s, &s->orders->op[m], c);
-      if (s->lowered->channel[c].out_slots > 0 && n > s->lowered->channel[c].out_slots)
-        s->lowered->channel[c].out_slots = n;
+      if (lowered->channel[c].out_slots > 0 && n > lowered->channel[c].out_slots)
+        lowered->channel[c].out_slots = n;
     }
 }
 
 /* Allocates all lists in one piece; each rank has COPY, COMPUTE, COMM in this order (Streams). */
-static void room_for_streams(Sched *s) {
+static void room_for_streams(Sched *s, Lowered *lowered) {
   size_t total = 0;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    Streams *t = &s->lowered->stream[r];
+    Streams *t = &lowered->stream[r];
     t->ncompute = s->orders->rank_op0[r + 1] - s->orders->rank_op0[r];
     t->ncopy = s->orders->ncopy ? s->orders->rank_copy0[r + 1] - s->orders->rank_copy0[r] : 0;
     total += (size_t)t->ncompute + t->ncomm + t->ncopy;
   }
   PipeInstr *list = arena_alloc(s->arena, total * sizeof *list);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    Streams *t = &s->lowered->stream[r];
+    Streams *t = &lowered->stream[r];
     t->list = list;
     t->compute = list + t->ncopy;
     t->comm = t->compute + t->ncompute;
@@ -179,6 +179,7 @@ static void first_time(Sched *s, Lowered *lowered) {
   lowered->channel = NEW_ARRAY(s->arena, Channel, 2 * nlink);
   lowered->nrank_slot = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   lowered->stream = NEW_ARRAY(s->arena, Streams, s->model->nrank);
+  lowered->side_pos = NEW_ARRAY(s->arena, uint32_t, s->sides->nuse);
   bool skips = false;
   uint32_t *nmb_of = link_nmb(s);
   for (uint32_t i = 0; i < nlink; i++) {
@@ -187,7 +188,8 @@ static void first_time(Sched *s, Lowered *lowered) {
       continue;
     uint32_t nmb = nmb_of[i], k = MIN_CHANNEL_SLOTS < nmb ? MIN_CHANNEL_SLOTS : nmb;
     for (int back = 0; back < (s->model->forward ? 1 : 2); back++) {
-      channels_of(s, i)[back].out_slots = channels_of(s, i)[back].in_slots = k;
+      channels_of(lowered, i)[back].out_slots = k;
+      channels_of(lowered, i)[back].in_slots = k;
       lowered->stream[s->model->stage[l.from].rank].ncomm += nmb; /* one end of each transfer */
       lowered->stream[s->model->stage[l.to].rank].ncomm += nmb;
     }
@@ -195,9 +197,9 @@ static void first_time(Sched *s, Lowered *lowered) {
   }
   for (uint32_t i = 0; i < s->orders->nop; i++) /* note [actions] */
     if (s->orders->op[i].group > 0 && (i == 0 || s->orders->op[i - 1].group == 0))
-      action_slots(s, i);
+      action_slots(s, lowered, i);
   if (skips)
-    more_slots(s, true);
+    more_slots(s, lowered, true);
   if (s->model->graph)
     room_for_lists(s, lowered);
   for (uint32_t i = 0; i < s->sides->nuse; i++)
@@ -207,53 +209,54 @@ static void first_time(Sched *s, Lowered *lowered) {
     lowered->stream[s->model->stage[st].rank].ncomm += ((s->model->stage[st].replica != st) +
                                                         (s->model->stage[st].tied == st)) *
                                                        updates_of(s, st);
-  room_for_streams(s);
+  room_for_streams(s, lowered);
 }
 
 /* REDUCE number k of a stage: on each replica it waits for the last gradient of its update k, and
  * this update waits for it. */
-static void add_reduce(Sched *s, uint32_t first, uint32_t k, uint32_t *ncomm) {
+static void add_reduce(Sched *s, Lowered *lowered, uint32_t first, uint32_t k, uint32_t *ncomm) {
   uint32_t st = first;
   do {
     const Round *round = &s->orders->round[s->orders->round0[st] + k];
     uint32_t r = s->model->stage[st].rank, at = ncomm[r]++, grad = round->grad;
-    PipeInstr *u = op_instr(s, r, round->u);
-    PipeInstr *c = &s->lowered->stream[r].comm[at];
+    PipeInstr *u = op_instr(s, lowered, r, round->u);
+    PipeInstr *c = &lowered->stream[r].comm[at];
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
     c->wait = op_release(s, grad) - s->orders->rank_op0[r] + 1;
     c->channel = channel_of_sum(s, s->model->stage[st].model);
-    need_comm(s, r, u, at + 1);
+    need_comm(s, lowered, r, u, at + 1);
   } while ((st = s->model->stage[st].replica) != first);
 }
 
 /* TIE number k: one instruction per rank for all rows of the tie there. It waits for the last
  * gradient of each row; the REDUCE of a row stands above it in the stream. The updates wait for
  * it. */
-static void add_tie(Sched *s, uint32_t tie, uint32_t k, uint32_t *ncomm) {
+static void add_tie(Sched *s, Lowered *lowered, uint32_t tie, uint32_t k, uint32_t *ncomm) {
   for (uint32_t j = s->model->tie_row0[tie]; j < s->model->tie_row0[tie + 1]; j++) {
     uint32_t st = s->model->tie_row[j], lead = s->model->stage[st].tied,
              r = s->model->stage[st].rank;
     const Round *round = &s->orders->round[s->orders->round0[st] + k];
-    PipeInstr *u = op_instr(s, r, round->u);
+    PipeInstr *u = op_instr(s, lowered, r, round->u);
     uint32_t grad = op_release(s, round->grad) - s->orders->rank_op0[r] + 1;
     if (lead == st) {
-      PipeInstr *c = &s->lowered->stream[r].comm[ncomm[r]++];
+      PipeInstr *c = &lowered->stream[r].comm[ncomm[r]++];
       *c = pipe_instr(PIPE_TIE, st, NONE);
       c->phase = u->phase, c->site = u->site;
       c->channel = channel_of_sum(s, s->model->nmodel + tie);
     }
-    PipeInstr *c = &s->lowered->stream[r].comm[ncomm[r] - 1];
+    PipeInstr *c = &lowered->stream[r].comm[ncomm[r] - 1];
     c->wait = grad > c->wait ? grad : c->wait;
-    need_comm(s, r, u, ncomm[r]);
+    need_comm(s, lowered, r, u, ncomm[r]);
   }
 }
 
 /* A side op of the COMM stream. It waits for all ops before its place. */
-static void add_side(Sched *s, SideUse *u, uint32_t *ncomm) {
+static void add_side(const Sched *s, Lowered *lowered, uint32_t use, uint32_t *ncomm) {
+  const SideUse *u = &s->sides->use[use];
   uint32_t r = s->model->stage[u->stage].rank, at = ncomm[r]++;
-  PipeInstr *c = &s->lowered->stream[r].comm[at];
-  u->pos = at + 1;
+  PipeInstr *c = &lowered->stream[r].comm[at];
+  lowered->side_pos[use] = at + 1;
   *c = side_instr(s, u);
   c->wait = u->at - s->orders->rank_op0[r];
   c->channel = channel_of_sides(s, r);
@@ -272,13 +275,13 @@ static inline void fetch_ahead(const Sched *s, uint32_t op, const PipeInstr *com
 }
 
 /* Lays the transfers in their one global order. */
-static void lay_xfers(Sched *s) {
+static void lay_xfers(Sched *s, Lowered *lowered) {
   /* The last user of each channel slot: at the sender the position of the SEND, at the receiver the
    * position of the reading op. One ring of k entries per channel end. */
   size_t nchannel = 2 * (size_t)nlinks(s);
   size_t *ring0 = NEW_ARRAY(s->arena, size_t, nchannel + 1);
   for (size_t c = 0; c < nchannel; c++)
-    ring0[c + 1] = ring0[c] + s->lowered->channel[c].out_slots + s->lowered->channel[c].in_slots;
+    ring0[c + 1] = ring0[c] + lowered->channel[c].out_slots + lowered->channel[c].in_slots;
   uint32_t *ring = NEW_ARRAY(s->arena, uint32_t, ring0[nchannel]);
   struct Turn {
     uint32_t out, in;
@@ -288,45 +291,45 @@ static void lay_xfers(Sched *s) {
                              s->model->nmodel), /* sums so far: by stage of the model; by tie */
                *ties = NEW_ARRAY(s->arena, uint32_t, s->model->ntie);
   for (uint32_t i = 0; i < s->ideal->nxfer; i++) {
-    uint32_t from = s->lowered->xfer[i].from, to = s->lowered->xfer[i].to;
+    uint32_t from = lowered->xfer[i].from, to = lowered->xfer[i].to;
     if (to == XFER_SIDE) {
-      add_side(s, &s->sides->use[from], ncomm);
+      add_side(s, lowered, from, ncomm);
       continue;
     }
     uint32_t st = s->orders->op[from].stage;
-    if (xfer_is_sum(&s->lowered->xfer[i])) {
+    if (xfer_is_sum(&lowered->xfer[i])) {
       if (to == XFER_REDUCE)
-        add_reduce(s, st, sums[s->model->stage[st].model]++, ncomm);
+        add_reduce(s, lowered, st, sums[s->model->stage[st].model]++, ncomm);
       else
-        add_tie(s, s->model->tie_of[st], ties[s->model->tie_of[st]]++, ncomm);
+        add_tie(s, lowered, s->model->tie_of[st], ties[s->model->tie_of[st]]++, ncomm);
       continue;
     }
     bool forward = s->orders->op[from].kind == PIPE_F;
     uint32_t a = op_rank(s, from), b = op_rank(s, to), edge = NONE;
-    uint32_t link = s->model->graph ? xfer_link(s, &s->lowered->xfer[i])
+    uint32_t link = s->model->graph ? xfer_link(s, &lowered->xfer[i])
                                     : s->orders->op[forward ? from : to].stage;
     size_t c = 2 * (size_t)link + !forward;
-    const Channel *ch = &s->lowered->channel[c];
+    const Channel *ch = &lowered->channel[c];
     uint32_t out = turn[c].out++, in = turn[c].in++;
     turn[c].out = turn[c].out == ch->out_slots ? 0 : turn[c].out;
     turn[c].in = turn[c].in == ch->in_slots ? 0 : turn[c].in;
     uint32_t *out_user = &ring[ring0[c] + out], *in_user = &ring[ring0[c] + ch->out_slots + in];
     uint32_t send = ncomm[a]++, recv = ncomm[b]++;
-    PipeInstr *make = op_instr(s, a, from), *use = op_instr(s, b, to);
+    PipeInstr *make = op_instr(s, lowered, a, from), *use = op_instr(s, lowered, b, to);
     uint32_t made = op_release(s, from) - s->orders->rank_op0[a] + 1,
              used = op_release(s, to) - s->orders->rank_op0[b] + 1;
     uint32_t *make_out = &make->out, *use_in = &use->in;
     if (s->model->graph) {
       Link l = link_at(s, link);
       edge = l.edge;
-      make_out = slot_at(s, make, false, forward ? link_out(s, l) : link_in(s, l));
-      use_in = slot_at(s, use, true, forward ? link_in(s, l) : link_out(s, l));
+      make_out = slot_at(s, lowered, make, false, forward ? link_out(s, l) : link_in(s, l));
+      use_in = slot_at(s, lowered, use, true, forward ? link_in(s, l) : link_out(s, l));
     }
 
     *make_out = ch->out_first + out;
-    need_comm(s, a, make, *out_user);
+    need_comm(s, lowered, a, make, *out_user);
     *out_user = send + 1;
-    PipeInstr *x = &s->lowered->stream[a].comm[send];
+    PipeInstr *x = &lowered->stream[a].comm[send];
     fetch_ahead(s, from, make, x);
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
@@ -334,8 +337,8 @@ static void lay_xfers(Sched *s) {
     x->channel = channel_of_link(s, link, forward);
 
     *use_in = ch->in_first + in;
-    need_comm(s, b, use, recv + 1);
-    x = &s->lowered->stream[b].comm[recv];
+    need_comm(s, lowered, b, use, recv + 1);
+    x = &lowered->stream[b].comm[recv];
     fetch_ahead(s, to, use, x);
     *x = pipe_instr(forward ? PIPE_RECV_F : PIPE_RECV_B, use->stage, use->mb);
     x->phase = use->phase, x->site = use->site, x->peer = a;
@@ -346,23 +349,23 @@ static void lay_xfers(Sched *s) {
 }
 
 /* Resets the streams to the compute instructions alone. True: some action has several ops. */
-static bool restart(Sched *s) {
+static bool restart(const Sched *s, Lowered *lowered) {
   bool joined = false;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    s->lowered->stream[r].nneed = 0;
+    lowered->stream[r].nneed = 0;
     if (s->model->graph)
-      s->lowered->nslot_list[r] = 0;
+      lowered->nslot_list[r] = 0;
     for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
       const Op *o = &s->orders->op[i];
-      PipeInstr *c = op_instr(s, r, i);
+      PipeInstr *c = op_instr(s, lowered, r, i);
       *c = pipe_instr((PipeOp)o->kind, o->stage, o->mb);
       if (o->kind == PIPE_SIDE)
         c->side = (o->site - s->sides->site0) * s->model->nstage + o->stage;
       c->phase = o->phase, c->site = o->site, c->group = o->group;
       joined |= o->group > 0;
       if (s->model->graph) {
-        c->in = list_slots(s, r, op_inputs(s, o));
-        c->out = list_slots(s, r, op_written(s, o));
+        c->in = list_slots(lowered, r, op_inputs(s, o));
+        c->out = list_slots(lowered, r, op_written(s, o));
       }
     }
   }
@@ -391,27 +394,27 @@ bool first_comm(Sched *s, Lowered *lowered) {
 bool comm(Sched *s, Lowered *lowered) {
   if (!lowered->channel)
     first_time(s, lowered);
-  if (s->lowered->lowering == PIPE_CHANNELS && !lowered->channel_of)
+  if (lowered->lowering == PIPE_CHANNELS && !lowered->channel_of)
     find_channels(s, lowered);
-  number_slots(s);
-  bool joined = restart(s);
+  number_slots(s, lowered);
+  bool joined = restart(s, lowered);
   if (s->orders->lists) {
-    lay_lists(s); /* first run: counts the slots that the lists need */
-    number_slots(s);
-    restart(s);
-    lay_lists(s);
+    lay_lists(s, lowered); /* first run: counts the slots that the lists need */
+    number_slots(s, lowered);
+    restart(s, lowered);
+    lay_lists(s, lowered);
   } else {
-    lay_xfers(s);
+    lay_xfers(s, lowered);
   }
-  offload_streams(s);
-  side_waits(s);
+  offload_streams(s, lowered);
+  side_waits(s, lowered);
   for (uint32_t r = 0; joined && r < s->model->nrank; r++)
     join_waits(&lowered->stream[r]);
-  if (s->lowered->lowering == PIPE_CHANNELS)
+  if (lowered->lowering == PIPE_CHANNELS)
     channel_needs(s, lowered);
   return true;
 }
 
-bool comm_more_slots(Sched *s) {
-  return s->orders->lists ? more_list_slots(s) : more_slots(s, false);
+bool comm_more_slots(Sched *s, Lowered *lowered) {
+  return s->orders->lists ? more_list_slots(s, lowered) : more_slots(s, lowered, false);
 }

@@ -22,6 +22,7 @@ typedef struct Ring {
 
 typedef struct Lay {
   Sched *s;
+  Lowered *lowered;
   Ring *out, *in;        /* [channels] */
   uint32_t *sent;        /* by tensor: COMM instructions up to the end of the group of its SEND */
   uint32_t r, op, ncomm; /* rank; row of the next op; COMM instructions so far */
@@ -62,15 +63,15 @@ static uint32_t channel_of(const Sched *s, const Op *o, bool output) {
 static void run(Lay *l) {
   Sched *s = l->s;
   const Op *o = &s->orders->op[l->op];
-  PipeInstr *c = op_instr(s, l->r, l->op++);
+  PipeInstr *c = op_instr(s, l->lowered, l->r, l->op++);
   uint32_t out = channel_of(s, o, true), in = channel_of(s, o, false);
   raise(&c->wait, l->ended);
   if (out != NONE) {
-    Channel *ch = &s->lowered->channel[out];
+    Channel *ch = &l->lowered->channel[out];
     c->out = ch->out_first + take(&l->out[out], &ch->out_slots, &c->wait);
   }
   if (in != NONE)
-    leave(s, &l->in[in], c->in - s->lowered->channel[in].in_first,
+    leave(s, &l->in[in], c->in - l->lowered->channel[in].in_first,
           l->op - s->orders->rank_op0[l->r]);
 }
 
@@ -78,10 +79,10 @@ static void run(Lay *l) {
 static void move(Lay *l, const PipeInstr *in) {
   Sched *s = l->s;
   uint32_t op = *op_at(s, is_forward(in), in->stage, in->mb) - 1;
-  PipeInstr *x = &s->lowered->stream[l->r].comm[l->ncomm++], *c = op_instr(s, l->r, op);
+  PipeInstr *x = &l->lowered->stream[l->r].comm[l->ncomm++], *c = op_instr(s, l->lowered, l->r, op);
   bool send = pipe_is_send(in->op);
   uint32_t done = l->ncomm + in->group, of = channel_of(s, &s->orders->op[op], send);
-  Channel *ch = &s->lowered->channel[of];
+  Channel *ch = &l->lowered->channel[of];
   *x = *in;
   x->wait = l->op - s->orders->rank_op0[l->r];
   x->phase = c->phase;
@@ -95,9 +96,10 @@ static void move(Lay *l, const PipeInstr *in) {
   }
 }
 
-void lay_lists(Sched *s) {
+void lay_lists(Sched *s, Lowered *lowered) {
   const size_t nchannel = 2 * (size_t)nlinks(s), ntensor = 2 * (size_t)s->model->nstage;
   Lay l = {.s = s,
+           .lowered = lowered,
            .out = NEW_ARRAY(s->arena, Ring, nchannel),
            .in = NEW_ARRAY(s->arena, Ring, nchannel),
            .sent = NEW_ARRAY(s->arena, uint32_t, ntensor * s->model->nmb)};
@@ -116,7 +118,7 @@ void lay_lists(Sched *s) {
       else
         run(&l);
     }
-    PipeInstr *comm = s->lowered->stream[l.r].comm;
+    PipeInstr *comm = lowered->stream[l.r].comm;
     for (uint32_t i = 1; i < l.ncomm; i++)
       if (comm[i - 1].group > 0)
         comm[i].wait = 0; /* the first of the group waits for all: they stand above the same op */
@@ -125,10 +127,10 @@ void lay_lists(Sched *s) {
   }
 }
 
-bool more_list_slots(Sched *s) {
+bool more_list_slots(const Sched *s, Lowered *lowered) {
   bool added = false;
   for (size_t c = 0; c < 2 * (size_t)nlinks(s); c++) {
-    Channel *ch = &s->lowered->channel[c];
+    Channel *ch = &lowered->channel[c];
     if (ch->out_slots > 0 && ch->out_slots < s->model->nmb)
       ch->out_slots = 2 * ch->out_slots < s->model->nmb ? 2 * ch->out_slots : s->model->nmb,
       added = true;

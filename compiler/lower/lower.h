@@ -63,6 +63,7 @@ typedef struct Lowered {
   uint32_t channel_slots; /* (settle) the most slots that any channel needed */
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
   Streams *stream;       /* [nrank] */
+  uint32_t *side_pos;    /* [Sides.nuse] 1 + position of each side op in its stream */
   /* With lowering CHANNELS (channels.c): PipeProgram.channel. */
   PipeChannel *pipe_channel; uint32_t npipe_channel;
   /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, numbered before settle sorts. */
@@ -92,18 +93,21 @@ typedef struct Times {
 } Times;
 
 /* The COMPUTE instruction of `op`, a row of Orders.op on `rank`. */
-static inline PipeInstr *op_instr(const Sched *s, uint32_t rank, uint32_t op) {
-  return &s->lowered->stream[rank].compute[op - s->orders->rank_op0[rank]];
+static inline PipeInstr *op_instr(const Sched *s, Lowered *lowered, uint32_t rank, uint32_t op) {
+  return &lowered->stream[rank].compute[op - s->orders->rank_op0[rank]];
 }
 
 PipeInstr side_instr(const Sched *s, const SideUse *u);
-void side_waits(Sched *s);  /* requires all streams */
-void side_slots(Sched *s, uint32_t rank); /* for slots: the pools of side ops come last */
+void side_waits(Sched *s, Lowered *lowered);  /* requires all streams */
+/* For slots: the pools of side ops come last. */
+void side_slots(Sched *s, Lowered *lowered, uint32_t rank);
 /* ---- offload.c: requires order. Ensures Orders.copy: the copies of the clauses too, their order
  * and free_at. Proves that each stash that leaves comes back in time for its backward ---- */
 bool offload(Sched *s, Orders *orders, Sides *sides);
-void offload_guests(Sched *s);  /* for slots: the slots that stashes take on other ranks */
-void offload_streams(Sched *s); /* for comm: the COPY streams, and the waits of COMPUTE for them */
+/* For slots: the slots that stashes take on other ranks. */
+void offload_guests(Sched *s, Lowered *lowered);
+/* For comm: the COPY streams, and the waits of COMPUTE for them. */
+void offload_streams(Sched *s, Lowered *lowered);
 /* ---- comm.c: requires offload. Ensures channel and stream: sends, receives, waits ---- */
 bool comm(Sched *s, Lowered *lowered);
 /* The pass: comm with the lowering that the text asks for; for `auto` with GLOBAL. */
@@ -112,7 +116,7 @@ bool first_comm(Sched *s, Lowered *lowered);
  * (*first)[c]. */
 uint32_t *xfers_by_channel(const Sched *s, Arena *a, uint32_t **first);
 /* Gives channels the slots that the ideal timing needs. False: no channel needed more. */
-bool comm_more_slots(Sched *s);
+bool comm_more_slots(Sched *s, Lowered *lowered);
 /* reorder_transfers.c: an order of the transfers that is predicted to take less than `makespan`;
  * NULL: none was found. Requires comm, lowering GLOBAL and no side ops in COMM streams. The
  * prediction may be off for copies and side ops: the caller plays the result to check it. */
@@ -120,8 +124,8 @@ Xfer *reorder_transfers(Sched *s, uint64_t makespan);
 uint64_t transfer_time(const Sched *s, const Xfer *x);
 /* comm_lists.c: lays the streams of Orders.lists, after number_slots. Gives a channel more slots
  * where the order of the list needs them. Requires one chain of stages, each on one rank. */
-void lay_lists(Sched *s);
-bool more_list_slots(Sched *s);
+void lay_lists(Sched *s, Lowered *lowered);
+bool more_list_slots(const Sched *s, Lowered *lowered);
 /* ---- settle.c: requires comm. Chooses the slots of channels, the order of transfers and the
  * lowering of `auto` by playing the program, and runs comm again for them. Ensures Times ---- */
 bool settle(Sched *s, Lowered *lowered, Times *times);
@@ -136,28 +140,30 @@ uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward);
 uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* sum: index as in find_communicators */
 uint32_t channel_of_sides(const Sched *s, uint32_t rank);
 /* Records the need for Streams.need; part of need_comm. of: as in Need; count: from 1. */
-void keep_need(Sched *s, uint32_t r, uint32_t of, uint32_t count);
+void keep_need(Sched *s, Lowered *lowered, uint32_t r, uint32_t of, uint32_t count);
 /* Makes c, a COMPUTE or COPY instruction of rank r, wait for instruction number `count` of COMM,
  * counted from 1. For any lowering. */
-static inline void need_comm(Sched *s, uint32_t r, PipeInstr *c, uint32_t count) {
-  const Streams *t = &s->lowered->stream[r];
+static inline void need_comm(Sched *s, Lowered *lowered, uint32_t r, PipeInstr *c,
+                             uint32_t count) {
+  const Streams *t = &lowered->stream[r];
   bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
   uint32_t *wait = copy ? &c->wait_copy : &c->wait;
   *wait = count > *wait ? count : *wait;
-  if (s->lowered->lowering == PIPE_CHANNELS && count > 0)
-    keep_need(s, r, copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute),
-              count);
+  const uint32_t of = copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute);
+  if (lowered->lowering == PIPE_CHANNELS && count > 0)
+    keep_need(s, lowered, r, of, count);
 }
 /* For comm, once all waits are known: ensures needs. */
 void channel_needs(Sched *s, Lowered *lowered);
-/* Sorts COMM streams and xfer into the order in which the timed machine started the transfers.
+/* Sorts COMM streams, xfer and Times.comm_start into the order in which the timed machine started
+ * the transfers.
  * turn: PipeSimOut.comm_turn. */
-void sort_channels(Sched *s, Lowered *lowered, uint32_t *const *turn);
+void sort_channels(Sched *s, Lowered *lowered, Times *times, uint32_t *const *turn);
 /* ---- slots.c: requires comm. Ensures slot numbers, pools and peaks, by interval colouring: the
  * count of each pool is its peak ---- */
-bool slots(Sched *s, Lowered *lowered);
+bool slots(Sched *s, Lowered *lowered, struct Versions *versions);
 /* The slot of input (or output) k of COMPUTE instruction c. */
-uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k);
+uint32_t *slot_at(const Sched *s, Lowered *lowered, PipeInstr *c, bool input, uint32_t k);
 /* ---- lower.c: requires slots and the times of settle. Ensures prog ---- */
 bool lower(Sched *s, Lowered *lowered);
 /* ---- channels.c ---- */

@@ -522,14 +522,14 @@ bool offload(Sched *s, Orders *orders, Sides *sides) {
   return ok && side_buffers(s, sides);
 }
 
-void offload_streams(Sched *s) {
+void offload_streams(Sched *s, Lowered *lowered) {
   if (s->orders->ncopy == 0)
     return;
-  PipeInstr *out = s->lowered->stream[0].copy; /* by row of Orders.copy */
+  PipeInstr *out = lowered->stream[0].copy; /* by row of Orders.copy */
   if (!out)
     out = arena_alloc(s->arena, s->orders->ncopy * sizeof *out);
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    s->lowered->stream[r].copy = out + s->orders->rank_copy0[r];
+    lowered->stream[r].copy = out + s->orders->rank_copy0[r];
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first = s->orders->rank_copy0[r], k = first,
              over = 0; /* copies up to the last OFF whose slot is free: F waits for them */
@@ -540,7 +540,7 @@ void offload_streams(Sched *s) {
         *in = side_instr(s, &s->sides->use[c->use]);
         in->turn = in_group(s, r) ? c->turn : NONE;
         in->wait = c->at - s->orders->rank_op0[r];
-        s->sides->use[c->use].pos = i - first + 1;
+        lowered->side_pos[c->use] = i - first + 1;
         continue;
       }
       *in = pipe_instr((PipeOp)c->kind, c->stage, c->mb);
@@ -549,13 +549,13 @@ void offload_streams(Sched *s) {
       in->turn = in_group(s, r) ? c->turn : NONE;
       in->wait = c->at - s->orders->rank_op0[r];
       if (c->kind == PIPE_LOAD)
-        op_instr(s, r, load_reader(s, c))->wait_copy = i - first + 1;
+        op_instr(s, lowered, r, load_reader(s, c))->wait_copy = i - first + 1;
     }
     for (uint32_t op = s->orders->rank_op0[r]; op < s->orders->rank_op0[r + 1]; op++) {
       for (; k < s->orders->rank_copy0[r + 1] && s->orders->copy[k].free_at <= op; k++)
         over = s->orders->copy[k].kind == PIPE_OFF ? k - first + 1 : over;
       if (s->orders->op[op].kind == PIPE_F)
-        op_instr(s, r, op)->wait_copy = over;
+        op_instr(s, lowered, r, op)->wait_copy = over;
     }
   }
 }
@@ -572,7 +572,7 @@ typedef struct Guest {
 /* Assigns GUEST slots by interval colouring. The copies of a rank run one after the other: an OFF
  * takes a slot, and its LOAD frees it for the next OFF. The pools come last on the rank that has
  * the memory, in the order of the ranks that use them. */
-void offload_guests(Sched *s) {
+void offload_guests(Sched *s, Lowered *lowered) {
   VEC(Guest) all = {0};
   uint32_t *of = arena_alloc(s->arena, (s->orders->ncopy + (size_t)1) *
                                            sizeof *of); /* [ncopy] row of `all` */
@@ -582,7 +582,7 @@ void offload_guests(Sched *s) {
     for (uint32_t i = s->orders->rank_copy0[r]; i < s->orders->rank_copy0[r + 1]; i++) {
       const Copy *c = &s->orders->copy[i];
       const PipeStage *st = &s->model->stage[c->stage];
-      PipeInstr *in = &s->lowered->stream[0].copy[i];
+      PipeInstr *in = &lowered->stream[0].copy[i];
       uint32_t g = first;
       if (c->to == NONE)
         continue;
@@ -599,7 +599,7 @@ void offload_guests(Sched *s) {
         in->away = q->nfree > 0 ? q->free[--q->nfree] : q->count++;
         continue;
       }
-      in->away = s->lowered->stream[0]
+      in->away = lowered->stream[0]
                      .copy[s->orders->at_off[(size_t)c->stage * s->model->nmb + c->mb] - 1]
                      .away;
       if (q->nfree == q->cap)
@@ -609,22 +609,22 @@ void offload_guests(Sched *s) {
   }
   for (uint32_t r = 0; r < s->model->nrank; r++)
     if (more[r]) {
-      PipePool *pool = NEW_ARRAY(s->arena, PipePool, s->lowered->npool[r] + more[r]);
-      memcpy(pool, s->lowered->pool[r], s->lowered->npool[r] * sizeof *pool);
-      s->lowered->pool[r] = pool;
+      PipePool *pool = NEW_ARRAY(s->arena, PipePool, lowered->npool[r] + more[r]);
+      memcpy(pool, lowered->pool[r], lowered->npool[r] * sizeof *pool);
+      lowered->pool[r] = pool;
     }
   for (uint32_t g = 0; g < all.n; g++) {
     Guest *q = &all.at[g];
-    q->first = s->lowered->nrank_slot[q->to];
-    s->lowered->pool[q->to][s->lowered->npool[q->to]++] = (PipePool){.cls = PIPE_GUEST,
-                                                                     .stage = q->stage,
-                                                                     .first = q->first,
-                                                                     .count = q->count,
-                                                                     .bytes = q->bytes};
-    s->lowered->nrank_slot[q->to] += q->count;
-    s->lowered->peak[q->to].guests += q->count;
+    q->first = lowered->nrank_slot[q->to];
+    lowered->pool[q->to][lowered->npool[q->to]++] = (PipePool){.cls = PIPE_GUEST,
+                                                               .stage = q->stage,
+                                                               .first = q->first,
+                                                               .count = q->count,
+                                                               .bytes = q->bytes};
+    lowered->nrank_slot[q->to] += q->count;
+    lowered->peak[q->to].guests += q->count;
   }
   for (uint32_t i = 0; i < s->orders->ncopy; i++)
     if (s->orders->copy[i].to != NONE)
-      s->lowered->stream[0].copy[i].away += all.at[of[i]].first;
+      lowered->stream[0].copy[i].away += all.at[of[i]].first;
 }

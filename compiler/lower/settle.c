@@ -77,7 +77,7 @@ static bool complete(Sched *s, Lowered *lowered, Play *play) {
     BUG_IF(status == PIPE_SIM_MISMATCH); /* both ends come from one list */
     if (status == PIPE_SIM_DONE)
       return true;
-    if (!comm_more_slots(s))
+    if (!comm_more_slots(s, lowered))
       return false;
     comm(s, lowered);
   }
@@ -133,7 +133,7 @@ static void try_more_slots(Sched *s, Lowered *lowered, Play *play) {
   Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
   memcpy(few, lowered->channel, n * sizeof *few);
   uint64_t makespan = play->out.makespan;
-  if (!comm_more_slots(s))
+  if (!comm_more_slots(s, lowered))
     return;
   comm(s, lowered);
   complete(s, lowered, play);
@@ -234,7 +234,7 @@ bool settle(Sched *s, Lowered *lowered, Times *times) {
     times->span = out->rank_window[r] > times->span ? out->rank_window[r] : times->span;
   times->steady = find_steady(s, times, out->compute_end);
   if (out->comm_turn)
-    sort_channels(s, lowered, out->comm_turn);
+    sort_channels(s, lowered, times, out->comm_turn);
   for (size_t c = 0; c < 2 * (size_t)nlinks(s); c++)
     if (lowered->channel[c].in_slots > lowered->channel_slots)
       lowered->channel_slots = lowered->channel[c].in_slots;

@@ -13,69 +13,72 @@ PipeInstr side_instr(const Sched *s, const SideUse *u) {
   return c;
 }
 
-/* Makes c wait until u, on the same rank r, has ended. */
-static void wait_for(Sched *s, uint32_t r, PipeInstr *c, const SideUse *u) {
-  PipeOn on = stream_of(u), own = (PipeOn)pipe_op_info[c->op].stream;
+/* Makes c wait until side op `use`, on the same rank r, has ended. */
+static void wait_for(Sched *s, Lowered *lowered, uint32_t r, PipeInstr *c, uint32_t use) {
+  const uint32_t pos = lowered->side_pos[use];
+  PipeOn on = stream_of(&s->sides->use[use]), own = (PipeOn)pipe_op_info[c->op].stream;
   if (on == own)
     return;
   if (on == PIPE_COMM) {
-    need_comm(s, r, c, u->pos);
+    need_comm(s, lowered, r, c, pos);
     return;
   }
   uint32_t *wait = on == PIPE_COPY ? &c->wait_copy : &c->wait;
-  if (u->pos > *wait)
-    *wait = u->pos;
+  if (pos > *wait)
+    *wait = pos;
 }
 
-/* Requires u->pos. */
-static PipeInstr *side_at(const Sched *s, const SideUse *u) {
-  const Streams *t = &s->lowered->stream[s->model->stage[u->stage].rank];
-  return &(u->kind == PIPE_SIDE        ? t->compute
-           : u->kind == PIPE_SIDE_COMM ? t->comm
-                                       : t->copy)[u->pos - 1];
+/* The instruction of a side op. Requires its side_pos. */
+static PipeInstr *side_at(const Sched *s, Lowered *lowered, uint32_t use) {
+  const SideUse *u = &s->sides->use[use];
+  Streams *t = &lowered->stream[s->model->stage[u->stage].rank];
+  const uint32_t at = lowered->side_pos[use] - 1;
+  if (u->kind == PIPE_SIDE)
+    return &t->compute[at];
+  return u->kind == PIPE_SIDE_COMM ? &t->comm[at] : &t->copy[at];
 }
 
-void side_waits(Sched *s) {
-  for (uint32_t r = 0; r < s->model->nrank && s->sides->nuse; r++) {
-    Streams *t = &s->lowered->stream[r];
-    for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
-      SideUse *u = &s->sides->use[i];
-      if (u->kind == PIPE_SIDE)
-        u->pos = u->op - s->orders->rank_op0[r] + 1;
-    }
-    for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
-      SideUse *u = &s->sides->use[i];
-      PipeInstr *c = side_at(s, u);
+void side_waits(Sched *s, Lowered *lowered) {
+  const Sides *sides = s->sides;
+  for (uint32_t r = 0; r < s->model->nrank && sides->nuse; r++) {
+    const Streams *t = &lowered->stream[r];
+    for (uint32_t i = sides->use0[r]; i < sides->use0[r + 1]; i++)
+      if (sides->use[i].kind == PIPE_SIDE)
+        lowered->side_pos[i] = sides->use[i].op - s->orders->rank_op0[r] + 1;
+    for (uint32_t i = sides->use0[r]; i < sides->use0[r + 1]; i++) {
+      const SideUse *u = &sides->use[i];
+      PipeInstr *c = side_at(s, lowered, i);
       for (int k = 0; k < 2; k++)
         for (int x = 0; x < PIPE_NSTREAMS; x++)
           if (u->dep[k][x] != NONE)
-            wait_for(s, r, c, &s->sides->use[u->dep[k][x]]);
+            wait_for(s, lowered, r, c, u->dep[k][x]);
       if (u->user != NONE)
-        wait_for(s, r, &t->compute[u->user - s->orders->rank_op0[r]], u);
+        wait_for(s, lowered, r, &t->compute[u->user - s->orders->rank_op0[r]], i);
     }
   }
 }
 
-void side_slots(Sched *s, uint32_t r) {
-  uint32_t n = s->lowered->nrank_slot[r];
-  for (uint32_t k = 0; s->sides->nuse && k < s->sides->nbuffers[r]; k++) {
-    SideBuffers *b = &s->sides->buffers[r][k];
-    b->first = n;
-    n += b->count;
-    s->lowered->pool[r][s->lowered->npool[r]++] = (PipePool){.cls = PIPE_BUFFER,
-                                                             .stage = b->stage,
-                                                             .first = b->first,
-                                                             .count = b->count,
-                                                             .bytes = b->bytes};
+void side_slots(Sched *s, Lowered *lowered, uint32_t r) {
+  const Sides *sides = s->sides;
+  if (sides->nuse == 0)
+    return;
+  uint32_t *first = arena_alloc(s->arena, sides->nbuffers[r] * sizeof *first + 1);
+  for (uint32_t k = 0; k < sides->nbuffers[r]; k++) {
+    const SideBuffers *b = &sides->buffers[r][k];
+    first[k] = lowered->nrank_slot[r];
+    lowered->nrank_slot[r] += b->count;
+    lowered->pool[r][lowered->npool[r]++] = (PipePool){.cls = PIPE_BUFFER,
+                                                       .stage = b->stage,
+                                                       .first = first[k],
+                                                       .count = b->count,
+                                                       .bytes = b->bytes};
   }
-  for (uint32_t i = s->sides->nuse ? s->sides->use0[r] : 0;
-       s->sides->nuse && i < s->sides->use0[r + 1]; i++) {
-    const SideUse *u = &s->sides->use[i];
-    PipeInstr *c = side_at(s, u);
+  for (uint32_t i = sides->use0[r]; i < sides->use0[r + 1]; i++) {
+    const SideUse *u = &sides->use[i];
+    PipeInstr *c = side_at(s, lowered, i);
     if (u->out != NONE)
-      c->taken = s->sides->buffers[r][u->out_pool].first + u->out;
+      c->taken = first[u->out_pool] + u->out;
     if (u->in != NONE)
-      c->given = s->sides->buffers[r][u->in_pool].first + u->in;
+      c->given = first[u->in_pool] + u->in;
   }
-  s->lowered->nrank_slot[r] = n;
 }

@@ -25,10 +25,10 @@
 #include "weight_lines.h"
 #include "weights.h"
 
-uint32_t *slot_at(const Sched *s, PipeInstr *c, bool input, uint32_t k) {
+uint32_t *slot_at(const Sched *s, Lowered *lowered, PipeInstr *c, bool input, uint32_t k) {
   const PipeStage *st = &s->model->stage[c->stage];
   uint32_t n = pipe_fields(st, c->op, input), *one = input ? &c->in : &c->out;
-  return n < 2 ? one : &s->lowered->slot_list[st->rank][*one + k];
+  return n < 2 ? one : &lowered->slot_list[st->rank][*one + k];
 }
 
 typedef struct Colour {     /* a pool during colouring */
@@ -115,33 +115,39 @@ static void group(Sched *s, uint32_t r, PipeClass cls, Classes *c, Key *key) {
   }
 }
 
-static void add_pool(Sched *s, uint32_t r, PipeClass cls, uint32_t stage, bool skip, uint32_t first,
-                     uint32_t count, uint64_t bytes) {
-  if (count == 0)
-    return;
-  s->lowered->pool[r][s->lowered->npool[r]++] = (PipePool){
-      .cls = cls, .stage = stage, .skip = skip, .first = first, .count = count, .bytes = bytes};
+static void add_pool(Lowered *lowered, uint32_t r, PipePool pool) {
+  if (pool.count > 0)
+    lowered->pool[r][lowered->npool[r]++] = pool;
+}
+
+/* Adds the pool of one end of a channel. */
+static void add_end(Lowered *lowered, uint32_t r, PipePool pool, PipeClass cls, uint32_t first,
+                    uint32_t count) {
+  pool.cls = cls;
+  pool.first = first;
+  pool.count = count;
+  add_pool(lowered, r, pool);
 }
 
 /* Adds the pools of channels, in the order in which comm numbered their slots. */
-static void channel_pools(Sched *s, uint32_t r) {
+static void channel_pools(const Sched *s, Lowered *lowered, uint32_t r) {
   for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++)
     for (int out = 1; out >= 0; out--) {
       uint32_t st = s->model->rank_stage[i], nlink = row_links(s, st, out);
       for (uint32_t k = 0; k < nlink; k++) {
         uint32_t link = row_link(s, st, out, k);
         Link l = link_at(s, link);
-        const Channel *fwd = &s->lowered->channel[2 * (size_t)link], *bwd = fwd + 1;
-        bool skip = link_skips(s, l);
-        uint64_t bytes = link_bytes(s, l);
+        const Channel *fwd = &lowered->channel[2 * (size_t)link], *bwd = fwd + 1;
+        const PipePool pool = {
+            .stage = l.from, .skip = link_skips(s, l), .bytes = link_bytes(s, l)};
         if (!link_crosses(s, l))
           continue;
         if (out) {
-          add_pool(s, r, PIPE_OUT, l.from, skip, fwd->out_first, fwd->out_slots, bytes);
-          add_pool(s, r, PIPE_IN, l.from, skip, bwd->in_first, bwd->in_slots, bytes);
+          add_end(lowered, r, pool, PIPE_OUT, fwd->out_first, fwd->out_slots);
+          add_end(lowered, r, pool, PIPE_IN, bwd->in_first, bwd->in_slots);
         } else {
-          add_pool(s, r, PIPE_IN, l.from, skip, fwd->in_first, fwd->in_slots, bytes);
-          add_pool(s, r, PIPE_OUT, l.from, skip, bwd->out_first, bwd->out_slots, bytes);
+          add_end(lowered, r, pool, PIPE_IN, fwd->in_first, fwd->in_slots);
+          add_end(lowered, r, pool, PIPE_OUT, bwd->out_first, bwd->out_slots);
         }
       }
     }
@@ -164,8 +170,19 @@ static bool has_locals(const Sched *s, uint32_t r) {
   return false;
 }
 
+/* The products that slots fills in, and memory that the ranks share. */
+typedef struct Room {
+  Lowered *lowered;
+  Versions *versions; /* the slots of PipeWeights */
+  Classes cls[PIPE_NCLASSES];
+  Key *key;
+  uint32_t *noff;
+} Room;
+
 /* A rank during colouring. */
 typedef struct Rank {
+  Lowered *lowered;
+  PipeWeights *weights; /* [nop] Versions.weights; NULL: none */
   Classes *cls;
   Peak *peak;
   const Streams *stream;
@@ -207,7 +224,7 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
       continue;
     }
     if (x->peer == NONE) {
-      x->away = s->lowered->stream[0].copy[s->orders->at_off[cell] - 1].away;
+      x->away = k->lowered->stream[0].copy[s->orders->at_off[cell] - 1].away;
       give(s, h, x->away), k->on_host--;
     }
     if (a->first_left < a->left.n) {
@@ -257,14 +274,14 @@ static Colour *scratch_of(const Sched *s, Rank *k, uint32_t stage, uint32_t j) {
 static void drop_outputs(Sched *s, Rank *k, PipeInstr *in) {
   for (uint32_t j = 0; j < s->model->stage[in->stage].nout; j++) {
     Colour *l = scratch_of(s, k, in->stage, j);
-    give(s, l, *slot_at(s, in, false, j)), k->live -= l->bytes;
+    give(s, l, *slot_at(s, k->lowered, in, false, j)), k->live -= l->bytes;
   }
 }
 
 /* The pool for the old weights of update u, if u overwrites weights that its formula still needs;
  * NULL: it needs none. */
 static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
-  const PipeWeights *w = s->versions->weights ? &s->versions->weights[u] : NULL;
+  const PipeWeights *w = k->weights ? &k->weights[u] : NULL;
   bool needed = w && w->formula != NONE && w->out == w->slot && formula_needs_old(s, u);
   return needed ? pool_of(k, PIPE_GUESS, s->orders->op[u].stage) : NULL;
 }
@@ -272,34 +289,34 @@ static Colour *old_of(const Sched *s, Rank *k, uint32_t u) {
 static void take_old(Sched *s, Rank *k, uint32_t u) {
   Colour *old = old_of(s, k, u);
   if (old)
-    s->versions->weights[u].guess = take(old), k->live += old->bytes;
+    k->weights[u].guess = take(old), k->live += old->bytes;
 }
 
 static void give_old(Sched *s, Rank *k, uint32_t u) {
   Colour *old = old_of(s, k, u);
   if (old)
-    give(s, old, s->versions->weights[u].guess), k->live -= old->bytes;
+    give(s, old, k->weights[u].guess), k->live -= old->bytes;
 }
 
 /* The estimate that op reads has a slot from the op that makes it to its last reader. */
 static void take_guess(Sched *s, Rank *k, uint32_t op) {
-  uint32_t maker = s->versions->weights ? estimate_maker(s, op) : NONE;
+  uint32_t maker = k->weights ? estimate_maker(s, op) : NONE;
   if (maker == NONE)
     return;
   Colour *guess = pool_of(k, PIPE_GUESS, s->orders->op[op].stage);
   if (maker == op)
-    s->versions->weights[op].guess = take(guess), k->live += guess->bytes;
+    k->weights[op].guess = take(guess), k->live += guess->bytes;
   else
-    s->versions->weights[op].guess = s->versions->weights[maker].guess;
+    k->weights[op].guess = k->weights[maker].guess;
 }
 
 static void give_guess(Sched *s, Rank *k, uint32_t op) {
-  uint32_t maker = s->versions->weights ? estimate_maker(s, op) : NONE;
+  uint32_t maker = k->weights ? estimate_maker(s, op) : NONE;
   if (maker == NONE || (s->versions->maker && s->versions->maker[maker] != NONE &&
                         s->versions->last_reader[maker] != op))
     return;
   Colour *guess = pool_of(k, PIPE_GUESS, s->orders->op[op].stage);
-  give(s, guess, s->versions->weights[op].guess), k->live -= guess->bytes;
+  give(s, guess, k->weights[op].guess), k->live -= guess->bytes;
 }
 
 static void takes(Sched *s, Rank *k, PipeInstr *in) {
@@ -320,7 +337,7 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
         instr_of(k, (s->orders->at_r[cell] ? s->orders->at_r : s->orders->at_f)[cell] - 1)->act;
     if (k->stream->ncopy && s->orders->at_load[cell] &&
         s->orders->copy[s->orders->at_load[cell] - 1].at <= row)
-      in->act = s->lowered->stream[0].copy[s->orders->at_load[cell] - 1].act;
+      in->act = k->lowered->stream[0].copy[s->orders->at_load[cell] - 1].act;
   }
   k->peak->warmup += in->op == PIPE_F && in->phase == PIPE_WARMUP;
   if (in->op == PIPE_F && s->orders->at_r[cell]) {
@@ -331,7 +348,7 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
     in->keep = instr_of(k, s->orders->at_f[cell] - 1)->keep;
     for (uint32_t j = 0; j < s->model->stage[in->stage].nout; j++) {
       Colour *l = scratch_of(s, k, in->stage, j);
-      *slot_at(s, in, false, j) = take(l), k->live += l->bytes;
+      *slot_at(s, k->lowered, in, false, j) = take(l), k->live += l->bytes;
     }
   }
   if (in->op == PIPE_I) {
@@ -348,14 +365,15 @@ static void takes(Sched *s, Rank *k, PipeInstr *in) {
   for (uint32_t j = 0, n = k->locals ? op_outputs(s, o) : 0; j < n; j++) {
     Colour *l = local_pool(s, loc, output_link(s, o, j));
     if (l)
-      *slot_at(s, in, false, j) = take(l), k->live += l->bytes;
+      *slot_at(s, k->lowered, in, false, j) = take(l), k->live += l->bytes;
   }
   for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
     uint32_t link = input_link(s, o, j);
     Link l = link_at(s, link);
     if (!link_crosses(s, l))
-      *slot_at(s, in, true, j) = *slot_at(s, instr_of(k, order_dep(s, row, j)), false,
-                                          in->op == PIPE_F ? link_out(s, l) : link_in(s, l));
+      *slot_at(s, k->lowered, in, true,
+               j) = *slot_at(s, k->lowered, instr_of(k, order_dep(s, row, j)), false,
+                             in->op == PIPE_F ? link_out(s, l) : link_in(s, l));
   }
 }
 
@@ -371,7 +389,7 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
   for (uint32_t j = 0, n = k->locals ? op_inputs(s, o) : 0; j < n; j++) {
     Colour *l = local_pool(s, &k->cls[PIPE_LOCAL], input_link(s, o, j));
     if (l)
-      give(s, l, *slot_at(s, in, true, j)), k->live -= l->bytes;
+      give(s, l, *slot_at(s, k->lowered, in, true, j)), k->live -= l->bytes;
   }
   if (in->op == PIPE_R) {
     Colour *kp = pool_of(k, PIPE_KEEP, in->stage);
@@ -393,19 +411,24 @@ static void gives(Sched *s, Rank *k, PipeInstr *in) {
 
 /* Pools of weight versions, one for each stage. version_slots has numbered the slots of each from
  * 0. */
-static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
-  uint32_t *first = s->lowered->weight_first;
+static void weight_pools(const Sched *s, Lowered *lowered, PipeWeights *weights, uint32_t r,
+                         const Classes *guess) {
+  uint32_t *first = lowered->weight_first;
   for (uint32_t i = s->model->rank_stage0[r]; i < s->model->rank_stage0[r + 1]; i++) {
-    uint32_t st = s->model->rank_stage[i];
-    first[st] = s->lowered->nrank_slot[r];
-    s->lowered->nrank_slot[r] += s->versions->nversion[st];
-    if (s->versions->nversion[st] > s->lowered->peak[r].versions)
-      s->lowered->peak[r].versions = s->versions->nversion[st];
-    add_pool(s, r, PIPE_WEIGHT, st, false, first[st], s->versions->nversion[st],
-             s->model->sized ? s->model->stage[st].weight_bytes : 0);
+    const uint32_t st = s->model->rank_stage[i], n = s->versions->nversion[st];
+    first[st] = lowered->nrank_slot[r];
+    lowered->nrank_slot[r] += n;
+    if (n > lowered->peak[r].versions)
+      lowered->peak[r].versions = n;
+    add_pool(lowered, r,
+             (PipePool){.cls = PIPE_WEIGHT,
+                        .stage = st,
+                        .first = first[st],
+                        .count = n,
+                        .bytes = s->model->sized ? s->model->stage[st].weight_bytes : 0});
   }
   for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
-    PipeWeights *w = &s->versions->weights[i];
+    PipeWeights *w = &weights[i];
     uint32_t st = s->orders->op[i].stage;
     w->slot += w->slot == NONE ? 0 : first[st];
     w->out += w->out == NONE ? 0 : first[st];
@@ -415,20 +438,23 @@ static void weight_pools(Sched *s, uint32_t r, const Classes *guess) {
 
 /* Colours one rank, then numbers its slots. All ops of an action take before any op of it gives
  * back. */
-static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *key,
-                        uint32_t *noff) {
-  Peak *pk = &s->lowered->peak[r];
-  Streams *t = &s->lowered->stream[r];
+static void colour_rank(Sched *s, Room *room, uint32_t r) {
+  Lowered *lowered = room->lowered;
+  Classes *cls = room->cls;
+  Peak *pk = &lowered->peak[r];
+  Streams *t = &lowered->stream[r];
   Classes *act = &cls[PIPE_ACT], *loc = &cls[PIPE_LOCAL];
   for (int o = 0; o < NCOLOURED; o++)
-    group(s, r, coloured[o], &cls[coloured[o]], key);
+    group(s, r, coloured[o], &cls[coloured[o]], room->key);
   *pk = (Peak){.op = NONE, .versions = 1};
-  memset(noff, 0, act->npool * sizeof *noff);
-  Rank k = {.cls = cls,
+  memset(room->noff, 0, act->npool * sizeof *room->noff);
+  Rank k = {.lowered = lowered,
+            .weights = room->versions->weights,
+            .cls = cls,
             .peak = pk,
             .stream = t,
             .op0 = s->orders->rank_op0[r],
-            .noff = noff,
+            .noff = room->noff,
             .turn = s->sides->nuse ? s->sides->use0[r] : 0,
             .locals = has_locals(s, r)};
   for (uint32_t i = 0, n; i < t->ncompute; i += n) {
@@ -455,18 +481,24 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
   if (!s->model->sized)
     pk->op = NONE;
   /* Channels have the first numbers (comm); these classes follow. */
-  uint32_t n = s->lowered->nrank_slot[r];
+  uint32_t n = lowered->nrank_slot[r];
   for (int o = 0; o < NCOLOURED; o++)
     for (uint32_t p = 0; p < cls[coloured[o]].npool; p++) {
       Colour *c = &cls[coloured[o]].pool[p];
       BUG_IF(c->live != 0);
       c->first = n;
       n += c->count;
-      add_pool(s, r, coloured[o], c->stage, c->skip, c->first, c->count, c->bytes);
+      add_pool(lowered, r,
+               (PipePool){.cls = coloured[o],
+                          .stage = c->stage,
+                          .skip = c->skip,
+                          .first = c->first,
+                          .count = c->count,
+                          .bytes = c->bytes});
     }
-  s->lowered->nrank_slot[r] = n;
-  if (s->versions->weights)
-    weight_pools(s, r, &cls[PIPE_GUESS]);
+  lowered->nrank_slot[r] = n;
+  if (k.weights)
+    weight_pools(s, lowered, k.weights, r, &cls[PIPE_GUESS]);
   for (uint32_t i = 0; i < t->ncopy; i++) {
     PipeInstr *x = &t->copy[i];
     if (x->op == PIPE_SIDE_COPY)
@@ -485,17 +517,17 @@ static void colour_rank(Sched *s, uint32_t r, Classes cls[PIPE_NCLASSES], Key *k
     if (in->keep != NONE)
       in->keep += pool_of(&k, PIPE_KEEP, in->stage)->first;
     for (uint32_t j = 0; in->op == PIPE_R && j < s->model->stage[in->stage].nout; j++)
-      *slot_at(s, in, false, j) += scratch_of(s, &k, in->stage, j)->first;
+      *slot_at(s, lowered, in, false, j) += scratch_of(s, &k, in->stage, j)->first;
     const Op *o = &s->orders->op[s->orders->rank_op0[r] + i];
     for (uint32_t j = 0, noutput = k.locals ? op_outputs(s, o) : 0; j < noutput; j++) {
       Colour *l = local_pool(s, loc, output_link(s, o, j));
       if (l)
-        *slot_at(s, in, false, j) += l->first;
+        *slot_at(s, lowered, in, false, j) += l->first;
     }
     for (uint32_t j = 0, ninput = k.locals ? op_inputs(s, o) : 0; j < ninput; j++) {
       Colour *l = local_pool(s, loc, input_link(s, o, j));
       if (l)
-        *slot_at(s, in, true, j) += l->first;
+        *slot_at(s, lowered, in, true, j) += l->first;
     }
   }
 }
@@ -518,22 +550,23 @@ static uint32_t room_for_pools(Sched *s, Lowered *lowered) {
   return widest;
 }
 
-bool slots(Sched *s, Lowered *lowered) {
-  Classes cls[PIPE_NCLASSES];
-  uint32_t widest = room_for_pools(s, lowered), *noff = NEW_ARRAY(s->arena, uint32_t, widest);
-  Key *key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
+bool slots(Sched *s, Lowered *lowered, Versions *versions) {
+  Room room = {.lowered = lowered, .versions = versions};
+  const uint32_t widest = room_for_pools(s, lowered);
+  room.noff = NEW_ARRAY(s->arena, uint32_t, widest);
+  room.key = NEW_ARRAY(s->arena, Key, 2 * (size_t)widest);
   for (int k = 0; k < NCOLOURED; k++) {
-    cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
-    cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->model->nstage);
+    room.cls[coloured[k]].pool = NEW_ARRAY(s->arena, Colour, 2 * (size_t)widest);
+    room.cls[coloured[k]].of = NEW_ARRAY(s->arena, uint32_t, 2 * (size_t)s->model->nstage);
   }
   lowered->peak = NEW_ARRAY(s->arena, Peak, s->model->nrank);
-  lowered->weight_first = s->versions->weights ? NEW_ARRAY(s->arena, uint32_t, s->model->nstage)
-                                               : NULL;
+  lowered->weight_first = versions->weights ? NEW_ARRAY(s->arena, uint32_t, s->model->nstage)
+                                            : NULL;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    channel_pools(s, r);
-    colour_rank(s, r, cls, key, noff);
-    side_slots(s, r);
+    channel_pools(s, lowered, r);
+    colour_rank(s, &room, r);
+    side_slots(s, lowered, r);
   }
-  offload_guests(s);
+  offload_guests(s, lowered);
   return true;
 }

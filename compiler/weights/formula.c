@@ -64,6 +64,7 @@ enum { APPLIES = PIPE_NOPS, RATE, THEN, SORTS = THEN + 32 };
 
 typedef struct Table {
   Sched *s;
+  PipeWeights *weights; /* [nop] Versions.weights */
   VEC(PipeFormula) formula;
   VEC(PipeRule) rule;
   VEC(PipeThen) then;
@@ -477,7 +478,7 @@ static bool first_lines(Table *t, const uint32_t *n, PipeRule *rule, uint32_t *s
     if (o->kind != PIPE_U) {
       if (!weight_line(s, WW_READS, op, at.mb, &at.line) ||
           (at.line && at.line->formula &&
-           !line_row(t, &at, o->kind, &s->versions->weights[op].formula, named)))
+           !line_row(t, &at, o->kind, &t->weights[op].formula, named)))
         return false;
       continue;
     }
@@ -544,7 +545,7 @@ static bool all_rules(Table *t, const uint32_t *n, const PipeRule *rule, uint32_
     if (!then_lines(t, &at, &states[at.stage], then, &r.nthen))
       return false;
     if (r.applies != PIPE_NONE || r.rate != PIPE_NONE || r.nthen > 0)
-      s->versions->weights[op].formula = rule_row(t, r, then);
+      t->weights[op].formula = rule_row(t, r, then);
   }
   return true;
 }
@@ -583,10 +584,12 @@ static bool mentions_mb(const Expr *e, uint32_t slot) {
          mentions_mb(e->a, slot) || mentions_mb(e->b, slot) || mentions_mb(e->c, slot);
 }
 
-bool formulas(Sched *s, Versions *versions) {
+bool formulas(Sched *s, Model *model, Versions *versions) {
   if (!s->model->weighted)
     return true;
-  Table t = {.s = s, .left = MOST_PARTS + PARTS_OF_OP * (uint64_t)s->orders->nop};
+  Table t = {.s = s,
+             .weights = versions->weights,
+             .left = MOST_PARTS + PARTS_OF_OP * (uint64_t)s->orders->nop};
   bool some = false;
   t.by_mb = NEW_ARRAY(s->arena, bool, s->model->nwline + 1);
   for (uint32_t i = 0; i < s->model->nwline; i++) {
@@ -605,7 +608,7 @@ bool formulas(Sched *s, Versions *versions) {
       !all_rules(&t, n, rule, states))
     return false;
   for (uint32_t st = 0; st < s->model->nstage; st++)
-    s->model->stage[st].states = states[st];
+    model->stage[st].states = states[st];
   versions->formula = t.formula.at;
   versions->nformula = t.formula.n;
   versions->rule = t.rule.at;

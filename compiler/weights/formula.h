@@ -9,7 +9,7 @@
 
 /* ---- formula.c: requires versions; ensures formula, rule, then of s, Versions.weights[].formula,
  * and the states that each stage keeps. False: reported ---- */
-bool formulas(Sched *s, Versions *versions);
+bool formulas(Sched *s, Model *model, Versions *versions);
 /* Does update u need the old weights after it has run? */
 bool formula_needs_old(const Sched *s, uint32_t u);
 

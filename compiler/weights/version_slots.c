@@ -30,6 +30,7 @@ typedef struct Stage { /* state of a row of the stage table */
 
 typedef struct Slots {
   Sched *s;
+  Versions *versions;
   Stage *stage;      /* [nstage] */
   uint32_t *last;    /* by version, from at0 of the stage on: 1 + the last op that reads it */
   uint32_t *slot_of; /* by version: its slot */
@@ -130,7 +131,7 @@ static void find_slots(Slots *v, uint32_t r) {
     const Op *o = &s->orders->op[i];
     Stage *st = &v->stage[o->stage];
     size_t at = at0(s, o->stage);
-    PipeWeights *w = &s->versions->weights[i];
+    PipeWeights *w = &v->versions->weights[i];
     if (o->kind == PIPE_U) {
       uint32_t k = st->updates++;
       w->slot = v->slot_of[at + k];
@@ -148,7 +149,7 @@ static void find_slots(Slots *v, uint32_t r) {
     uint32_t stage = s->model->rank_stage[k];
     const Stage *st = &v->stage[stage];
     BUG_IF(st->live != 1 || st->nslot != st->most || st->updates != updates_of(s, stage));
-    s->versions->nversion[stage] = st->nslot;
+    v->versions->nversion[stage] = st->nslot;
   }
 }
 
@@ -164,7 +165,7 @@ static void find_readers(Sched *s, Versions *versions) {
 bool version_slots(Sched *s, Versions *versions) {
   if (!versions->weights)
     return true;
-  Slots v = {.s = s, .lost = NONE};
+  Slots v = {.s = s, .versions = versions, .lost = NONE};
   size_t n = (size_t)s->orders->round0[s->model->nstage] + s->model->nstage;
   v.stage = NEW_ARRAY(s->arena, Stage, s->model->nstage);
   v.last = NEW_ARRAY(s->arena, uint32_t, n);

@@ -29,6 +29,7 @@ typedef struct Shared {   /* the first of the ops of a row that share a read */
 
 typedef struct Reads {
   Sched *s;
+  Versions *versions;
   Stage *stage;   /* [nstage] */
   uint32_t *read; /* [nop] version; of a U and a W: NONE */
   Shared *shared; /* [cap] open addressing */
@@ -98,8 +99,9 @@ static bool find_maker(Reads *v, const WeightLine *l, uint32_t op, uint32_t *mak
 }
 
 /* Finds the version that op reads. False: reported. */
-static bool find_read(Reads *v, Versions *versions, uint32_t op) {
+static bool find_read(Reads *v, uint32_t op) {
   Sched *s = v->s;
+  Versions *versions = v->versions;
   const Op *o = &s->orders->op[op];
   Stage *st = &v->stage[o->stage];
   const WeightLine *l = NULL;
@@ -133,6 +135,7 @@ static bool find_read(Reads *v, Versions *versions, uint32_t op) {
 /* Notes the staleness and discrepancy of the gradient that op, a B or W, adds. */
 static void find_distance(Reads *v, uint32_t op, uint32_t *worst, uint32_t *most) {
   Sched *s = v->s;
+  Versions *versions = v->versions;
   const Op *o = &s->orders->op[op];
   Stage *st = &v->stage[o->stage];
   uint32_t r = s->model->stage[o->stage].rank;
@@ -141,21 +144,21 @@ static void find_distance(Reads *v, uint32_t op, uint32_t *worst, uint32_t *most
            again = s->orders->at_r[cell];
   uint32_t ahead = PLANTED(STALENESS) ? 0 : st->updates - v->read[f];
   uint32_t apart = v->read[b] > v->read[f] ? v->read[b] - v->read[f] : v->read[f] - v->read[b];
-  if (ahead > s->versions->staleness[r])
-    s->versions->staleness[r] = ahead;
-  if (apart > s->versions->discrepancy[r])
-    s->versions->discrepancy[r] = apart;
-  if (ahead > s->versions->delay[o->stage])
-    s->versions->delay[o->stage] = ahead;
+  if (ahead > versions->staleness[r])
+    versions->staleness[r] = ahead;
+  if (apart > versions->discrepancy[r])
+    versions->discrepancy[r] = apart;
+  if (ahead > versions->delay[o->stage])
+    versions->delay[o->stage] = ahead;
   if (ahead > *most)
     *most = ahead, *worst = op;
-  if (!s->versions->weights)
+  if (!versions->weights)
     return;
   st->behind = ahead > st->behind ? ahead : st->behind;
   uint32_t reader[3] = {f, b, again - 1};
   for (int i = 0; i < (again ? 3 : 2); i++) {
-    s->versions->weights[reader[i]].behind = (int32_t)(v->read[reader[i]] - v->read[f]);
-    s->versions->weights[reader[i]].ahead = st->updates - v->read[reader[i]];
+    versions->weights[reader[i]].behind = (int32_t)(v->read[reader[i]] - v->read[f]);
+    versions->weights[reader[i]].ahead = st->updates - v->read[reader[i]];
   }
 }
 
@@ -191,17 +194,18 @@ static void warn_async(Reads *v, uint32_t b, uint32_t updates) {
       updates, s->model->nrank);
 }
 
-static bool find_reads(Reads *v, Versions *versions) {
+static bool find_reads(Reads *v) {
   Sched *s = v->s;
+  PipeWeights *weights = v->versions->weights;
   uint32_t worst = NONE, most = 0;
   for (uint32_t i = 0; i < s->orders->nop; i++) {
     const Op *o = &s->orders->op[i];
     Stage *st = &v->stage[o->stage];
     v->read[i] = NONE;
     if (o->kind == PIPE_U) {
-      if (s->versions->weights) {
-        s->versions->weights[i].version = st->updates + 1;
-        s->versions->weights[i].behind = (int32_t)st->behind;
+      if (weights) {
+        weights[i].version = st->updates + 1;
+        weights[i].behind = (int32_t)st->behind;
       }
       st->behind = 0;
       st->updates++;
@@ -209,14 +213,14 @@ static bool find_reads(Reads *v, Versions *versions) {
     }
     if (o->kind == PIPE_SIDE) { /* a SIDE reads the newest version, which always exists */
       v->read[i] = st->updates;
-      if (s->versions->weights)
-        s->versions->weights[i].version = st->updates;
+      if (weights)
+        weights[i].version = st->updates;
       continue;
     }
-    if (o->kind != PIPE_W && !find_read(v, versions, i))
+    if (o->kind != PIPE_W && !find_read(v, i))
       return false;
-    if (s->versions->weights && o->kind != PIPE_W)
-      s->versions->weights[i].version = v->read[i];
+    if (weights && o->kind != PIPE_W)
+      weights[i].version = v->read[i];
     if (o->kind == PIPE_B || o->kind == PIPE_W)
       find_distance(v, i, &worst, &most);
   }
@@ -232,7 +236,7 @@ bool versions(Sched *s, Versions *versions) {
   bool several = s->model->weighted || s->orders->round0[s->model->nstage] > s->model->nstage;
   if (s->model->forward || !several)
     return true;
-  Reads v = {.s = s};
+  Reads v = {.s = s, .versions = versions};
   v.stage = NEW_ARRAY(s->arena, Stage, s->model->nstage);
   v.read = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *v.read + 1);
   if (s->model->weighted) {
@@ -241,5 +245,5 @@ bool versions(Sched *s, Versions *versions) {
     for (uint32_t i = 0; i < s->orders->nop; i++)
       versions->weights[i] = pipe_no_weights();
   }
-  return find_reads(&v, versions);
+  return find_reads(&v);
 }
