@@ -496,7 +496,7 @@ static bool run_orders(Ex *x) {
   x->orders->order_clause = order;
   x->orders->order_at = NEW_ARRAY(s->arena, Span, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    s->orders->order_at[r] = order[r]->at;
+    x->orders->order_at[r] = order[r]->at;
   size_t cells = (size_t)s->model->nstage * s->model->nmb;
   x->orders->at_f = NEW_ARRAY(s->arena, uint32_t, cells);
   x->orders->at_b = NEW_ARRAY(s->arena, uint32_t, cells);
@@ -520,7 +520,7 @@ static bool run_orders(Ex *x) {
     x->list = NULL;
     x->budget = 16 * (uint64_t)s->model->nstage * s->model->nmb + 100000;
     s->eval.env[order[r]->slot] = r;
-    s->orders->rank_op0[r] = s->orders->nop;
+    x->orders->rank_op0[r] = s->orders->nop;
     uint32_t errors = s->diag->errors;
     if (!run_block(x, order[r]->body)) {
       ok = false;
@@ -534,11 +534,11 @@ static bool run_orders(Ex *x) {
       ok = false;
     }
   }
-  s->orders->rank_op0[s->model->nrank] = s->orders->nop;
+  x->orders->rank_op0[s->model->nrank] = s->orders->nop;
   if (!ok || !play_rules(x))
     return false;
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    label_phases(s, s->orders->rank_op0[r], s->orders->rank_op0[r + 1]);
+    label_phases(x->orders, s->orders->rank_op0[r], s->orders->rank_op0[r + 1]);
   for (uint32_t i = 0; i < s->orders->ncopy; i++)
     label_copy(x, &x->orders->copy[i]);
   return insert_recompute(x);

@@ -210,9 +210,9 @@ bool list_joint(Ex *x, const Stmt *t);
 bool list_body(Ex *x, const Stmt *t, int64_t period);
 /* Sets the phases that no label of the text gives ops a .. b - 1, all of a rank: warmup before the
  * first backward (B or I), flush after the last F. An action has one phase. */
-void label_phases(Sched *s, uint32_t a, uint32_t b);
+void label_phases(Orders *orders, uint32_t a, uint32_t b);
 /* Sets the phases of all ops a .. b - 1 anew. */
-void label_again(Sched *s, uint32_t a, uint32_t b);
+void label_again(Orders *orders, uint32_t a, uint32_t b);
 bool run_clock(Ex *x, const Stmt *t);
 
 /* ---- order_rules.c ---- */

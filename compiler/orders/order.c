@@ -393,7 +393,7 @@ static int by_time(const void *a, const void *b) {
 
 /* Sorts the transfers together with the side ops of COMM streams: a side op goes where the op
  * before it ends. Ties keep the order of the play (side.c, note [sides cannot stall]). */
-static void sort_with_sides(Sched *s, Ideal *ideal, const OrderRun *run) {
+static void sort_with_sides(Sched *s, Sides *sides, Ideal *ideal, const OrderRun *run) {
   uint32_t n = 0;
   Placed *all = arena_alloc(s->arena, (ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *all);
   Xfer *to = arena_alloc(s->arena, (ideal->nxfer + (size_t)s->sides->ncomm) * sizeof *to);
@@ -401,7 +401,7 @@ static void sort_with_sides(Sched *s, Ideal *ideal, const OrderRun *run) {
     all[n] = (Placed){run->end[ideal->xfer[n].from], n, 1, 0, 0, n, ideal->xfer[n]};
   for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
-      SideUse *u = &s->sides->use[i];
+      SideUse *u = &sides->use[i];
       if (u->kind != PIPE_SIDE_COMM)
         continue;
       if (u->latest)
@@ -415,7 +415,7 @@ static void sort_with_sides(Sched *s, Ideal *ideal, const OrderRun *run) {
   ideal->xfer = to, ideal->nxfer = n;
 }
 
-bool order(Sched *s, Ideal *ideal) {
+bool order(Sched *s, Sides *sides, Ideal *ideal) {
   OrderRun run = {.stage = s->model->stage};
   if (s->sides->ncomm > 0 || s->model->group)
     run.made = ideal->made = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.made);
@@ -434,7 +434,7 @@ bool order(Sched *s, Ideal *ideal) {
   ideal->nxfer = run.nxfer;
   ideal->xfer = run.xfer;
   if (s->sides->ncomm > 0)
-    sort_with_sides(s, ideal, &run);
+    sort_with_sides(s, sides, ideal, &run);
   else
     sort_by_time(s, ideal->xfer, ideal->nxfer, run.end, run.t.makespan);
   return true;

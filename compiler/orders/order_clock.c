@@ -137,32 +137,32 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
   return ok;
 }
 
-void label_phases(Sched *s, uint32_t a, uint32_t b) {
+void label_phases(Orders *orders, uint32_t a, uint32_t b) {
   uint32_t last = a, first = b;
   for (uint32_t k = a; k < b; k++) {
-    const uint8_t kind = s->orders->op[k].kind;
+    const uint8_t kind = orders->op[k].kind;
     if (kind == PIPE_F)
       last = k + 1;
     else if ((kind == PIPE_B || kind == PIPE_I) && first == b)
       first = k;
   }
   for (uint32_t i = a; i < b; i++)
-    if (s->orders->op[i].phase == PIPE_NPHASES)
-      s->orders->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
+    if (orders->op[i].phase == PIPE_NPHASES)
+      orders->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
   for (uint32_t i = a, end; i < b; i = end) { /* an action has one phase */
-    end = i + s->orders->op[i].group + 1;
+    end = i + orders->op[i].group + 1;
     bool one = true;
     for (uint32_t k = i + 1; k < end; k++)
-      one &= s->orders->op[k].phase == s->orders->op[i].phase;
+      one &= orders->op[k].phase == orders->op[i].phase;
     for (uint32_t k = i; k < end && !one; k++)
-      s->orders->op[k].phase = PIPE_STEADY;
+      orders->op[k].phase = PIPE_STEADY;
   }
 }
 
-void label_again(Sched *s, uint32_t a, uint32_t b) {
+void label_again(Orders *orders, uint32_t a, uint32_t b) {
   for (uint32_t i = a; i < b; i++)
-    s->orders->op[i].phase = PIPE_NPHASES;
-  label_phases(s, a, b);
+    orders->op[i].phase = PIPE_NPHASES;
+  label_phases(orders, a, b);
 }
 
 /* ---- filling ---- */

@@ -70,7 +70,7 @@ typedef struct OrderRun {
 bool order_run(Sched *s, OrderRun *run);
 /* Requires check_deps. Proves that the compute orders agree with the data, under any channel model.
  * Ensures Ideal: the one global order of transfers, by predicted start, and the times. */
-bool order(Sched *s, Ideal *ideal);
+bool order(Sched *s, Sides *sides, Ideal *ideal);
 /* ---- side.c. Requires check_deps. Ensures Sides.use, and its compute ops in Orders ---- */
 bool sides(Sched *s, Orders *orders, Sides *sides);
 const char *side_text(Sched *s, const SideUse *u); /* "2UNSHARD3" */

@@ -20,24 +20,25 @@ bool too_many(Ex *x, const Stmt *t, uint32_t n) {
 
 bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
   Sched *s = x->s;
-  uint32_t n = s->orders->nop - first;
+  Orders *orders = x->orders;
+  uint32_t n = orders->nop - first;
   if (too_many(x, t, n))
     return false;
-  for (uint32_t i = s->orders->ncopy; i-- > 0 && s->orders->copy[i].at > first;)
-    if (s->orders->copy[i].at < s->orders->nop) {
-      diag_error(s->diag, DIAG_OVERLAP, s->orders->site[s->orders->copy[i].site],
+  for (uint32_t i = orders->ncopy; i-- > 0 && orders->copy[i].at > first;)
+    if (orders->copy[i].at < orders->nop) {
+      diag_error(s->diag, DIAG_OVERLAP, orders->site[orders->copy[i].site],
                  "rank %u: %s stands between ops of one action", x->rank,
-                 s->orders->copy[i].kind == PIPE_OFF ? "OFF" : "LOAD");
+                 orders->copy[i].kind == PIPE_OFF ? "OFF" : "LOAD");
       diag_help(s->diag, "put it before or after the overlap");
       return false;
     }
   uint8_t phase = PIPE_NPHASES; /* an update without a phase takes that of its action */
-  for (uint32_t i = first; i < s->orders->nop; i++) {
-    s->orders->op[i].group = (uint16_t)(s->orders->nop - 1 - i);
-    phase = s->orders->op[i].phase < PIPE_NPHASES ? s->orders->op[i].phase : phase;
+  for (uint32_t i = first; i < orders->nop; i++) {
+    orders->op[i].group = (uint16_t)(orders->nop - 1 - i);
+    phase = orders->op[i].phase < PIPE_NPHASES ? orders->op[i].phase : phase;
   }
-  for (uint32_t i = first; i < s->orders->nop; i++)
-    s->orders->op[i].phase = phase;
+  for (uint32_t i = first; i < orders->nop; i++)
+    orders->op[i].phase = phase;
   return true;
 }
 

@@ -32,10 +32,10 @@ static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
 }
 
 static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb) {
-  Sched *s = x->s;
-  if (s->orders->nop == x->op_cap)
-    vec_grow(s->arena, (void **)&s->orders->op, &x->op_cap, sizeof *s->orders->op);
-  s->orders->op[x->orders->nop++] = (Op){
+  Orders *orders = x->orders;
+  if (orders->nop == x->op_cap)
+    vec_grow(x->s->arena, (void **)&orders->op, &x->op_cap, sizeof *orders->op);
+  orders->op[orders->nop++] = (Op){
       .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(x, x->use)};
 }
 
@@ -104,7 +104,7 @@ bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
     x->orders->at_off = NEW_ARRAY(s->arena, uint32_t, cells);
     x->orders->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
   }
-  uint32_t *at = kind == PIPE_OFF ? &s->orders->at_off[cell] : &s->orders->at_load[cell];
+  uint32_t *at = kind == PIPE_OFF ? &x->orders->at_off[cell] : &x->orders->at_load[cell];
   if (*at) {
     char text[PIPE_OP_TEXT];
     pipe_unit_text(text, (PipeOp)kind, stage, mb, s->model->slices);

@@ -42,7 +42,7 @@ bool insert_recompute(Ex *x) {
       s->arena, (s->orders->nop + (size_t)s->model->nstage * s->model->nmb) * sizeof *to + 1);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t end = s->orders->rank_op0[r + 1];
-    s->orders->rank_op0[r] = n;
+    x->orders->rank_op0[r] = n;
     while (i < end) {
       uint32_t after = i + 1 + s->orders->op[i].group; /* R stands before a whole action */
       place[i] = n;
@@ -62,7 +62,7 @@ bool insert_recompute(Ex *x) {
             continue;
           to[n++] = (Op){
               .kind = PIPE_R, .phase = o->phase, .stage = o->stage, .mb = mb, .site = site};
-          s->orders->at_r[cell] = n;
+          x->orders->at_r[cell] = n;
         }
       }
       for (; i < after; i++) {
@@ -73,9 +73,9 @@ bool insert_recompute(Ex *x) {
       }
     }
   }
-  s->orders->rank_op0[s->model->nrank] = place[i] = n;
+  x->orders->rank_op0[s->model->nrank] = place[i] = n;
   for (uint32_t k = 0; k < s->orders->ncopy; k++) { /* copies stand between ops */
-    Copy *copy = &s->orders->copy[k];
+    Copy *copy = &x->orders->copy[k];
     copy->at = place[copy->at];
     copy->free_by = copy->free_by ? place[copy->free_by - 1] + 1 : 0;
   }
