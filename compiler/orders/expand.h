@@ -140,11 +140,7 @@ bool beside_update(Sched *s, uint32_t a, uint32_t b);
 /* ---- side.c ---- */
 bool find_sides(Ex *x);
 
-/* ---- expand.c ---- */
-bool spend(Ex *x, const Stmt *t);
-/* Runs the body of loop t for each turn. */
-bool do_turns(Ex *x, const Stmt *t, bool (*body)(Ex *, const Stmt *, const void *), const void *of);
-bool run_block(Ex *x, const Stmt *b);
+/* ---- op_stage.c ---- */
 /* The pipe of an op; the number of microbatches of pipe k. */
 bool op_pipe(Ex *x, const OpRef *o, const Pipe **pipe);
 uint32_t pipe_mbs(const Sched *s, uint32_t k);
@@ -155,6 +151,14 @@ bool op_stage(Ex *x, const OpRef *o, uint32_t *stage);
 /* The rows of the present rank, by chunk. pipe_rows: only the rows of a pipe. */
 const uint32_t *rank_rows(const Ex *x, uint32_t *n);
 const uint32_t *pipe_rows(const Ex *x, const Pipe *p, uint32_t *n);
+/* Reports that the rank cannot run o: `why`, from `at`. */
+bool no_stage(Ex *x, const OpRef *o, Span at, const char *why);
+
+/* ---- expand.c ---- */
+bool spend(Ex *x, const Stmt *t);
+/* Runs the body of loop t for each turn. */
+bool do_turns(Ex *x, const Stmt *t, bool (*body)(Ex *, const Stmt *, const void *), const void *of);
+bool run_block(Ex *x, const Stmt *b);
 /* Evaluates the microbatch and slice in the parentheses of an op; `value` stands for `index`. */
 bool op_indices(Ex *x, const OpRef *o, const Expr *index, int64_t value, int64_t *mb,
                 int64_t *slice);
