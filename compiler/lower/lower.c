@@ -22,8 +22,9 @@
 /* Merges into t->list, which ends with compute and comm. Writing cannot overtake the reading of
  * comm; COMPUTE is first copied to `compute`, which has room for it. weights: a row for each row of
  * the list, or NULL. */
-static void merge(Sched *s, uint32_t r, PipeInstr *compute, PipeWeights *weights) {
-  Streams *t = &s->lowered->stream[r];
+static void merge(const Sched *s, Lowered *lowered, uint32_t r, PipeInstr *compute,
+                  PipeWeights *weights) {
+  Streams *t = &lowered->stream[r];
   PipeInstr *out = t->list;
   const uint64_t *at_y = s->orders->ncopy ? s->times->copy_start[r] : NULL;
   uint32_t c = 0, x = 0, y = 0;
@@ -105,22 +106,22 @@ static PipeWeights *room_for_weights(Sched *s, uint32_t n) {
   return w;
 }
 
-static PipeRank lower_rank(Sched *s, uint32_t r, PipeInstr *compute) {
-  const Streams *t = &s->lowered->stream[r];
+static PipeRank lower_rank(Sched *s, Lowered *lowered, uint32_t r, PipeInstr *compute) {
+  const Streams *t = &lowered->stream[r];
   uint32_t n = t->ncompute + t->ncomm + t->ncopy;
   PipeWeights *weights = room_for_weights(s, n);
-  merge(s, r, compute, weights);
+  merge(s, lowered, r, compute, weights);
   return (PipeRank){.instr = t->list,
-                    .pool = s->lowered->pool[r],
+                    .pool = lowered->pool[r],
                     .ninstr = n,
-                    .npool = s->lowered->npool[r],
-                    .nslot = s->lowered->nrank_slot[r],
-                    .inflight = s->lowered->peak[r].inflight,
-                    .bytes = s->model->sized ? s->lowered->peak[r].bytes[PEAK_total] : 0,
-                    .host = s->model->sized ? s->lowered->peak[r].bytes[PEAK_host] : 0,
+                    .npool = lowered->npool[r],
+                    .nslot = lowered->nrank_slot[r],
+                    .inflight = lowered->peak[r].inflight,
+                    .bytes = s->model->sized ? lowered->peak[r].bytes[PEAK_total] : 0,
+                    .host = s->model->sized ? lowered->peak[r].bytes[PEAK_host] : 0,
                     .group = s->model->group ? s->model->group[r] : 0,
-                    .list = s->model->graph ? s->lowered->slot_list[r] : NULL,
-                    .nlist = s->model->graph ? s->lowered->nslot_list[r] : 0,
+                    .list = s->model->graph ? lowered->slot_list[r] : NULL,
+                    .nlist = s->model->graph ? lowered->nslot_list[r] : 0,
                     .weights = weights};
 }
 
@@ -156,7 +157,7 @@ bool lower(Sched *s, Lowered *lowered) {
     most = lowered->stream[r].ncompute > most ? lowered->stream[r].ncompute : most;
   PipeInstr *compute = arena_alloc(s->arena, most * sizeof *compute);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    rank[r] = lower_rank(s, r, compute);
+    rank[r] = lower_rank(s, lowered, r, compute);
     place_events(s, &rank[r], r);
   }
   p->rank = rank;

@@ -291,10 +291,10 @@ static bool add_clauses(Sched *s, Orders *orders) {
 }
 
 /* Adds the side ops of the COPY streams. Side ops of other streams have their places already. */
-static void add_sides(Sched *s, Orders *orders) {
+static void add_sides(Sched *s, Orders *orders, Sides *sides) {
   for (uint32_t r = 0; r < s->model->nrank && s->sides->nuse; r++)
     for (uint32_t i = s->sides->use0[r]; i < s->sides->use0[r + 1]; i++) {
-      SideUse *u = &s->sides->use[i];
+      SideUse *u = &sides->use[i];
       if (u->latest && u->kind == PIPE_SIDE_COPY)
         u->at = side_latest(s, u);
       u->plan = side_start(s, r, u);
@@ -334,7 +334,7 @@ static int by_place(const void *a, const void *b) {
 static void sort(Sched *s, Orders *orders, uint32_t nwritten) {
   Keyed *key = arena_alloc(s->arena, (s->orders->ncopy + (size_t)1) * sizeof *key);
   for (uint32_t i = 0; i < s->orders->ncopy; i++) {
-    Copy *c = &s->orders->copy[i];
+    Copy *c = &orders->copy[i];
     uint32_t r = rank_of(s, c);
     if (i < nwritten) /* a copy of the order itself: plan is the end of the op before it */
       c->plan = c->at > s->orders->rank_op0[r] ? s->ideal->end[c->at - 1] : 0;
@@ -346,15 +346,15 @@ static void sort(Sched *s, Orders *orders, uint32_t nwritten) {
   orders->at_load = NEW_ARRAY(s->arena, uint32_t, cells);
   for (uint32_t i = 0; i < s->orders->ncopy; i++) {
     const Copy *c = &key[i].c;
-    s->orders->copy[i] = *c;
-    s->orders->rank_copy0[key[i].rank + 1]++;
+    orders->copy[i] = *c;
+    orders->rank_copy0[key[i].rank + 1]++;
     if (c->kind == PIPE_SIDE_COPY)
       continue;
-    (c->kind == PIPE_OFF ? s->orders->at_off
-                         : s->orders->at_load)[(size_t)c->stage * s->model->nmb + c->mb] = i + 1;
+    (c->kind == PIPE_OFF ? orders->at_off
+                         : orders->at_load)[(size_t)c->stage * s->model->nmb + c->mb] = i + 1;
   }
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    s->orders->rank_copy0[r + 1] += s->orders->rank_copy0[r];
+    orders->rank_copy0[r + 1] += s->orders->rank_copy0[r];
 }
 
 /* Checks one stash: OFF after F, LOAD after OFF and before the last backward, and no op that reads
@@ -469,13 +469,13 @@ static Turn *find_turns(Sched *s) {
 
 /* Plays the COPY streams beside the ops on an idle network. Ensures plan, turn and free_at; see
  * note [free_at]. */
-static void play(Sched *s) {
+static void play(Sched *s, Orders *orders) {
   const Turn *turn = find_turns(s);
   uint32_t *free_at = NEW_ARRAY(s->arena, uint32_t, s->model->nrank), nth = 0;
   uint64_t now = 0;
   memcpy(free_at, s->orders->rank_op0, s->model->nrank * sizeof *free_at);
   for (uint32_t i = 0; i < s->orders->ncopy; i++) {
-    Copy *c = &s->orders->copy[turn[i].copy];
+    Copy *c = &orders->copy[turn[i].copy];
     uint32_t r = rank_of(s, c), last = s->orders->rank_op0[r + 1];
     if (i == 0 || turn[i].unit != turn[i - 1].unit)
       now = 0, nth = 0;
@@ -502,7 +502,7 @@ bool offload(Sched *s, Orders *orders, Sides *sides) {
   orders->rank_copy0 = NEW_ARRAY(s->arena, uint32_t, s->model->nrank + 1);
   if (!add_clauses(s, orders))
     return false;
-  add_sides(s, orders);
+  add_sides(s, orders, sides);
   if (s->orders->ncopy == 0)
     return side_buffers(s, sides);
   sort(s, orders, nwritten);
@@ -518,7 +518,7 @@ bool offload(Sched *s, Orders *orders, Sides *sides) {
       return false;
   }
   if (ok)
-    play(s);
+    play(s, orders);
   return ok && side_buffers(s, sides);
 }
 

@@ -67,11 +67,11 @@ static bool note_once(Sched *s, uint32_t r, uint32_t i, uint32_t *place) {
   return false;
 }
 
-static bool note_transfers(Sched *s, Places *at) {
+static bool note_transfers(Sched *s, Orders *orders, Places *at) {
   bool ok = true;
   for (uint32_t r = 0; r < s->model->nrank && s->diag->errors <= s->diag->limit; r++)
     for (uint32_t i = 0; i < s->orders->lists[r].n; i++) {
-      PipeInstr *in = &s->orders->lists[r].instr[i];
+      PipeInstr *in = &orders->lists[r].instr[i];
       if (!is_comm(in) || is_wait_send(s, in))
         continue;
       if (!find_peer(s, r, in)) {
@@ -164,8 +164,8 @@ static bool check_waits(Sched *s, const uint32_t *send_at) {
   return ok;
 }
 
-bool find_places(Sched *s, Places *at) {
+bool find_places(Sched *s, Orders *orders, Places *at) {
   const size_t n = 2 * (size_t)s->model->nstage * s->model->nmb;
   *at = (Places){NEW_ARRAY(s->arena, uint32_t, n), NEW_ARRAY(s->arena, uint32_t, n)};
-  return note_transfers(s, at) && check_transfers(s, at) && check_waits(s, at->send);
+  return note_transfers(s, orders, at) && check_transfers(s, at) && check_waits(s, at->send);
 }

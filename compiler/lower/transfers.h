@@ -32,8 +32,9 @@ static inline uint64_t tensor_of(const Sched *s, const PipeInstr *in) {
 /* *move: the SEND (send) of the tensor that op `in` makes, or the RECV of the tensor that it reads.
  * False: the op has no such tensor, or the tensor stays on its rank. */
 bool own_transfer(const Sched *s, const PipeInstr *in, bool send, PipeInstr *move);
-/* Finds the place of each tensor. Proves that each tensor that crosses ranks is sent once,
- * after it is made, and received once, before it is read. False: reported. */
-bool find_places(Sched *s, Places *at);
+/* Finds the peer of each transfer of Orders.lists, and the place of each tensor. Proves that each
+ * tensor that crosses ranks is sent once, after it is made, and received once, before it is read.
+ * False: reported. */
+bool find_places(Sched *s, Orders *orders, Places *at);
 
 #endif

@@ -242,7 +242,7 @@ static int by_place(const void *a, const void *b) {
 
 /* Inserts the side ops of the compute stream into the op table, and moves the rows that uses,
  * copies and rounds refer to. */
-static void insert_ops(Sched *s, Orders *orders, uint32_t ninsert) {
+static void insert_ops(Sched *s, Orders *orders, Sides *sides, uint32_t ninsert) {
   /* before: first row of the side ops at op i; row: of op i itself */
   uint32_t *before = NEW_ARRAY(s->arena, uint32_t, s->orders->nop + (size_t)1);
   uint32_t *row = NEW_ARRAY(s->arena, uint32_t, s->orders->nop + (size_t)1);
@@ -251,11 +251,11 @@ static void insert_ops(Sched *s, Orders *orders, uint32_t ninsert) {
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t first = s->orders->rank_op0[r], last = s->orders->rank_op0[r + 1],
              k = s->sides->use0[r], end = s->sides->use0[r + 1];
-    s->orders->rank_op0[r] = n;
+    orders->rank_op0[r] = n;
     for (uint32_t i = first; i <= last; i++) {
       before[i] = n;
       for (; k < end && s->sides->use[k].at <= i; k++) {
-        SideUse *u = &s->sides->use[k];
+        SideUse *u = &sides->use[k];
         u->op = n; /* other side ops stand before this row */
         if (u->kind != PIPE_SIDE)
           continue;
@@ -274,22 +274,23 @@ static void insert_ops(Sched *s, Orders *orders, uint32_t ninsert) {
       }
     }
     for (uint32_t i = s->sides->use0[r]; i < end; i++) {
-      SideUse *u = &s->sides->use[i];
+      SideUse *u = &sides->use[i];
       u->at = u->op;
       u->user = u->user == NONE ? NONE : row[u->user];
       u->lo = row[u->lo]; /* behind the side ops inserted there */
     }
     for (; copy < s->orders->ncopy && s->model->stage[s->orders->copy[copy].stage].rank == r;
          copy++) {
-      Copy *c = &s->orders->copy[copy]; /* in the order of the text, rank after rank */
+      Copy *c = &orders->copy[copy]; /* in the order of the text, rank after rank */
       c->at = before[c->at];
       c->free_by = c->free_by ? row[c->free_by - 1] + 1 : 0;
     }
   }
-  s->orders->rank_op0[s->model->nrank] = n;
+  orders->rank_op0[s->model->nrank] = n;
   for (uint32_t i = 0; !s->model->forward && i < s->orders->round0[s->model->nstage]; i++) {
-    s->orders->round[i].u = row[s->orders->round[i].u];
-    s->orders->round[i].grad = row[s->orders->round[i].grad];
+    Round *round = &orders->round[i];
+    round->u = row[round->u];
+    round->grad = row[round->grad];
   }
   orders->op = to, orders->nop = n;
 }
@@ -327,7 +328,7 @@ bool sides(Sched *s, Orders *orders, Sides *sides) {
   for (uint32_t i = 0; i < all.n; i++)
     sides->ncomm += all.at[i].kind == PIPE_SIDE_COMM;
   if (ninsert > 0)
-    insert_ops(s, orders, ninsert);
+    insert_ops(s, orders, sides, ninsert);
   return true;
 }
 

@@ -436,10 +436,10 @@ static const char *engines_fail(Sched *s, const MachineList *list) {
   return why;
 }
 
-bool prove_lists(Sched *s, Verdict *verdict) {
+bool prove_lists(Sched *s, Orders *orders, Verdict *verdict) {
   ChannelModel model = s->opt->model;
   Places where;
-  if (!has_sizes(s) || !find_places(s, &where))
+  if (!has_sizes(s) || !find_places(s, orders, &where))
     return false;
   const MachineList *list = lists_of_file(s, &where);
   if (!judge(s, verdict, list))

@@ -20,9 +20,9 @@ bool check_match(Sched *s);
 /* ---- check_channels.c: proves that lists complete and match under opt->model. Ensures
  * least_buffer ---- */
 bool check_channels(Sched *s, Verdict *verdict); /* the lists of prog */
-/* Orders.lists, and that each tensor is sent and received in time. Sets only_lists if they complete
- * under opt->model but not under the model of the engines. */
-bool prove_lists(Sched *s, Verdict *verdict);
+/* Orders.lists, and that each tensor is sent and received in time. Ensures the peers of transfers;
+ * sets only_lists if the lists complete under opt->model but not under the model of the engines. */
+bool prove_lists(Sched *s, Orders *orders, Verdict *verdict);
 const char *model_text(Sched *s);
 const char *list_text(Sched *s, MachineAt at); /* an instruction of machine_list, in op notation */
 const char *buffer_text(Sched *s, uint64_t buffer); /* "2 messages", "1024 B" */
