@@ -242,11 +242,6 @@ static void put_when(FILE *out, const Stmt *s) {
 
 /* Prints a statement, without the indentation before it and the line end after it. */
 static void put_stmt(FILE *out, const Stmt *s, int indent) {
-  static const char *const phase[PIPE_NPHASES] = {
-      [PIPE_WARMUP] = "warmup ",
-      [PIPE_STEADY] = "steady ",
-      [PIPE_FLUSH] = "flush ",
-  };
   switch (s->kind) {
   case ST_OP:
     put_op(out, s->op);
@@ -309,11 +304,9 @@ static void put_stmt(FILE *out, const Stmt *s, int indent) {
     put_stamp(out, s);
     put_when(out, s);
     break;
-  case ST_PHASE:
   case ST_CLIP:
-    fputs(s->kind == ST_CLIP ? "clip " : phase[s->phase], out);
-    if (s->body && !s->body->next &&
-        (s->body->kind == ST_DO || (s->kind == ST_CLIP && binds_index(s->body))))
+    fputs("clip ", out);
+    if (s->body && !s->body->next && (s->body->kind == ST_DO || binds_index(s->body)))
       put_stmt(out, s->body, indent);
     else
       put_block(out, s->body, indent);

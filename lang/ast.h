@@ -82,7 +82,6 @@ typedef enum StmtKind {
   ST_LET,     /* let name = value */
   ST_OPDEF,   /* op name(params) = op */
   ST_FN,      /* fn name(params) = expr */
-  ST_PHASE,   /* warmup|steady|flush statement-or-block: `phase` labels what is inside */
   ST_CLIP,    /* clip statement-or-block: leaves out ops on microbatches that do not exist */
   ST_CLOCK,   /* clock NAME [in range] [period value] { body }: ops in the order of their stamps */
   ST_RULES,   /* rules NAME [in range] { body }: ops by priority, in a simulation */
@@ -92,7 +91,6 @@ typedef enum StmtKind {
 struct Stmt {
   Stmt *next;
   StmtKind kind;
-  uint8_t phase;      /* ST_PHASE: PipePhase */
   Span at;
   Name name;          /* loop variable, let */
   Span name_at;

@@ -15,6 +15,7 @@ static const char
     transfer[] = "the compiler adds the transfers; lists with their own transfers are CSV files",
     reduction[] = "leave the reduction out: U includes it", update[] = "the update is U";
 
+static const char label[] = "phases follow from the ops: leave the label out";
 static const char another[] =
     "an order runs no other schedule: extend that schedule, or write its ops as loops, a kernel, a "
     "clock or rules";
@@ -48,6 +49,8 @@ static const struct {
     {"var", HABIT_FORM, value},
     {"class", HABIT_FORM, "a schedule is written 'schedule s(P = 4, M = 8) { ... }'"},
     {"use", HABIT_FORM | HABIT_OP, another},
+    {"warmup", HABIT_OP, label},
+    {"flush", HABIT_OP, label},
     {"recv", HABIT_OP, own_transfers_help},
     {"wait", HABIT_OP, own_transfers_help},
     {"and", HABIT_FORM, "write '&&'"},

@@ -239,8 +239,6 @@ again:
   "place"              { TOKEN(PLACE); }
   "order"              { TOKEN(ORDER); }
   "steady"             { TOKEN(STEADY); }
-  "warmup"             { TOKEN(WARMUP); }
-  "flush"              { TOKEN(FLUSH); }
   "do"                 { TOKEN(DO); }
   "if"                 { TOKEN(IF); }
   "else"               { TOKEN(ELSE); }

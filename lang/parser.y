@@ -216,13 +216,6 @@ static Stmt *new_binder(Parse *ps, StmtKind kind, Span at, Binding name) {
   return s;
 }
 
-static StmtVal phase_stmt(Parse *ps, Span at, uint8_t phase, StmtList body) {
-  Stmt *s = new_stmt(ps, ST_PHASE, at);
-  s->phase = phase;
-  s->body = body.first;
-  return (StmtVal){s, above(ps, body.depth)};
-}
-
 static StmtList one_stmt(StmtVal s) { return (StmtList){s.s, s.s, s.depth}; }
 
 static Clause *new_clause(Parse *ps, ClauseKind kind, Span at, Expr *value) {
@@ -418,7 +411,6 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
   Clause *clause;
   ClauseList clauses;
   Item *item;
-  uint8_t phase;
   Array array;
   OpHead head;
   bool flag;
@@ -433,7 +425,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %token RANKS "'ranks'" PIPE "'pipe'" STAGES "'stages'" MBS "'mbs'" PLACE "'place'"
 %token ORDER "'order'" TIME "'time'" BYTES "'bytes'" PROFILE "'profile'" CHECK "'check'"
 %token LIMIT "'limit'"
-%token STEADY "'steady'" WARMUP "'warmup'" FLUSH "'flush'"
+%token STEADY "'steady'"
 %token DO "'do'" IF "'if'" ELSE "'else'" IN "'in'" STEP "'step'" FOR "'for'" STAGE "'stage'"
 %token WITHOUT "'without'" CHECKS "'checks'"
 %token RECOMPUTE "'recompute'" FORWARD "'forward'" SLICES "'slices'"
@@ -471,8 +463,7 @@ static Clause *new_recompute(Parse *ps, Span at, Binding stage, Binding mb, Expr
 %type <head> pipe_head
 %type <expr> period_opt at_opt when_opt slices_opt tries_opt lead_opt to_opt as_opt per_opt
 %type <stmt> stmt if_stmt do_stmt indexed
-%type <stmts> stmts block else_opt phased clipped
-%type <phase> phase
+%type <stmts> stmts block else_opt clipped
 %type <flag> forward_opt without_opt
 %type <entry> entry
 %type <entries> entries side_block
@@ -832,15 +823,11 @@ stmt:
     $$.s->cond = $5.e;
   }
 | SEND ok opref at_opt { by_hand(ps, @1); $$ = (StmtVal){0}; }
-| phase phased { $$ = phase_stmt(ps, @$, $1, $2); }
-| STEADY ok phased { $$ = phase_stmt(ps, @$, PIPE_STEADY, $3); }
 | error { $$ = (StmtVal){0}; }
 | error block { $$ = (StmtVal){0}; }
 ;
 
-phase: WARMUP { $$ = PIPE_WARMUP; } | FLUSH { $$ = PIPE_FLUSH; } ;
-phased: block | do_stmt { $$ = one_stmt($1); } ;
-clipped: phased | indexed { $$ = one_stmt($1); } ;
+clipped: block | do_stmt { $$ = one_stmt($1); } | indexed { $$ = one_stmt($1); } ;
 at_opt: %empty { $$ = (ExprVal){0}; } | '@' expr { $$ = $2; } ;
 when_opt: %empty { $$ = (ExprVal){0}; } | WHEN expr { $$ = $2; } ;
 to_opt: %empty { $$ = (ExprVal){0}; } | ARROW expr { $$ = $2; } ;
@@ -1230,7 +1217,7 @@ static const short operator_tokens[] = {
   '*', '/', '%', '+', '-', '<', TOK_LE, '>', TOK_GE, TOK_EQ, TOK_NE, TOK_AND, TOK_OR, '?',
 };
 static const short stmt_tokens[] = {
-  TOK_OP, TOK_NAME, TOK_STEADY, TOK_WARMUP, TOK_FLUSH, TOK_CLIP, TOK_CLOCK, TOK_RULES,
+  TOK_OP, TOK_NAME, TOK_STEADY, TOK_CLIP, TOK_CLOCK, TOK_RULES,
   TOK_OVERLAP, TOK_DO, TOK_IF, TOK_LET, TOK_FN, TOK_SEND,
 };
 static const short clause_tokens[] = {
@@ -1368,6 +1355,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
      "there is no shift: multiply by the power of two"},
     {got == '+' && (prev == '+' || stmt), "a name keeps its value; 'do i in a..b { ... }' counts"},
     {got == '=' && stmt, "a name gets its value by 'let', once: let x = e"},
+    {got == '{' && stmt && prev == TOK_NAME,
+     "a block follows do, if, steady, clock, rules, clip or overlap; phases have no labels"},
     {got == '[' && clause && prev == TOK_NAME && ps->word == TOK_PIPE,
      "name the first pipe or array, without an index: replica of p"},
     {got == '[' && expr, "there are no lists: 'c ? a : b' chooses"},

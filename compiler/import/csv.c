@@ -598,7 +598,7 @@ static bool fill_ops(Csv *c) {
         orders->op[orders->nop - 1].group = 1;
       *at = ++orders->nop;
     }
-    label_again(orders, orders->rank_op0[r], orders->nop);
+    set_phases(orders, orders->rank_op0[r], orders->nop);
     const uint32_t end = s->model->forward ? 0 : s->model->rank_stage0[r + 1];
     for (uint32_t i = s->model->rank_stage0[r]; i < end; i++) {
       orders->op[orders->nop++] = (Op){.kind = PIPE_U,

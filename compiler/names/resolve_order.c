@@ -423,13 +423,6 @@ static void resolve_stmt(Resolver *r, Stmt *t, const Stmt *kernel) {
     return;
   }
   case ST_FN: resolve_fn(r, t->fn); return;
-  case ST_PHASE:
-    if (kernel)
-      diag_error(r->s->diag, DIAG_CLAUSE, t->at,
-                 "a phase label cannot stand inside 'steady %s'; its phases follow from its lags",
-                 kernel->name);
-    resolve_block(r, t->body, kernel);
-    return;
   case ST_CLIP:
     if (kernel)
       diag_error(r->s->diag, DIAG_CLAUSE, t->at,

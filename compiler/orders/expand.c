@@ -310,13 +310,6 @@ static bool run_stmt(Ex *x, const Stmt *t) {
     x->clip = outer;
     return ok;
   }
-  case ST_PHASE: {
-    uint8_t outer = x->phase;
-    x->phase = t->phase;
-    bool ok = run_block(x, t->body);
-    x->phase = outer;
-    return ok;
-  }
   }
   return true;
 }
@@ -330,12 +323,11 @@ bool run_block(Ex *x, const Stmt *b) {
 
 /* ---- orders ---- */
 
-/* Gives an OFF or LOAD without a label the phase of the op after it, or of the last op. */
+/* Gives an OFF or LOAD the phase of the op after it, or of the last op. */
 static void label_copy(Ex *x, Copy *copy) {
   const Orders *orders = x->orders;
   const uint32_t end = orders->rank_op0[x->s->model->stage[copy->stage].rank + 1];
-  if (copy->phase == PIPE_NPHASES)
-    copy->phase = orders->op[copy->at < end ? copy->at : end - 1].phase;
+  copy->phase = orders->op[copy->at < end ? copy->at : end - 1].phase;
 }
 
 static bool run_orders(Ex *x) {
@@ -365,7 +357,6 @@ static bool run_orders(Ex *x) {
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     uint32_t held = s->model->rank_stage0[r + 1] - s->model->rank_stage0[r];
     x->rank = r;
-    x->phase = PIPE_NPHASES;
     x->clip = false;
     x->list = NULL;
     x->budget = 16 * (uint64_t)s->model->nstage * s->model->nmb + 100000;
@@ -388,7 +379,7 @@ static bool run_orders(Ex *x) {
   if (!ok || !play_rules(x))
     return false;
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    label_phases(x->orders, s->orders->rank_op0[r], s->orders->rank_op0[r + 1]);
+    set_phases(x->orders, s->orders->rank_op0[r], s->orders->rank_op0[r + 1]);
   for (uint32_t i = 0; i < s->orders->ncopy; i++)
     label_copy(x, &x->orders->copy[i]);
   return insert_recompute(x);

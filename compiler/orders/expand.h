@@ -22,7 +22,6 @@ typedef struct Listed { /* an op listed in clock or rules */
   int64_t turn;        /* (clock) turn of the outermost block */
   uint32_t stage, mb;
   uint8_t kind;        /* PipeOp, OFF and LOAD included */
-  uint8_t phase;       /* PipePhase of the enclosing label; PIPE_NPHASES: no label */
   bool keyed;          /* it has a key; false: it fills gaps */
   const OpRef *use;    /* the op as written */
   const Stmt *stmt;
@@ -103,7 +102,6 @@ typedef struct Ex {
   Sides *sides;
   Arena scratch;       /* memory until the pass ends */
   uint32_t rank;
-  uint8_t phase;       /* of the label of the text; PIPE_NPHASES: none */
   bool clip;           /* inside `clip` */
   uint64_t budget;     /* loop iterations that the rank may still run */
   bool period_said;    /* a wrong period was reported */
@@ -212,11 +210,9 @@ bool list_joint(Ex *x, const Stmt *t);
 /* Runs the body of t for each index and leaves its ops in x->listed. Adds `period` to the keys once
  * per index. */
 bool list_body(Ex *x, const Stmt *t, int64_t period);
-/* Sets the phases that no label of the text gives ops a .. b - 1, all of a rank: warmup before the
- * first backward (B or I), flush after the last F. An action has one phase. */
-void label_phases(Orders *orders, uint32_t a, uint32_t b);
-/* Sets the phases of all ops a .. b - 1 anew. */
-void label_again(Orders *orders, uint32_t a, uint32_t b);
+/* Sets the phases of ops a .. b - 1, all of a rank: warmup before the first backward (B or I),
+ * flush after the last F, else steady. An action has one phase. */
+void set_phases(Orders *orders, uint32_t a, uint32_t b);
 bool run_clock(Ex *x, const Stmt *t);
 
 /* ---- order_rules.c ---- */

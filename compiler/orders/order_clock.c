@@ -59,7 +59,6 @@ bool list_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
               .stage = stage,
               .mb = mb,
               .kind = kind,
-              .phase = x->phase,
               .keyed = x->keyed,
               .use = x->use,
               .stmt = x->list_op,
@@ -137,7 +136,7 @@ bool list_body(Ex *x, const Stmt *t, int64_t period) {
   return ok;
 }
 
-void label_phases(Orders *orders, uint32_t a, uint32_t b) {
+void set_phases(Orders *orders, uint32_t a, uint32_t b) {
   uint32_t last = a, first = b;
   for (uint32_t k = a; k < b; k++) {
     const uint8_t kind = orders->op[k].kind;
@@ -147,8 +146,7 @@ void label_phases(Orders *orders, uint32_t a, uint32_t b) {
       first = k;
   }
   for (uint32_t i = a; i < b; i++)
-    if (orders->op[i].phase == PIPE_NPHASES)
-      orders->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
+    orders->op[i].phase = i < first ? PIPE_WARMUP : i < last ? PIPE_STEADY : PIPE_FLUSH;
   for (uint32_t i = a, end; i < b; i = end) { /* an action has one phase */
     end = i + orders->op[i].group + 1;
     bool one = true;
@@ -157,12 +155,6 @@ void label_phases(Orders *orders, uint32_t a, uint32_t b) {
     for (uint32_t k = i; k < end && !one; k++)
       orders->op[k].phase = PIPE_STEADY;
   }
-}
-
-void label_again(Orders *orders, uint32_t a, uint32_t b) {
-  for (uint32_t i = a; i < b; i++)
-    orders->op[i].phase = PIPE_NPHASES;
-  label_phases(orders, a, b);
 }
 
 /* ---- filling ---- */
@@ -396,7 +388,7 @@ static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint3
   uint32_t action = x->s->orders->nop; /* first row of the present action */
   for (uint32_t k = 0; k <= n; k++) {
     for (; copy < end && (k == n || copy->key <= l[k].key); copy++) {
-      x->use = copy->use, x->phase = copy->phase;
+      x->use = copy->use;
       if (!push_copy(x, copy->kind, copy->stage, copy->mb))
         return false;
     }
@@ -407,7 +399,6 @@ static bool push_listed(Ex *x, const Stmt *t, const Listed *l, uint32_t n, uint3
       return report_tick(x, t, n + more, &l[k - 1], &l[k]);
     x->use = l[k].use;
     action = joined ? action : x->s->orders->nop;
-    x->phase = l[k].phase;
     if (!push_op(x, l[k].kind, l[k].stage, l[k].mb))
       return false;
     if (l[k].joint && (k + 1 == n || !together(&l[k], &l[k + 1])) &&
@@ -435,7 +426,6 @@ bool run_clock(Ex *x, const Stmt *t) {
     return false;
   Listed *l = x->listed.at;
   uint32_t n = x->listed.n, all = n;
-  uint8_t phase = x->phase;
   if (n == 0)
     return true;
   qsort(l, all, sizeof *l, by_stream);
@@ -457,7 +447,5 @@ bool run_clock(Ex *x, const Stmt *t) {
   if (!ok)
     return false;
   qsort(l, n, sizeof *l, by_key);
-  ok = push_listed(x, t, l, n, all - n);
-  x->phase = phase;
-  return ok;
+  return push_listed(x, t, l, n, all - n);
 }

@@ -78,7 +78,6 @@ static bool listed_before(Ex *x, const Region *g, const Listed *l) {
 /* Pushes a listed op or copy. */
 static bool push_rule(Ex *x, const Listed *l) {
   x->use = l->use;
-  x->phase = l->phase;
   if (is_copy(l))
     return push_copy(x, l->kind, l->stage, l->mb);
   if (!push_op(x, l->kind, l->stage, l->mb))
@@ -168,9 +167,7 @@ bool run_rules(Ex *x, const Stmt *t) {
               .copy = s->orders->ncopy,
               .cls0 = x->rules.classes.n,
               .at = t};
-  uint8_t phase = x->phase;
   bool ok = add_listed(x, &g);
-  x->phase = phase;
   g.n = s->orders->nop - g.first;
   g.ncopy = s->orders->ncopy - g.copy;
   g.ncls = x->rules.classes.n - g.cls0;

@@ -32,13 +32,8 @@ bool join_ops(Ex *x, const Stmt *t, uint32_t first) {
       diag_help(s->diag, "put it before or after the overlap");
       return false;
     }
-  uint8_t phase = PIPE_NPHASES; /* an update without a phase takes that of its action */
-  for (uint32_t i = first; i < orders->nop; i++) {
-    orders->op[i].group = (uint16_t)(orders->nop - 1 - i);
-    phase = orders->op[i].phase < PIPE_NPHASES ? orders->op[i].phase : phase;
-  }
   for (uint32_t i = first; i < orders->nop; i++)
-    orders->op[i].phase = phase;
+    orders->op[i].group = (uint16_t)(orders->nop - 1 - i);
   return true;
 }
 

@@ -31,12 +31,12 @@ static bool duplicate(Ex *x, uint8_t kind, uint32_t old) {
   return false;
 }
 
-static void push(Ex *x, uint8_t kind, uint8_t phase, uint32_t stage, uint32_t mb) {
+static void push(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   Orders *orders = x->orders;
   if (orders->nop == x->op_cap)
     vec_grow(x->s->arena, (void **)&orders->op, &x->op_cap, sizeof *orders->op);
-  orders->op[orders->nop++] = (Op){
-      .kind = kind, .phase = phase, .stage = stage, .mb = mb, .site = op_site(x, x->use)};
+  orders->op[orders->nop++] =
+      (Op){.kind = kind, .stage = stage, .mb = mb, .site = op_site(x, x->use)};
 }
 
 /* Refuses a U that only repeats the last one, which keeps the number of updates near the number of
@@ -56,7 +56,7 @@ static bool push_update(Ex *x, uint32_t stage, uint32_t mb) {
       diag_help(s->diag, "no B or W of this stage runs between the two updates: remove one update");
     return false;
   }
-  push(x, PIPE_U, x->phase, stage, mb);
+  push(x, PIPE_U, stage, mb);
   x->fresh[stage] = 0;
   x->last_u[stage] = s->orders->nop;
   return true;
@@ -82,7 +82,7 @@ bool push_op(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
     return duplicate(x, kind, s->orders->at_b[cell] - 1);
   if (kind == PIPE_B && s->orders->at_w[cell])
     return duplicate(x, kind, s->orders->at_w[cell] - 1);
-  push(x, kind, x->phase, stage, mb);
+  push(x, kind, stage, mb);
   *at = s->orders->nop;
   x->fresh[stage] += kind == PIPE_B || kind == PIPE_W;
   return true;
@@ -114,7 +114,6 @@ bool push_copy(Ex *x, uint8_t kind, uint32_t stage, uint32_t mb) {
   }
   add_copy(s, x->orders,
            (Copy){.kind = kind,
-                  .phase = x->phase,
                   .stage = stage,
                   .mb = mb,
                   .site = op_site(x, x->use),

@@ -395,7 +395,7 @@ static void reorder(Just *j, Orders *orders) {
   }
   orders->op = to;
   for (uint32_t r = 0; r < s->model->nrank; r++)
-    label_again(orders, s->orders->rank_op0[r], s->orders->rank_op0[r] + j->ncomp[r]);
+    set_phases(orders, s->orders->rank_op0[r], s->orders->rank_op0[r] + j->ncomp[r]);
 }
 
 uint32_t justify_obstacle(const Sched *s) {

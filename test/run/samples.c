@@ -14,7 +14,7 @@ static const char skips[] =
     "  order r { steady m { F(m) B(m - (P-1-r)) } U } }\n";
 static const char joined[] =
     "schedule joined(P = 4, M = 9) { ranks P  pipe net stages P mbs M place s -> s\n"
-    "  order r { warmup do m in 0..min(M, P-1-r) { F(m) }\n"
+    "  order r { do m in 0..min(M, P-1-r) { F(m) }\n"
     "    do m in 0..M-(P-1-r) { overlap { F(m + P-1-r) if m > 0 { B(m - 1) } } }\n"
     "    do m in max(0, M-(P-1-r)-1)..M { B(m) } U } }\n";
 static const char towers[] =

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Random orders of `clock`, loops, labels, clip and ops without index, expanded by pipec and by a second reading of
+"""Random orders of `clock`, loops, clip and ops without index, expanded by pipec and by a second reading of
 the text (lang/spec.md 5.1 to 5.5) that shares nothing with it: the same ops, each in its phase, or both refuse.
 
 usage: clocks.py PIPEC SCRATCH SEED PROGRAMS
 
-The rank has two chunks of two slices. A statement is a tuple: ("op", (kind, chunk, slice), microbatch, stamp), ("label", phase, body),
+The rank has two chunks of two slices. A statement is a tuple: ("op", (kind, chunk, slice), microbatch, stamp),
 ("do", name, from, to, step, body), ("clip", body), ("clock", name, from, to, step, period, body). A value is (a, name or None, times).
 In the second reading an op is ((kind, chunk), place, ...): its place in the row of those, two for each microbatch, of which backwards
 take the last slice first.
@@ -16,7 +16,6 @@ import subprocess
 import sys
 
 pipec, scratch, seed, programs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-PHASES = ["warmup", "steady", "flush"]
 MBS = 8
 
 
@@ -43,9 +42,7 @@ def block(rng, clock, names, depth):
             out.append(("op", op, index, value(rng, names, 0, 40, [1, 2, 3, -1, -2]) if clock else None))
         elif way < 0.6:
             out.append(("do", new, *ends(rng, 6), block(rng, clock, names + [new], depth + 1)))
-        elif way < 0.7:
-            out.append(("label", rng.choice(PHASES), block(rng, clock, names, depth + 1)))
-        elif way < 0.8:
+        elif way < 0.75:
             out.append(("clip", block(rng, clock, names, depth + 1)))
         elif not clock:
             out.append(("clock", new, *ends(rng, 5), rng.choice([0, 0, 1, 3, 7]), block(rng, True, names + [new], depth + 1)))
@@ -62,8 +59,7 @@ def lines(body):
         if what == "op":
             yield f"{of[0][0]}[{of[0][1]}]" + (f"({say(of[1])}, {of[0][2]})" if of[1] else "") + (f" @ {say(of[2])}" if of[2] else "")
         else:
-            yield {"do": "do {} in {}..{} step {} {{", "clock": "clock {} in {}..{} step {} period {} {{", "label": "{} {{",
-                   "clip": "clip {{"}[what].format(*of).replace(" period 0", "")
+            yield {"do": "do {} in {}..{} step {} {{", "clock": "clock {} in {}..{} step {} period {} {{", "clip": "clip {{"}[what].format(*of).replace(" period 0", "")
             yield from lines(of[-1])
             yield "}"
 
@@ -87,24 +83,24 @@ def number(v, env):
     return v[0] + (env[v[1]] * v[2] if v[1] else 0)
 
 
-def run_clock(out, places, env, clip, label, of):
+def run_clock(out, places, env, clip, of):
     name, a, b, step, period, body = of
     listed, before = [], dict(places)
     for i in range(a, b, step):
         turn = []
-        run(out, places, body, {**env, name: i}, clip, label, turn)
+        run(out, places, body, {**env, name: i}, clip, turn)
         listed += [[key + period * i, *rest] for key, *rest in turn]
     listed.sort(key=lambda o: o[0])
     ops = [o for o in listed if o[3]]
     if any(p[0] == q[0] for p, q in zip(ops, ops[1:])):
         raise Refused
     places.update(before)
-    for _, kind, place, *_ in listed: # what clip leaves out counts, too
+    for _, kind, place, _ in listed: # what clip leaves out counts, too
         places[kind] = place + 1
-    out += [(kind, place, label) for _, kind, place, _, label in ops]
+    out += [(kind, place) for _, kind, place, _ in ops]
 
 
-def run(out, places, body, env, clip, label, listed):
+def run(out, places, body, env, clip, listed):
     for what, *of in body:
         if what == "op":
             kind, index, stamp = of
@@ -116,32 +112,30 @@ def run(out, places, body, env, clip, label, listed):
             if not exists and not clip:
                 raise Refused
             if listed is not None:
-                listed.append([number(stamp, env), kind, place, exists, label])
+                listed.append([number(stamp, env), kind, place, exists])
             elif exists:
-                out.append((kind, place, label))
+                out.append((kind, place))
         elif what == "do":
             for i in range(*of[1:4]):
-                run(out, places, of[4], {**env, of[0]: i}, clip, label, listed)
-        elif what == "label":
-            run(out, places, of[1], env, clip, of[0], listed)
+                run(out, places, of[4], {**env, of[0]: i}, clip, listed)
         elif what == "clip":
-            run(out, places, of[0], env, True, label, listed)
+            run(out, places, of[0], env, True, listed)
         else:
-            run_clock(out, places, env, clip, label, of)
+            run_clock(out, places, env, clip, of)
 
 
 def reading(body):
     out = []
     try:
-        run(out, {(k, c): 0 for k in "FB" for c in (0, 1)}, body, {}, False, None, None)
+        run(out, {(k, c): 0 for k in "FB" for c in (0, 1)}, body, {}, False, None)
     except Refused:
         return None
-    if len({o[:2] for o in out}) < len(out):
+    if len(set(out)) < len(out):
         return None
     first = next((i for i, o in enumerate(out) if o[0][0] == "B"), len(out))
     last = max((i for i, o in enumerate(out) if o[0][0] == "F"), default=-1)
     phase = ["warmup" if i < first else "steady" if i <= last else "flush" for i in range(len(out))]
-    return [(kind, at, label or of) for (kind, at, label), of in zip(out, phase)] or None
+    return [(*op, of) for op, of in zip(out, phase)] or None
 
 
 # ---- pipec's

@@ -12,7 +12,7 @@ CLAUSES = (
     "limit", "recompute", "slices", "tune", "tries", "by", "offload", "lead", "side", "exclusive", "send",
     "transfers", "weights")
 FLOW = (
-    "steady", "warmup", "flush", "clip", "clock", "period", "rules", "overlap", "when",
+    "steady", "clip", "clock", "period", "rules", "overlap", "when",
     "do", "if", "else", "in", "step", "for", "stage")
 
 

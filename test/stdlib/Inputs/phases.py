@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Compares the phases of every program of the library with their meaning, which no label of a text may change:
+# Compares the phases of every program of the library with their meaning:
 # `phases.py PIPEC STDLIB`. Of the compute ops of a rank those before its first backward (B or I) are warmup, those after
 # its last forward flush, the others steady; an action (`group`: how many ops follow in it) has one phase. R belongs to the
 # backward after it. warmup_depth, which the report shows, counts the forwards of the warmup.

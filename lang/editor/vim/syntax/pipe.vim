@@ -12,7 +12,7 @@ syn match pipeFunction /\<\h\w*\>\ze\s*(/
 syn match pipeOp /\<\([FBIWRU]\|OFF\|LOAD\|REDUCE\|TIE\)\>/
 
 syn keyword pipeClause schedule requires extends import let fn op ranks pipe stages mbs place replica of dag edge tie order time bytes profile check limit recompute slices tune tries by offload lead side exclusive send transfers weights
-syn keyword pipeFlow steady warmup flush clip clock period rules overlap when do if else in step for stage
+syn keyword pipeFlow steady clip clock period rules overlap when do if else in step for stage
 
 syn region pipeString start=/"/ skip=/\\./ end=/"\|$/ contains=pipeEscape
 syn match pipeEscape /\\["\\]/ contained
