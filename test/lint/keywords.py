@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 # What the language has and nothing shows. `keywords.py ROOT` prints one line for each
 #   - keyword of the lexer that no schedule of stdlib/ or examples/ uses, comments and strings aside;
-#   - option of pipec that README.md, docs/ and lang/spec.md do not name; or do, and --help does not list it.
+#   - option of pipec that README.md, docs/ and lang/spec.md do not name; or do, and --help does not list it;
+# and one line if the lexer has more than MOST keywords (docs/decisions/0014-fifty-words.md).
 import re
 import sys
 
 import lint
+
+MOST = 50
 
 
 def words(texts):
@@ -47,6 +50,8 @@ def breaches(root):
     for word, n in known.items():
         if word not in used:
             yield "lang/lexer.re", n, f"no schedule of stdlib/ or examples/ uses '{word}'"
+    if len(known) > MOST:
+        yield "lang/lexer.re", 0, f"{len(known)} keywords, more than {MOST}"
     table = options(root)
     if len(table) < 5:
         yield "compiler/driver/options.def", 0, "no options found"
