@@ -5,6 +5,7 @@
 
 #include "report.h"
 #include "base.h"
+#include "fields.h"
 #include "graph.h"
 #include "limit.h"
 #include "lower.h"
@@ -53,53 +54,25 @@ void dump_ops(Sched *s, FILE *f) {
   }
 }
 
-static void dump_weights(FILE *f, const PipeWeights *w, bool update) {
-  if (w->version == NONE)
-    return;
-  fprintf(f, " version %u", w->version);
-  const uint32_t v[] = {w->slot, w->out, w->guess, w->formula};
-  static const char *const name[] = {"weight", "into", "guess", "formula"};
-  for (int i = 0; i < 4; i++)
-    if (v[i] != NONE)
-      fprintf(f, " %s %u", update && i == 3 ? "rule" : name[i], v[i]);
-  if (w->behind)
-    fprintf(f, " behind %d", (int)w->behind);
-  if (w->ahead)
-    fprintf(f, " ahead %u", w->ahead);
-}
-
-/* list: the slot lists of the rank; w: or NULL. */
-static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeInstr *in,
-                       const PipeWeights *w) {
+/* list: the slot lists of the rank; weights: or NULL. */
+static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeInstr *instr,
+                       const PipeWeights *weights) {
   char text[PIPE_OP_TEXT];
-  pipe_instr_text(text, g, in);
+  pipe_instr_text(text, g, instr); /* with the edge, or the name of the side op */
   fprintf(f, "  %s", text);
-  if (in->group)
-    fprintf(f, " group %u", in->group);
-  if (in->wait)
-    fprintf(f, " wait %u", in->wait);
-  if (in->wait_copy)
-    fprintf(f, " %s %u", pipe_op_info[in->op].stream == PIPE_COPY ? "wait_comm" : "wait_copy",
-            in->wait_copy);
-  const PipeStage *st = &g.stage[in->stage];
-  bool comm = pipe_op_info[in->op].comm;
-  bool copy = pipe_op_info[in->op].stream == PIPE_COPY;
-  /* pipe_instr_text shows the edge, or the row of side. */
-  uint32_t keep = comm || pipe_is_side(in->op) ? NONE : copy ? in->away : in->keep;
-  uint32_t of = copy ? in->turn : comm ? in->channel : in->gout;
-  const uint32_t v[] = {in->peer, in->act, of, keep, in->in, in->out};
-  const char *const name[] = {"peer", "act", copy ? "turn" : comm ? "channel" : "gout",
-                              "keep", "in",  "out"};
-  for (int i = 0; i < 6; i++) {
-    uint32_t n = i < 4 ? 1 : pipe_fields(st, in->op, i == 4);
-    if (v[i] == NONE)
+  if (weights && weights->version == NONE)
+    weights = NULL;
+  for (const Field *field = pipe_field; field->ops; field++) {
+    if (!field->dump || !field_has(field, instr->op) || (field->weights && !weights))
       continue;
-    fprintf(f, " %s", name[i]);
+    const int64_t v = field_get(field, instr, weights);
+    const uint32_t n = field_slots(field, &g.stage[instr->stage], instr->op);
+    if (v == field->none)
+      continue;
+    fprintf(f, " %s", field->dump);
     for (uint32_t k = 0; k < (n < 2 ? 1 : n); k++)
-      fprintf(f, " %u", n < 2 ? v[i] : list[v[i] + k]);
+      fprintf(f, " %" PRId64, n < 2 ? v : list[v + k]);
   }
-  if (w)
-    dump_weights(f, w, in->op == PIPE_U);
   fputc('\n', f);
 }
 

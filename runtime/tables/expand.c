@@ -2,7 +2,7 @@
  * pipe_expand: turns rows and loops (pipe_rows.h) into the tables of PipeRank. It reads the words
  * of a list once, then executes them, those of a loop once for each turn. Linear in its output. It
  * trusts nothing in a list: it checks every number against the table that it refers to. */
-#include "pipe_rows.h"
+#include "fields.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,6 +35,7 @@ typedef struct Scratch {
   uint32_t *events; /* scratch of pipe_number_events */
   Word *word;       /* [most words of a rank + 1] */
   OpRows of[PIPE_NOPS];
+  const Field *field[PIPE_WORD_SAME]; /* that a word writes, or the slot that it names; or NULL */
 } Scratch;
 
 typedef struct Expand {
@@ -143,20 +144,19 @@ static uint32_t *list_entry(Expand *x, uint32_t row, uint32_t i) {
   return i < n && first < x->nlist && i < x->nlist - first ? &x->list[first + i] : NULL;
 }
 
+/* The address of the field of a row to which a word belongs; NULL: there is none. */
+static uint32_t *field_of(Expand *x, uint32_t row, uint32_t word) {
+  const Field *field = x->scratch->field[word];
+  if (!field || (field->weights && !x->weights))
+    return NULL;
+  const PipeWeights *weights = field->weights ? &x->weights[row] : NULL;
+  return (uint32_t *)(uintptr_t)field_at(field, &x->instr[row], weights);
+}
+
 /* The address of a field that holds a slot; NULL: the row has no such field. */
 static uint32_t *slot_of(Expand *x, uint32_t row, uint32_t field) {
-  PipeInstr *c = &x->instr[row];
-  switch (field) {
-  case PIPE_FIELD_act: return &c->act;
-  case PIPE_FIELD_gout: return &c->gout;
-  case PIPE_FIELD_keep: return &c->keep;
-  case PIPE_FIELD_in: return &c->in;
-  case PIPE_FIELD_out: return &c->out;
-  case PIPE_FIELD_weight: return x->weights ? &x->weights[row].slot : NULL;
-  case PIPE_FIELD_made: return x->weights ? &x->weights[row].out : NULL;
-  case PIPE_FIELD_guess: return x->weights ? &x->weights[row].guess : NULL;
-  default: return list_entry(x, row, field - PIPE_FIELD_LIST);
-  }
+  return field < PIPE_FIELD_LIST ? field_of(x, row, PIPE_WORD_NEW + field)
+                                 : list_entry(x, row, field - PIPE_FIELD_LIST);
 }
 
 static int put_slot(Expand *x, uint32_t field, uint32_t slot) {
@@ -200,22 +200,10 @@ static int put_sync(Expand *x, int64_t back) {
   return 1;
 }
 
-static int put_weight(Expand *x, uint32_t tag, int64_t n) {
-  if (!x->weights)
-    return refuse(x, "a program without versions of the weights has one");
-  PipeWeights *to = &x->weights[x->nrow];
-  switch (tag) {
-  case PIPE_WORD_VERSION: to->version = (uint32_t)n; break;
-  case PIPE_WORD_FORMULA: to->formula = (uint32_t)n; break;
-  case PIPE_WORD_BEHIND: to->behind = (int32_t)n; break;
-  default: to->ahead = (uint32_t)n;
-  }
-  return 1;
-}
-
 /* Executes one word of a row, whose number is n. */
 static int put_word(Expand *x, PipeInstr *c, const Word *w, int64_t n) {
   const uint32_t tag = w->tag;
+  uint32_t *to;
   if (tag >= PIPE_WORD_SAME)
     return same_slot(x, w, n);
   if (tag >= PIPE_WORD_NEW)
@@ -230,20 +218,16 @@ static int put_word(Expand *x, PipeInstr *c, const Word *w, int64_t n) {
     return wait_for(x, on_stream(c, PIPE_COPY) ? PIPE_COMM : PIPE_COPY, n, &c->wait_copy);
   case PIPE_WORD_AFTER: return put_sync(x, n);
   case PIPE_WORD_PEER: c->peer = (uint32_t)n; return 1;
-  case PIPE_WORD_TURN: c->turn = (uint32_t)n; return 1;
-  case PIPE_WORD_CHANNEL: c->channel = (uint32_t)n; return 1;
-  case PIPE_WORD_EDGE: c->edge = (uint32_t)n; return 1;
-  case PIPE_WORD_SIDE: c->side = (uint32_t)n; return 1;
   case PIPE_WORD_INS: c->in_list = x->nlist; return 1;
   case PIPE_WORD_OUTS:
     c->out_list = x->nlist +
                   (c->in == x->nlist ? pipe_fields(&x->p->stage[c->stage], c->op, 1) : 0);
     return 1;
-  case PIPE_WORD_VERSION:
-  case PIPE_WORD_FORMULA:
-  case PIPE_WORD_BEHIND:
-  case PIPE_WORD_AHEAD: return put_weight(x, tag, n);
-  default: return refuse(x, "a word of kind %u inside of a row", tag);
+  default:
+    if (!(to = field_of(x, x->nrow, tag)))
+      return refuse(x, "a word of kind %u inside of a row", tag);
+    *to = (uint32_t)n;
+    return 1;
   }
 }
 
@@ -446,6 +430,8 @@ static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head
                      .word = malloc((words + 1) * sizeof *scratch.word)};
   Room block = {malloc(count.used + 1), head}; /* fill_in leaves no byte of a table unwritten */
   int ok = scratch.events && scratch.word && block.at;
+  for (const Field *field = pipe_field; field->ops; field++)
+    scratch.field[field->word] = field;
   if (!ok)
     snprintf(why, PIPE_EXPAND_TEXT, "no memory for the lists of %u ranks: %zu bytes", n,
              count.used);

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "pipe_instr.h"
+#include "fields.h"
 
 const PipeOpInfo pipe_op_info[PIPE_NOPS] = {
 #define X(op, text, stream, act, gout, in, out) \
@@ -12,6 +12,7 @@ const PipeOpInfo pipe_op_info[PIPE_NOPS] = {
 #undef X
 };
 
+const char *const pipe_stream_name[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
 const char *const pipe_phase_name[PIPE_NPHASES] = {"warmup", "steady", "flush"};
 const char *const pipe_class_name[PIPE_NCLASSES] = {
 #define X(cls, name) #name,

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "escape.h"
+#include "fields.h"
 
 static uint64_t to_ns(const TraceGroup *g, uint64_t t) {
   return g->scale == 1 ? t : (uint64_t)((double)t * g->scale + 0.5);
@@ -24,8 +25,6 @@ static uint64_t to_ns(const TraceGroup *g, uint64_t t) {
 static void put_us(FILE *f, const char *key, uint64_t ns) {
   fprintf(f, ",\"%s\":%" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));
 }
-
-static const char *const stream_name[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
 
 static uint32_t track_of(const PipeProgram *p, uint32_t r, uint32_t stream) {
   return stream == PIPE_COPY ? 2 * p->nrank + r + 1 : 2 * r + stream + 1;
@@ -85,7 +84,7 @@ static void put_names(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
           f,
           ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"rank %u %s\"}},\n"
           "{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}}",
-          pid, track_of(p, r, stream), r, stream_name[stream], pid, track_of(p, r, stream),
+          pid, track_of(p, r, stream), r, pipe_stream_name[stream], pid, track_of(p, r, stream),
           track_of(p, r, stream) - 1);
     }
     if (seen)
@@ -121,7 +120,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   char op[PIPE_OP_TEXT];
   pipe_instr_text(op, pipe_graph(p), in);
   fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%" PRIu64 ",\"name\":\"%s\",\"cat\":\"%s\"", pid,
-          tid, op, stream_name[pipe_op_info[in->op].stream]);
+          tid, op, pipe_stream_name[pipe_op_info[in->op].stream]);
   put_us(f, "ts", start);
   put_us(f, "dur", end > start ? end - start : 0);
   fprintf(f, ",\"args\":{\"rank\":%u,\"row\":%u,\"step\":%u,\"stage\":%u", r, i, step, in->stage);

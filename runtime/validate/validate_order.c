@@ -2,6 +2,7 @@
  * The order of ops: the part of the validator (validate.h) that checks actions, the ops of a
  * (stage, mb), slices, gradients, sums and updates. The order of transfers follows from the slots;
  * this part only counts them. */
+#include "fields.h"
 #include "validate_parts.h"
 
 /* ---- actions ---- */
@@ -23,21 +24,19 @@ PrStatus pr_check_own(Check *k, const PipeInstr *c, uint32_t at) {
 
 /* Checks that no other member of its action or group uses the slots of an op or transfer. Ignores
  * fields out of range, which pr_check_slots refuses. */
-static PrStatus check_apart(Check *k, const PipeInstr *c, bool move) {
+static PrStatus check_apart(Check *k, const PipeInstr *c) {
   const PipeRank *t = k->t;
-  const PipeStage *g = &k->p->stage[c->stage];
-  const uint32_t slot[] = {c->act, c->gout, c->keep};
-  PrStatus st;
-  for (int i = 0; i < 3 && !move; i++)
-    if (slot[i] < t->nslot && (st = pr_check_own(k, c, slot[i])))
-      return st;
-  for (int x = 0; x < 2; x++) {
-    uint32_t at = x ? c->out : c->in, n = pipe_fields(g, c->op, !x);
+  for (const Field *field = pipe_field; field->ops && !field->weights; field++) {
+    if (!field_is_slot(field) || !field_has(field, c->op))
+      continue;
+    const uint32_t at = (uint32_t)field_get(field, c, NULL);
+    const uint32_t n = field_slots(field, &k->p->stage[c->stage], c->op);
     if (n > 1 && (at > t->nlist || n > t->nlist - at))
       continue;
-    for (uint32_t j = 0; j < n; j++) {
-      uint32_t own = n > 1 ? t->list[at + j] : at;
-      if (own < t->nslot && (st = pr_check_own(k, c, own)))
+    for (uint32_t i = 0; i < n; i++) {
+      const uint32_t slot = n > 1 ? t->list[at + i] : at;
+      PrStatus st = slot < t->nslot ? pr_check_own(k, c, slot) : PR_OK;
+      if (st)
         return st;
     }
   }
@@ -76,7 +75,7 @@ PrStatus pr_check_action(Check *k, const PipeInstr *c) {
               c->op == PIPE_U ? "an op" : "an update");
     *acted = now + (c->op == PIPE_U);
   }
-  return check_apart(k, c, move);
+  return check_apart(k, c);
 }
 
 /* ---- slices ---- */
