@@ -257,7 +257,7 @@ static PrStatus check_scratch(Check *k, const PipeInstr *c, const uint32_t *slot
 static PrStatus check_transfer(Check *k, const PipeInstr *c) {
   const bool send = pipe_is_send(c->op), down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
   const bool gradient = c->op == PIPE_SEND_B || c->op == PIPE_RECV_B;
-  const uint32_t i = !k->p->edge ? 0 : down ? k->p->edge[c->keep].out : k->p->edge[c->keep].in;
+  const uint32_t i = !k->p->edge ? 0 : down ? k->p->edge[c->edge].out : k->p->edge[c->edge].in;
   const uint32_t none = send ? c->out : c->in;
   PrStatus st;
   if ((st = check_slot(k, c, "act", c->act, PIPE_ACT, PIPE_NONE, false)) ||
@@ -320,24 +320,24 @@ static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
   if (c->peer >= p->nrank || c->peer == k->rank)
     FAIL_AT(k, c, "peer is rank %u of %u", c->peer, p->nrank);
   Guest *g = k->guest[c->peer];
-  if (!g || c->keep >= p->rank[c->peer].nslot || !g[c->keep].pool)
-    FAIL_AT(k, c, "field keep is slot %u of rank %u, expected one of class guest", c->keep,
+  if (!g || c->away >= p->rank[c->peer].nslot || !g[c->away].pool)
+    FAIL_AT(k, c, "field keep is slot %u of rank %u, expected one of class guest", c->away,
             c->peer);
-  g += c->keep;
+  g += c->away;
   if (g->owner && g->owner != k->rank + 1)
-    FAIL_AT(k, c, "slot %u of rank %u is used by rank %u, too", c->keep, c->peer, g->owner - 1);
+    FAIL_AT(k, c, "slot %u of rank %u is used by rank %u, too", c->away, c->peer, g->owner - 1);
   if (!fits(k, g->pool, c->stage, PIPE_GUEST, false))
     FAIL_AT(k, c, "field keep: slot %u of rank %u has %llu bytes, for stage %u; the stash has %llu",
-            c->keep, c->peer, (unsigned long long)g->pool->bytes, g->pool->stage,
+            c->away, c->peer, (unsigned long long)g->pool->bytes, g->pool->stage,
             (unsigned long long)p->stage[c->stage].act_bytes);
   g->owner = k->rank + 1;
   bool off = c->op == PIPE_OFF;
   if (off && g->full)
-    FAIL_AT(k, c, "fills slot %u of rank %u, which is in use", c->keep, c->peer);
-  if (!off && (!g->full || s->host != c->keep || s->peer != c->peer))
-    FAIL_AT(k, c, "slot %u of rank %u does not hold its stash", c->keep, c->peer);
+    FAIL_AT(k, c, "fills slot %u of rank %u, which is in use", c->away, c->peer);
+  if (!off && (!g->full || s->host != c->away || s->peer != c->peer))
+    FAIL_AT(k, c, "slot %u of rank %u does not hold its stash", c->away, c->peer);
   g->full = off;
-  s->host = c->keep, s->peer = c->peer;
+  s->host = c->away, s->peer = c->peer;
   return PR_OK;
 }
 
@@ -346,7 +346,7 @@ static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
 static PrStatus check_copy(Check *k, const PipeInstr *c, Seen *s) {
   PrStatus st = PR_OK;
   if ((c->peer == PIPE_NONE &&
-       (st = check_slot(k, c, "keep", c->keep, PIPE_HOST, c->stage, false))) ||
+       (st = check_slot(k, c, "keep", c->away, PIPE_HOST, c->stage, false))) ||
       (st = check_stash(k, c, "act", c->act, pipe_op_info[c->op].act, &s->act)))
     return st;
   if (s->keep != PIPE_NONE)
@@ -357,7 +357,7 @@ static PrStatus check_copy(Check *k, const PipeInstr *c, Seen *s) {
     s->peer = PIPE_NONE;
   if (s->peer != PIPE_NONE)
     FAIL_AT(k, c, "its stash is on rank %u", s->peer);
-  return check_stash(k, c, "keep", c->keep, c->op == PIPE_OFF ? 1 : -1, &s->host);
+  return check_stash(k, c, "keep", c->away, c->op == PIPE_OFF ? 1 : -1, &s->host);
 }
 
 /* Gives back the stashes of a microbatch that nothing reads after its last slice has gone
@@ -397,23 +397,23 @@ static PrStatus check_buffer(Check *k, const PipeInstr *c, uint32_t at, bool tak
   const PipePool *l = at < t->nslot ? &t->pool[k->slot[at].pool] : NULL;
   if (!l || l->cls != PIPE_BUFFER)
     FAIL_AT(k, c, "field %s is slot %u of %u, expected one of class buffer", field, at, t->nslot);
-  if (takes && l->bytes != k->p->side[c->keep].bytes)
+  if (takes && l->bytes != k->p->side[c->side].bytes)
     FAIL_AT(k, c, "field %s: slot %u has %llu bytes for a buffer of %llu", field, at,
-            (unsigned long long)l->bytes, (unsigned long long)k->p->side[c->keep].bytes);
+            (unsigned long long)l->bytes, (unsigned long long)k->p->side[c->side].bytes);
   return takes ? fill(k, c, at) : empty(k, c, at);
 }
 
 static PrStatus check_side(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
-  if (c->keep >= p->nside || p->side[c->keep].op != c->op || p->side[c->keep].stage != c->stage)
-    FAIL_AT(k, c, "row %u of %u is not of this side op", c->keep, p->nside);
+  if (c->side >= p->nside || p->side[c->side].op != c->op || p->side[c->side].stage != c->stage)
+    FAIL_AT(k, c, "row %u of %u is not of this side op", c->side, p->nside);
   if (c->act != PIPE_NONE || (c->gout != PIPE_NONE && c->op == PIPE_SIDE))
     FAIL_AT(k, c, "has slots %u and %u", c->act, c->gout);
-  if ((c->out == PIPE_NONE) != (p->side[c->keep].bytes == 0))
-    FAIL_AT(k, c, "takes slot %u, and %llu bytes", c->out,
-            (unsigned long long)p->side[c->keep].bytes);
-  PrStatus st = check_buffer(k, c, c->out, true);
-  return st ? st : check_buffer(k, c, c->in, false);
+  if ((c->taken == PIPE_NONE) != (p->side[c->side].bytes == 0))
+    FAIL_AT(k, c, "takes slot %u, and %llu bytes", c->taken,
+            (unsigned long long)p->side[c->side].bytes);
+  PrStatus st = check_buffer(k, c, c->taken, true);
+  return st ? st : check_buffer(k, c, c->given, false);
 }
 
 /* ---- all slots of an instruction ---- */

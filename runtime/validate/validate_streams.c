@@ -6,6 +6,7 @@
  * recorded again in between, and not inside an action or group. With channels only events say what
  * COMPUTE and COPY need of COMM; every access of a slot is then checked against them. Linear in
  * instructions, and in events times streams. */
+#include "fields.h"
 #include "validate_parts.h"
 
 #include <stdlib.h>
@@ -22,17 +23,17 @@ PrStatus pr_check_peer(Check *k, const PipeInstr *c) {
   if (!moves) {
     if (c->peer != PIPE_NONE)
       FAIL_AT(k, c, "has peer %u", c->peer);
-    if (pipe_is_sum(c->op) && c->keep != PIPE_NONE)
-      FAIL_AT(k, c, "has edge %u", c->keep);
+    if (pipe_is_sum(c->op) && c->edge != PIPE_NONE)
+      FAIL_AT(k, c, "has edge %u", c->edge);
     return PR_OK;
   }
   bool down = c->op == PIPE_SEND_F || c->op == PIPE_RECV_B;
   if ((down ? g->nout : g->nin) == 0)
     FAIL_AT(k, c, "stage %u has no stage on that side", c->stage);
-  if (p->edge ? c->keep >= p->nedge : c->keep != PIPE_NONE)
-    FAIL_AT(k, c, "edge %u of %u", c->keep, p->nedge);
-  if (p->edge && (down ? p->edge[c->keep].from : p->edge[c->keep].to) != g->model)
-    FAIL_AT(k, c, "edge %u is not of stage %u", c->keep, g->model);
+  if (p->edge ? c->edge >= p->nedge : c->edge != PIPE_NONE)
+    FAIL_AT(k, c, "edge %u of %u", c->edge, p->nedge);
+  if (p->edge && (down ? p->edge[c->edge].from : p->edge[c->edge].to) != g->model)
+    FAIL_AT(k, c, "edge %u is not of stage %u", c->edge, g->model);
   uint32_t other = pipe_other_end(pipe_graph(p), c);
   if (c->peer == k->rank || c->peer != p->stage[other].rank)
     FAIL_AT(k, c, "peer is rank %u, but stage %u is on rank %u", c->peer, other,
@@ -68,26 +69,25 @@ static PrStatus check_turn(Check *k, const PipeInstr *c) {
   if (pipe_op_info[c->op].stream != PIPE_COPY)
     return PR_OK;
   if (g == 0) {
-    if (c->gout != PIPE_NONE)
-      FAIL_AT(k, c, "has turn %u, but rank %u is in no group", c->gout, k->rank);
+    if (c->turn != PIPE_NONE)
+      FAIL_AT(k, c, "has turn %u, but rank %u is in no group", c->turn, k->rank);
     return PR_OK;
   }
   uint64_t n = k->turn0[g] - k->turn0[g - 1];
-  if (c->gout >= n || c->gout < k->next_turn || k->turn[k->turn0[g - 1] + c->gout]++)
+  if (c->turn >= n || c->turn < k->next_turn || k->turn[k->turn0[g - 1] + c->turn]++)
     FAIL_AT(k, c, "turn %u of %llu is out of range, another's, or not after those above it",
-            c->gout, (unsigned long long)n);
-  k->next_turn = c->gout + 1;
+            c->turn, (unsigned long long)n);
+  k->next_turn = c->turn + 1;
   return PR_OK;
 }
 
 PrStatus pr_check_waits(Check *k, const PipeInstr *c) {
-  static const char *const stream[PIPE_NSTREAMS] = {"compute", "comm", "copy"};
   const uint32_t on = pipe_op_info[c->op].stream;
   for (uint32_t x = 0; x < PIPE_NSTREAMS; x++) {
     uint32_t wait = x == on ? 0 : pipe_wait_for(c, (PipeOn)x);
     if (wait > k->done[x])
-      FAIL_AT(k, c, "waits for %u %s instructions, but only %u stand above it", wait, stream[x],
-              k->done[x]);
+      FAIL_AT(k, c, "waits for %u %s instructions, but only %u stand above it", wait,
+              pipe_stream_name[x], k->done[x]);
     if (wait > k->wait[on][x])
       k->wait[on][x] = wait;
   }
@@ -114,13 +114,13 @@ PrStatus pr_find_pipes(Check *k) {
 PrStatus pr_check_channel(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
   if (p->lowering != PIPE_CHANNELS) {
-    if (c->gout != PIPE_NONE)
-      FAIL_AT(k, c, "has channel %u, but the program has no channels", c->gout);
+    if (c->channel != PIPE_NONE)
+      FAIL_AT(k, c, "has channel %u, but the program has no channels", c->channel);
     return PR_OK;
   }
-  if (c->gout >= p->nchannel)
-    FAIL_AT(k, c, "channel %u of %u", c->gout, p->nchannel);
-  const PipeChannel *of = &p->channel[c->gout];
+  if (c->channel >= p->nchannel)
+    FAIL_AT(k, c, "channel %u of %u", c->channel, p->nchannel);
+  const PipeChannel *of = &p->channel[c->channel];
   bool send = pipe_is_send(c->op);
   bool moves = send || c->op == PIPE_RECV_F || c->op == PIPE_RECV_B;
   bool forward = c->op == PIPE_SEND_F || c->op == PIPE_RECV_F;
@@ -134,16 +134,17 @@ PrStatus pr_check_channel(Check *k, const PipeInstr *c) {
                  : op == PIPE_REDUCE ? of->from <= k->rank
                                      : of->from == k->rank;
   if (of->op != op || !between)
-    FAIL_AT(k, c, "is in channel %u, which is for %s from rank %u to rank %u in pipe %u", c->gout,
-            of->op < PIPE_NOPS ? pipe_op_info[of->op].text : "nothing", of->from, of->to, of->pipe);
+    FAIL_AT(k, c, "is in channel %u, which is for %s from rank %u to rank %u in pipe %u",
+            c->channel, of->op < PIPE_NOPS ? pipe_op_info[of->op].text : "nothing", of->from,
+            of->to, of->pipe);
   uint32_t *sum = op == PIPE_REDUCE ? &k->sum_channel[2 * (size_t)c->stage + (c->op == PIPE_TIE)]
                                     : NULL;
-  if (sum && *sum && *sum != c->gout + 1)
-    FAIL_AT(k, c, "is in channel %u, but other sums of its stage are in channel %u", c->gout,
+  if (sum && *sum && *sum != c->channel + 1)
+    FAIL_AT(k, c, "is in channel %u, but other sums of its stage are in channel %u", c->channel,
             *sum - 1);
   if (sum)
-    *sum = c->gout + 1;
-  k->channel[c->gout] = 1;
+    *sum = c->channel + 1;
+  k->channel[c->channel] = 1;
   return PR_OK;
 }
 
@@ -246,10 +247,10 @@ static PrStatus find_streams(PrEvents *e, uint32_t *of) {
     e->comm[ncomm++] = i;
     if (!e->p->nchannel)
       continue;
-    if (c->gout >= e->p->nchannel)
-      FAIL_AT(e, c, "channel %u of %u", c->gout, e->p->nchannel);
-    of[c->gout] = of[c->gout] ? of[c->gout] : e->n++;
-    e->stream[i] = of[c->gout];
+    if (c->channel >= e->p->nchannel)
+      FAIL_AT(e, c, "channel %u of %u", c->channel, e->p->nchannel);
+    of[c->channel] = of[c->channel] ? of[c->channel] : e->n++;
+    e->stream[i] = of[c->channel];
   }
   return PR_OK;
 }
