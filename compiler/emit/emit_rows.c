@@ -3,23 +3,15 @@
  * what was compared with the list. Cost: linear. */
 #include "emit_rows.h"
 
-static const char *const word_name[] = {
-    [PIPE_WORD_LOOP] = "LOOP",       [PIPE_WORD_END] = "END",
-    [PIPE_WORD_STEP] = "K",          [PIPE_WORD_OUTER] = "KK",
-    [PIPE_WORD_HIGH] = "HIGH",
-    [PIPE_WORD_FINISH] = "FINISH",   [PIPE_WORD_MB] = "MB",
-    [PIPE_WORD_AT] = "AT",           [PIPE_WORD_GROUP] = "GROUP",
-    [PIPE_WORD_WAIT] = "WAIT",       [PIPE_WORD_WAIT_COPY] = "WAIT_COPY",
-    [PIPE_WORD_AFTER] = "AFTER",     [PIPE_WORD_PEER] = "PEER",
-    [PIPE_WORD_TURN] = "TURN",       [PIPE_WORD_CHANNEL] = "CHANNEL",
-    [PIPE_WORD_EDGE] = "EDGE",       [PIPE_WORD_SIDE] = "OP",
-    [PIPE_WORD_INS] = "INS",         [PIPE_WORD_OUTS] = "OUTS",
-    [PIPE_WORD_VERSION] = "VERSION", [PIPE_WORD_FORMULA] = "FORMULA",
-    [PIPE_WORD_BEHIND] = "BEHIND",   [PIPE_WORD_AHEAD] = "AHEAD"};
-static const char *const field_name[] = {"act",    "gout", "keep",  "in",  "out",
-                                         "weight", "made", "guess", "LIST"};
-static const char *const same_name[] = {"ACT",    "GOUT", "KEEP",  "IN",  "OUT",
-                                        "WEIGHT", "MADE", "GUESS", "LIST"};
+#define X(word, macro) [PIPE_WORD_##word] = #macro,
+static const char *const word_name[] = {PIPE_WORDS(X)};
+#undef X
+#define X(field, macro) #field,
+static const char *const field_name[] = {PIPE_FIELDS(X)};
+#undef X
+#define X(field, macro) #macro,
+static const char *const same_name[] = {PIPE_FIELDS(X)};
+#undef X
 
 static void signed_number(Text *t, uint32_t n) {
   if (n & 0x800000)

@@ -31,40 +31,51 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* The words of a row. A tag below PIPE_NOPS begins a row of that op; its number is the stage. */
+/* The words of a row: X(word, macro). A tag below PIPE_NOPS begins a row of that op; its number is
+ * the stage. */
+#define PIPE_WORDS(X) \
+  X(LOOP, LOOP)       /* turns: the rows up to its END, repeated this often */ \
+  X(END, END) \
+  X(STEP, K)          /* signed; added to the preceding word per turn of the innermost loop */ \
+  X(OUTER, KK)        /* the same, per turn of the loop around that one; after STEP */ \
+  X(HIGH, HIGH)       /* upper bits of the number of the next word */ \
+  X(FINISH, FINISH)   /* the end of the step, for which COMPUTE waits; the last row */ \
+  X(MB, MB) \
+  X(AT, AT)           /* site << 2 | phase */ \
+  X(GROUP, GROUP) \
+  X(WAIT, WAIT)       /* PipeInstr.wait; 0 without it */ \
+  X(WAIT_COPY, WAIT_COPY) \
+  X(AFTER, AFTER)     /* rows up to the one whose record it waits for; 0: start of the step */ \
+  X(PEER, PEER)       /* OFF, LOAD. That of SEND and RECV follows from the stage and the edge */ \
+  X(TURN, TURN) \
+  X(CHANNEL, CHANNEL) \
+  X(EDGE, EDGE) \
+  X(SIDE, OP) \
+  X(INS, INS)         /* number of slots that it reads; they come first in its list */ \
+  X(OUTS, OUTS)       /* number of slots that it writes; they follow */ \
+  X(VERSION, VERSION) /* VERSION to AHEAD: of PipeWeights */ \
+  X(FORMULA, FORMULA) \
+  X(BEHIND, BEHIND)   /* signed */ \
+  X(AHEAD, AHEAD)
 typedef enum PipeWord {
-  PIPE_WORD_LOOP = 32, /* turns: the rows up to its END, repeated this often */
-  PIPE_WORD_END,
-  PIPE_WORD_STEP,      /* signed; added to the preceding word per turn of the innermost loop */
-  PIPE_WORD_OUTER,     /* the same, per turn of the loop around that one; after STEP */
-  PIPE_WORD_HIGH,      /* upper bits of the number of the next word */
-  PIPE_WORD_FINISH,    /* the end of the step, for which COMPUTE waits; the last row */
-  PIPE_WORD_MB,
-  PIPE_WORD_AT,        /* site << 2 | phase */
-  PIPE_WORD_GROUP,
-  PIPE_WORD_WAIT,      /* PipeInstr.wait; 0 without it */
-  PIPE_WORD_WAIT_COPY,
-  PIPE_WORD_AFTER,     /* rows up to the one whose record it waits for; 0: the start of the step */
-  PIPE_WORD_PEER,      /* OFF, LOAD. That of SEND and RECV follows from the stage and the edge */
-  PIPE_WORD_TURN,
-  PIPE_WORD_CHANNEL,
-  PIPE_WORD_EDGE,
-  PIPE_WORD_SIDE,
-  PIPE_WORD_INS,       /* number of slots that it reads; they come first in its list */
-  PIPE_WORD_OUTS,      /* number of slots that it writes; they follow */
-  PIPE_WORD_VERSION,   /* VERSION to AHEAD: of PipeWeights */
-  PIPE_WORD_FORMULA,
-  PIPE_WORD_BEHIND,    /* signed */
-  PIPE_WORD_AHEAD,
-  PIPE_WORD_NEW = 64,  /* + PipeField: its slot */
-  PIPE_WORD_SAME = 80  /* + PipeField: distance << 10 | PipeOp << 5 | PipeField there */
+  PIPE_WORD_BEFORE = 31, /* the first word is 32 */
+#define X(word, macro) PIPE_WORD_##word,
+  PIPE_WORDS(X)
+#undef X
+  PIPE_WORD_NEW = 64,    /* + PipeField: its slot */
+  PIPE_WORD_SAME = 80    /* + PipeField: distance << 10 | PipeOp << 5 | PipeField there */
 } PipeWord;
 
 /* Fields that hold slots: of PipeInstr, of PipeWeights, and entries of PipeRank.list, which a row
- * has in the order of its words. Another row refers to entry i as PIPE_FIELD_LIST + i. */
+ * has in the order of its words: X(field, macro). Other rows refer to entry i as PIPE_FIELD_LIST +
+ * i. */
+#define PIPE_FIELDS(X) \
+  X(act, ACT) X(gout, GOUT) X(keep, KEEP) X(in, IN) X(out, OUT) X(weight, WEIGHT) X(made, MADE) \
+  X(guess, GUESS) X(LIST, LIST)
 typedef enum PipeField {
-  PIPE_FIELD_act, PIPE_FIELD_gout, PIPE_FIELD_keep, PIPE_FIELD_in, PIPE_FIELD_out,
-  PIPE_FIELD_weight, PIPE_FIELD_made, PIPE_FIELD_guess, PIPE_FIELD_LIST,
+#define X(field, macro) PIPE_FIELD_##field,
+  PIPE_FIELDS(X)
+#undef X
   PIPE_NFIELDS = 32
 } PipeField;
 
