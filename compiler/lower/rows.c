@@ -13,6 +13,7 @@
  * and emit compares the result. */
 #include <string.h>
 
+#include "fields.h"
 #include "pipec.h"
 #include "rows.h"
 
@@ -51,25 +52,15 @@ typedef struct Use {
   uint16_t op, field;
 } Use;
 
-/* Memory that is used again for every rank. */
-typedef enum RoomOf {
-  ROOM_USE,
-  ROOM_COUNT, /* two: of rows, of parts that are folded once */
-  ROOM_ID = ROOM_COUNT + 2,
-  ROOM_BEST = ROOM_ID + 2,
-  ROOM_CHOICE,
-  ROOM_KEYS,
-  ROOM_IDS,
-  ROOM_PARTS, /* four: folded once and twice, in two ways */
-  NROOMS = ROOM_PARTS + 4
-} RoomOf;
-typedef struct Room {
-  void *at;
-  size_t bytes;
-} Room;
+/* The fields of an op that rows carry, with NULL behind each list: slots; other fields of PipeInstr
+ * and of PipeWeights. */
+typedef struct OpFields {
+  const Field *slot[PIPE_NFIELD + 1], *number[PIPE_NFIELD + 1], *of_weights[PIPE_NFIELD + 1];
+} OpFields;
 
 struct RowMaker {
-  Arena *arena;
+  Arena *arena; /* of words, rows, steps and codes, which every rank uses again */
+  Arena own;    /* of one rank */
   const PipeProgram *p;
   const PipeRank *k;
   VEC(Word) word;
@@ -77,26 +68,12 @@ struct RowMaker {
   VEC(int64_t) step;
   VEC(uint32_t) code;
   uint64_t key;       /* of the current row so far */
-  uint32_t round;     /* Met.round of the current entries */
   Use *use, **use_of; /* by slot: of this rank; of other ranks, for OFF and LOAD */
   uint32_t *updates;  /* count_updates; NULL: no versions of the weights */
   uint32_t done[PIPE_NSTREAMS], of_op[PIPE_NOPS]; /* rows so far, by stream and by op */
-  Room room[NROOMS];
+  OpFields fields[PIPE_NOPS];
 };
 typedef RowMaker Rows;
-
-static void *room(Rows *x, RoomOf of, size_t n, size_t each) {
-  Room *r = &x->room[of];
-  if (r->bytes < n * each) {
-    r->bytes = n * each + n * each / 2;
-    r->at = arena_zalloc(x->arena, r->bytes, 1);
-  }
-  return r->at;
-}
-
-static void *zeroed(Rows *x, RoomOf of, size_t n, size_t each) {
-  return memset(room(x, of, n, each), 0, n * each);
-}
 
 static uint64_t mix(uint64_t h, uint64_t v) {
   h = (h ^ v) * 0x9e3779b97f4a7c15u;
@@ -131,18 +108,8 @@ static void touch(const Rows *x, Use *use, uint32_t op, uint32_t field, uint32_t
 /* The last uses of the slots of another rank. */
 static Use *uses_of(Rows *x, uint32_t rank) {
   if (!x->use_of[rank])
-    x->use_of[rank] = NEW_ARRAY(x->arena, Use, x->p->rank[rank].nslot + (size_t)1);
+    x->use_of[rank] = NEW_ARRAY(&x->own, Use, x->p->rank[rank].nslot + (size_t)1);
   return x->use_of[rank];
-}
-
-/* The number of slots that an input or output field of a COMPUTE op lists; 0: it holds one slot. */
-static uint32_t in_list(const Rows *x, const PipeInstr *c, bool input) {
-  bool tensors = pipe_op_info[c->op].stream == PIPE_COMPUTE && c->op != PIPE_SIDE &&
-                 c->op != PIPE_U;
-  uint32_t n = tensors && (input ? c->in : c->out) != NONE
-                   ? pipe_fields(&x->p->stage[c->stage], c->op, input)
-                   : 0;
-  return n > 1 ? n : 0;
 }
 
 /* The slots of a row, in the order in which other rows refer to them. */
@@ -165,22 +132,20 @@ static void add_slot(RowSlots *s, uint32_t field, uint32_t slot) {
 /* Fills in *s in place: a copy of this struct would stall the processor until all stores are
  * done. */
 static void find_slots(Rows *x, const PipeInstr *c, const PipeWeights *w, RowSlots *s) {
-  PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
-  bool op = on == PIPE_COMPUTE && c->op != PIPE_SIDE,
-       copy = c->op == PIPE_OFF || c->op == PIPE_LOAD;
-  s->n = 0, s->nin = in_list(x, c, true), s->nout = in_list(x, c, false);
-  s->list = s->nin ? x->k->list + c->in_list : s->nout ? x->k->list + c->out_list : NULL;
+  bool copy = c->op == PIPE_OFF || c->op == PIPE_LOAD;
+  s->n = s->nin = s->nout = 0;
   s->keep = copy && c->peer != NONE ? uses_of(x, c->peer) : x->use;
   s->last = w && c->op == PIPE_U && w->version == x->updates[c->stage];
-  add_slot(s, PIPE_FIELD_act, c->act);
-  add_slot(s, PIPE_FIELD_gout, op ? c->gout : NONE);
-  add_slot(s, PIPE_FIELD_keep, op || copy ? c->keep : NONE);
-  add_slot(s, PIPE_FIELD_in, s->nin ? NONE : c->in);
-  add_slot(s, PIPE_FIELD_out, s->nout ? NONE : c->out);
-  if (w) {
-    add_slot(s, PIPE_FIELD_weight, w->slot);
-    add_slot(s, PIPE_FIELD_made, w->out);
-    add_slot(s, PIPE_FIELD_guess, w->guess);
+  for (const Field *const *at = x->fields[c->op].slot, *field; (field = *at); at++) {
+    const uint32_t slot = *(const uint32_t *)field_at(field, c, w),
+                   n = field_slots(field, &x->p->stage[c->stage], c->op);
+    if (n < 2 || slot == NONE) {
+      add_slot(s, field->word - PIPE_WORD_NEW, slot);
+      continue;
+    }
+    if (!s->nin) /* inputs come first, and outputs follow them */
+      s->list = &x->k->list[slot];
+    *(field->kind == FIELD_INPUTS ? &s->nin : &s->nout) = n;
   }
 }
 
@@ -207,25 +172,23 @@ static void touch_slots(const Rows *x, uint32_t op, const RowSlots *s) {
     touch(x, x->use, op, PIPE_FIELD_LIST + i, s->list[i]);
 }
 
-/* Writes the fields of PipeInstr that are neither slots nor waits. */
+static void put_numbers(Rows *x, const Field *const *at, const PipeInstr *c, const PipeWeights *w) {
+  for (const Field *field; (field = *at); at++) {
+    const int64_t n = field_get(field, c, w);
+    if (n != field->none)
+      put(x, field->word, n);
+  }
+}
+
+/* Writes what PipeInstr has besides slots and waits. */
 static void put_plain(Rows *x, const PipeInstr *c) {
-  PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
   put(x, c->op, c->stage);
   if (c->mb != NONE)
     put(x, PIPE_WORD_MB, c->mb);
   put(x, PIPE_WORD_AT, (int64_t)c->site << 2 | c->phase);
-  if (c->group)
-    put(x, PIPE_WORD_GROUP, c->group);
-  if (on == PIPE_COMM && c->channel != NONE)
-    put(x, PIPE_WORD_CHANNEL, c->channel);
-  if (on == PIPE_COPY && c->turn != NONE)
-    put(x, PIPE_WORD_TURN, c->turn);
-  if (on == PIPE_COPY && c->peer != NONE)
+  put_numbers(x, x->fields[c->op].number, c, NULL);
+  if (!pipe_is_move(c->op) && c->peer != NONE)
     put(x, PIPE_WORD_PEER, c->peer);
-  if (pipe_is_side(c->op))
-    put(x, PIPE_WORD_SIDE, c->side);
-  else if (on == PIPE_COMM && c->edge != NONE)
-    put(x, PIPE_WORD_EDGE, c->edge);
 }
 
 static void put_waits(Rows *x, const PipeInstr *c) {
@@ -259,14 +222,8 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   if (slot.nout)
     put(x, PIPE_WORD_OUTS, slot.nout);
   put_slots(x, &slot);
-  if (w && w->version != NONE)
-    put(x, PIPE_WORD_VERSION, w->version);
-  if (w && w->formula != NONE)
-    put(x, PIPE_WORD_FORMULA, w->formula);
-  if (w && w->behind)
-    put(x, PIPE_WORD_BEHIND, w->behind);
-  if (w && w->ahead)
-    put(x, PIPE_WORD_AHEAD, w->ahead);
+  if (w)
+    put_numbers(x, x->fields[c->op].of_weights, c, w);
   put_syncs(x, sync, i);
   touch_slots(x, c->op, &slot);
   x->done[pipe_op_info[c->op].stream]++, x->of_op[c->op]++;
@@ -279,16 +236,14 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
 /* The last two parts with a key. */
 typedef struct Met {
   uint64_t key;
-  uint32_t last, before; /* 1 + part */
-  uint32_t round;        /* an entry of another round is empty: nobody clears the table */
+  uint32_t last, before; /* 1 + part; last is 0 in an empty entry */
 } Met;
 
-static Met *met(Met *table, uint64_t mask, uint64_t key, uint32_t round) {
+static Met *met(Met *table, uint64_t mask, uint64_t key) {
   uint64_t at = (key ^ key >> 32) & mask;
-  while (table[at].round == round && table[at].key != key)
+  while (table[at].last && table[at].key != key)
     at = (at + 1) & mask;
-  if (table[at].round != round)
-    table[at] = (Met){.key = key, .round = round};
+  table[at].key = key;
   return &table[at];
 }
 
@@ -301,17 +256,15 @@ typedef struct Repeats {
   uint32_t *count; /* [parts] how often such equal parts follow each other at this distance */
 } Repeats;
 
-/* level: 0 for rows, 1 for parts that are folded once. */
-static Repeats find_repeats(Rows *x, const Part *part, uint32_t n, int level) {
-  uint64_t size = 2, *id = room(x, ROOM_ID + level, n + (size_t)1, sizeof *id);
-  uint32_t *count = zeroed(x, ROOM_COUNT + level, n + (size_t)1, sizeof *count);
+static Repeats find_repeats(Rows *x, const Part *part, uint32_t n) {
+  uint64_t size = 2, *id = arena_alloc(&x->own, (n + (size_t)1) * sizeof *id);
+  uint32_t *count = NEW_ARRAY(&x->own, uint32_t, n + (size_t)1);
   while (size < 2 * (uint64_t)n)
     size *= 2;
-  Met *by_key = room(x, ROOM_KEYS, size, sizeof *by_key),
-      *by_id = room(x, ROOM_IDS, size, sizeof *by_id);
-  x->round++;
+  Arena tables = {0};
+  Met *by_key = NEW_ARRAY(&tables, Met, size), *by_id = NEW_ARRAY(&tables, Met, size);
   for (uint32_t i = 0; i < n; i++) {
-    Met *m = met(by_key, size - 1, part[i].key, x->round);
+    Met *m = met(by_key, size - 1, part[i].key);
     uint64_t h = part[i].key;
     const Word *w = &x->word.at[part[i].word0],
                *before = m->last ? &x->word.at[part[m->last - 1].word0] : w;
@@ -321,13 +274,14 @@ static Repeats find_repeats(Rows *x, const Part *part, uint32_t n, int level) {
     if (m->last)
       count[i - (m->last - 1)]++;
     meet(m, i);
-    m = met(by_id, size - 1, h, x->round);
+    m = met(by_id, size - 1, h);
     if (m->last)
       count[i - (m->last - 1)] += 2;
     if (m->before)
       count[i - (m->before - 1)]++;
     meet(m, i);
   }
+  arena_free(&tables);
   return (Repeats){id, count};
 }
 
@@ -356,30 +310,33 @@ typedef struct Choice {
 /* Decides for each part, from the end on, what leaves the fewest rows. */
 static void choose(const Part *part, uint32_t n, const uint64_t *id, const uint32_t *length,
                    uint32_t nlength, uint64_t *best, Choice *choice) {
-  uint32_t other_key[LENGTHS],
+  size_t other_key[LENGTHS],
       other_id[LENGTHS];         /* the next part that differs from the part `length` below it */
   uint64_t *cost = best + n + 1; /* of all parts from i on, without loops */
   for (uint32_t l = 0; l < nlength; l++)
     other_key[l] = other_id[l] = n > length[l] ? n - length[l] : 0;
   best[n] = cost[n] = 0;
-  for (uint32_t i = n; i-- > 0;) {
+  for (size_t i = n; i-- > 0;) {
     cost[i] = cost[i + 1] + part[i].cost;
     best[i] = best[i + 1] + part[i].cost;
     choice[i] = (Choice){0, 0};
+    const uint64_t key = part[i].key;
     for (uint32_t l = 0; l < nlength; l++) {
-      uint32_t q = length[l];
-      if ((uint64_t)i + q >= n)
+      const size_t q = length[l];
+      if (i + q >= n)
         continue;
-      if (part[i].key != part[i + q].key)
+      if (key != part[i + q].key)
         other_key[l] = i;
-      if ((uint64_t)i + 2 * (uint64_t)q < n && id[i + q] != id[i + 2 * q])
+      if (i + 2 * q < n && id[i + q] != id[i + 2 * q])
         other_id[l] = i + q;
       if (other_key[l] - i < q)
         continue;
-      uint32_t same = other_id[l] > i + q ? other_id[l] - (i + q) : 0, turns = 2 + same / q;
-      uint64_t left = cost[i] - cost[i + q] + 2 + best[i + q * turns];
-      if (left < best[i])
-        best[i] = left, choice[i] = (Choice){q, turns};
+      const size_t same = other_id[l] > i + q ? other_id[l] - (i + q) : 0, turns = 2 + same / q;
+      const uint64_t left = cost[i] - cost[i + q] + 2 + best[i + q * turns];
+      if (left < best[i]) {
+        best[i] = left;
+        choice[i] = (Choice){(uint32_t)q, (uint32_t)turns};
+      }
     }
   }
 }
@@ -426,16 +383,14 @@ static Part make_loop(const Rows *x, const Part *part, Choice c, uint32_t nword)
   return loop;
 }
 
-/* Folds part[0 .. n) into loops of at most `most` parts each. Returns the number of parts left;
- * *out is in room `to`. */
-static uint32_t fold(Rows *x, const Part *part, uint32_t n, Repeats is, uint32_t most, RoomOf to,
-                     Part **out) {
+/* Folds part[0 .. n) into loops of at most `most` parts each. Returns the number of parts left. */
+static uint32_t fold(Rows *x, const Part *part, uint32_t n, Repeats is, uint32_t most, Part **out) {
   uint32_t length[LENGTHS], left = 0,
                             nlength = best_lengths(is.count, most < n / 2 ? most : n / 2, length);
-  uint64_t *best = room(x, ROOM_BEST, 2 * (n + (size_t)1), sizeof *best);
-  Choice *choice = room(x, ROOM_CHOICE, n + (size_t)1, sizeof *choice);
+  uint64_t *best = arena_alloc(&x->own, 2 * (n + (size_t)1) * sizeof *best);
+  Choice *choice = arena_alloc(&x->own, (n + (size_t)1) * sizeof *choice);
   choose(part, n, is.id, length, nlength, best, choice);
-  *out = room(x, to, n + (size_t)1, sizeof **out);
+  *out = arena_alloc(&x->own, (n + (size_t)1) * sizeof **out);
   for (uint32_t i = 0; i < n;) {
     Choice c = choice[i];
     uint32_t nword = c.turns ? part[i + c.length].word0 - part[i].word0 : 0;
@@ -497,10 +452,10 @@ typedef struct Folded {
 } Folded;
 
 /* Loops of at most `most` rows, then loops of any length over the result. */
-static Folded fold_twice(Rows *x, Repeats rows, uint32_t most, RoomOf to) {
+static Folded fold_twice(Rows *x, Repeats rows, uint32_t most) {
   Part *once;
-  Folded f = {NULL, fold(x, x->row.at, x->row.n, rows, most, to, &once), 0};
-  f.n = fold(x, once, f.n, find_repeats(x, once, f.n, 1), UINT32_MAX, to + 1, &f.part);
+  Folded f = {NULL, fold(x, x->row.at, x->row.n, rows, most, &once), 0};
+  f.n = fold(x, once, f.n, find_repeats(x, once, f.n), UINT32_MAX, &f.part);
   for (uint32_t i = 0; i < f.n; i++)
     f.cost += f.part[i].cost;
   return f;
@@ -510,9 +465,9 @@ static Folded fold_twice(Rows *x, Repeats rows, uint32_t most, RoomOf to) {
  * leaves fewer rows than the short loops in it; so a second fold begins with short loops. */
 static Folded fold_all(Rows *x, Repeats rows) {
   enum { FEW = 100, SHORT = 32 };
-  Folded best = fold_twice(x, rows, UINT32_MAX, ROOM_PARTS);
+  Folded best = fold_twice(x, rows, UINT32_MAX);
   if (best.cost > FEW) {
-    Folded nested = fold_twice(x, rows, SHORT, ROOM_PARTS + 2);
+    Folded nested = fold_twice(x, rows, SHORT);
     if (nested.cost < best.cost)
       best = nested;
   }
@@ -527,11 +482,28 @@ uint32_t *count_updates(Arena *a, const PipeProgram *p) {
   return n;
 }
 
+/* *of is zeroed. weighted: the program has PipeWeights. */
+static void find_fields(OpFields *of, uint32_t op, bool weighted) {
+  const Field **slot = of->slot, **number = of->number, **of_weights = of->of_weights;
+  for (const Field *field = pipe_field; field->ops; field++) {
+    if (!field_has(field, op) || !field->word || (field->weights && !weighted))
+      continue;
+    if (field_is_slot(field))
+      *slot++ = field;
+    else if (field->weights)
+      *of_weights++ = field;
+    else
+      *number++ = field;
+  }
+}
+
 RowMaker *open_rows(Arena *a, const PipeProgram *p) {
   RowMaker *x = NEW(a, RowMaker);
   x->arena = a, x->p = p;
   x->updates = p->rank[0].weights ? count_updates(a, p) : NULL;
   x->use_of = NEW_ARRAY(a, Use *, p->nrank);
+  for (uint32_t op = 0; op < PIPE_NOPS; op++)
+    find_fields(&x->fields[op], op, x->updates != NULL);
   return x;
 }
 
@@ -541,10 +513,10 @@ RankRows make_rows(RowMaker *x, uint32_t r) {
   x->word.n = x->row.n = x->step.n = x->code.n = 0;
   memset(x->done, 0, sizeof x->done), memset(x->of_op, 0, sizeof x->of_op);
   memset(x->use_of, 0, x->p->nrank * sizeof *x->use_of);
-  x->use = zeroed(x, ROOM_USE, x->k->nslot + (size_t)1, sizeof *x->use);
+  x->use = NEW_ARRAY(&x->own, Use, x->k->nslot + (size_t)1);
   for (uint32_t i = 0; i < x->k->ninstr; i++)
     put_row(x, i, &sync);
-  const Repeats rows = find_repeats(x, x->row.at, x->row.n, 0);
+  const Repeats rows = find_repeats(x, x->row.at, x->row.n);
   const Folded best = fold_all(x, rows);
   code_parts(x, best.part, best.n, NULL, NULL);
   code(x, PIPE_WORD_FINISH, 0);
@@ -552,5 +524,6 @@ RankRows make_rows(RowMaker *x, uint32_t r) {
   put_syncs(x, &sync, x->k->ninstr);
   for (uint32_t k = end; k < x->word.n; k++)
     code_word(x, x->word.at[k]);
+  arena_free(&x->own);
   return (RankRows){x->code.at, x->code.n};
 }
