@@ -17,6 +17,5 @@ void emit_trace(Sched *s, FILE *f);
 bool emit_html(Sched *s);
 /* The op at which a rank exceeds the memory limit, or NULL. */
 const PipeInstr *over_limit(const Sched *s);
-void emit_looped(Sched *s, FILE *f); /* writes s->looped as C */
 
 #endif

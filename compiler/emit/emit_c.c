@@ -3,7 +3,7 @@
  * same bytes: no times, addresses or directories. Includes only the installed header, whose ABI
  * version it asserts. Cost: linear; the inner loop writes numbers without printf. */
 #include <errno.h>
-#include <inttypes.h>
+#include <string.h>
 
 #include "emit.h"
 #include "names.h"
@@ -13,134 +13,87 @@
 #include "rows.h"
 #include "text.h"
 
-static void field(Text *t, uint32_t v, char after) {
-  if (v == PIPE_NONE)
-    text_char(t, 'N');
-  else
-    text_u64(t, v);
-  text_char(t, after);
-}
-
-static void graph_tables(Sched *s, Text *t) {
-  const PipeProgram *p = s->prog;
-  if (!p->edge)
-    return;
-  text_string(t, "\n/* from to out in skip 0, time of its transfers */\n");
-  text_table(t, "PipeEdge", "edge");
-  text_lit(t, "\n");
-  for (uint32_t i = 0; i < p->nedge; i++) {
-    const PipeEdge *g = &p->edge[i];
-    text_string(t,
-                arena_printf(s->arena, "  {%u, %u, %u, %u, %u, 0, {%" PRIu64 ", %" PRIu64 "}},\n",
-                             g->from, g->to, g->out, g->in, g->skip, g->send[0], g->send[1]));
+static void edge_table(const PipeProgram *program, Text *text) {
+  PUT(text, "\n/* from to out in skip 0, time of its transfers */\n"
+            "static const PipeEdge edge[] = {\n");
+  for (uint32_t i = 0; i < program->nedge; i++) {
+    const PipeEdge *edge = &program->edge[i];
+    PUT(text, "  {#, #, #, #, #, 0, {#, #}},\n", edge->from, edge->to, edge->out, edge->in,
+        edge->skip, edge->send[0], edge->send[1]);
   }
-  if (p->nedge == 0)
-    text_string(t, "  {0, 0, 0, 0, 0, 0, {0, 0}},\n");
-  text_string(t, "};\n");
-  if (!p->row)
-    return;
-  text_string(t, "\n/* by stage of the model, then microbatch */\n");
-  text_table(t, "uint32_t", "row");
-  for (size_t i = 0; i < (size_t)p->nmodel * p->nmb; i++) {
-    text_room(t);
-    text_lit(t, i % p->nmb ? " " : "\n  ");
-    field(t, p->row[i], ',');
+  if (program->nedge == 0)
+    PUT(text, "  {0, 0, 0, 0, 0, 0, {0, 0}},\n");
+  PUT(text, "};\n");
+}
+
+static void row_table(const PipeProgram *program, Text *text) {
+  PUT(text, "\n/* by stage of the model, then microbatch */\n"
+            "static const uint32_t row[] = {");
+  for (size_t i = 0; i < (size_t)program->nmodel * program->nmb; i++)
+    PUT(text, i % program->nmb ? " ?," : "\n  ?,", program->row[i]);
+  PUT(text, "\n};\n");
+}
+
+static void u64s(Text *text, const uint64_t *v, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    PUT(text, i ? ",#" : "#", v[i]);
+}
+
+static void unit_table(const PipeProgram *program, Text *text) {
+  PUT(text, "\n/* F B I W R OFF LOAD FB of each slice, or each unit, by stage */\n"
+            "static const uint64_t unit_time[] = {\n");
+  for (size_t i = 0; i < (size_t)program->nstage * program->nunit_time; i++) {
+    PUT(text, "  ");
+    u64s(text, &program->unit_time[PIPE_UNIT_TIMES * i], PIPE_UNIT_TIMES);
+    PUT(text, ",\n");
   }
-  text_string(t, "\n};\n");
+  PUT(text, "};\n");
 }
 
-static void u64s(Text *t, const uint64_t *v, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    if (i)
-      text_char(t, ',');
-    text_u64(t, v[i]);
+static void share_table(const PipeProgram *program, Text *text) {
+  PUT(text, "\n/* from to link: ranks whose transfers pass a shared link */\n"
+            "static const PipeShare share[] = {");
+  for (uint32_t i = 0; i < program->nshare; i++) {
+    const PipeShare *share = &program->share[i];
+    PUT(text, i % 8 ? " {?,?,?}," : "\n  {?,?,?},", share->from, share->to, share->link);
   }
+  PUT(text, "\n};\n");
 }
 
-static void unit_table(Sched *s, Text *t) {
-  const PipeProgram *p = s->prog;
-  if (!p->unit_time)
-    return;
-  text_string(t, "\n/* F B I W R OFF LOAD FB of each slice, or each unit, by stage */\n");
-  text_table(t, "uint64_t", "unit_time");
-  text_lit(t, "\n");
-  for (size_t i = 0; i < (size_t)p->nstage * p->nunit_time; i++) {
-    text_room(t);
-    text_lit(t, "  ");
-    u64s(t, &p->unit_time[PIPE_UNIT_TIMES * i], PIPE_UNIT_TIMES);
-    text_lit(t, ",\n");
+static void channel_table(const PipeProgram *program, Text *text) {
+  PUT(text, "\n/* op from to pipe: channels of COMM, each a stream of its own */\n"
+            "static const PipeChannel channel[] = {");
+  for (uint32_t i = 0; i < program->nchannel; i++) {
+    const PipeChannel *channel = &program->channel[i];
+    PUT(text, i % 4 ? " {PIPE_%,?,?,?}," : "\n  {PIPE_%,?,?,?},",
+        TEXT(pipe_op_info[channel->op].text), channel->from, channel->to, channel->pipe);
   }
-  text_string(t, "};\n");
+  PUT(text, "\n};\n");
 }
 
-/* Writes row i of a table with so many rows on a line: numbers, after `op` unless it is
- * PIPE_NOPS. */
-static void short_row(Text *t, uint32_t i, uint32_t a_line, int op, const uint32_t v[3]) {
-  text_room(t);
-  text_lit(t, i % a_line ? " {" : "\n  {");
-  if (op < PIPE_NOPS)
-    text_lit(t, "PIPE_"), text_lit(t, pipe_op_info[op].text), text_char(t, ',');
-  for (int k = 0; k < 3; k++)
-    field(t, v[k], k < 2 ? ',' : '}');
-  text_char(t, ',');
-}
-
-static void share_table(Sched *s, Text *t) {
-  const PipeProgram *p = s->prog;
-  if (p->nshare == 0)
-    return;
-  text_string(t, "\n/* from to link: ranks whose transfers pass a shared link */\n");
-  text_table(t, "PipeShare", "share");
-  for (uint32_t i = 0; i < p->nshare; i++) {
-    const PipeShare *h = &p->share[i];
-    short_row(t, i, 8, PIPE_NOPS, (const uint32_t[]){h->from, h->to, h->link});
+static void side_table(const PipeProgram *program, Text *text) {
+  PUT(text, "\n/* name op decl stage time bytes */\n"
+            "static const PipeSide side[] = {\n");
+  for (uint32_t i = 0; i < program->nside; i++) {
+    const PipeSide *side = &program->side[i];
+    PUT(text, "  {$, PIPE_%, #, #, 0, #, #},\n", TEXT(side->name),
+        TEXT(pipe_op_info[side->op].text), side->decl, side->stage, side->time, side->bytes);
   }
-  text_string(t, "\n};\n");
+  PUT(text, "};\n");
 }
 
-static void channel_table(Sched *s, Text *t) {
-  const PipeProgram *p = s->prog;
-  if (p->nchannel == 0)
-    return;
-  text_string(t, "\n/* op from to pipe: channels of COMM, each a stream of its own */\n");
-  text_table(t, "PipeChannel", "channel");
-  for (uint32_t i = 0; i < p->nchannel; i++) {
-    const PipeChannel *c = &p->channel[i];
-    short_row(t, i, 4, c->op, (const uint32_t[]){c->from, c->to, c->pipe});
-  }
-  text_string(t, "\n};\n");
-}
-
-static void side_table(Sched *s, Text *t) {
-  const PipeProgram *p = s->prog;
-  if (p->nside == 0)
-    return;
-  text_string(t, "\n/* name op decl stage time bytes */\n");
-  text_table(t, "PipeSide", "side");
-  text_lit(t, "\n");
-  for (uint32_t i = 0; i < p->nside; i++) {
-    const PipeSide *k = &p->side[i];
-    text_string(
-        t, arena_printf(s->arena, "  {\"%s\", PIPE_%s, %u, %u, 0, %" PRIu64 ", %" PRIu64 "},\n",
-                        k->name, pipe_op_info[k->op].text, k->decl, k->stage, k->time, k->bytes));
-  }
-  text_string(t, "};\n");
-}
-
-static void head(Sched *s, Text *t) {
-  const PipeProgram *p = s->prog;
-  text_string(
-      t,
-      arena_printf(
-          s->arena,
-          "/* Generated by pipec " PIPEC_VERSION " from schedule %s%s%s. Do not edit.\n"
-          " * %u ranks, %u stages, %u microbatches. Predicted makespan %" PRIu64
-          "%s, proved: complete, in order,\n"
-          " * deadlock-free (rendezvous, untagged, one comm stream per %s), matched. Rows: pipe_rows.h. */\n"
-          "#define PIPE_ROWS\n#include <pipe_rows.h>\n\nPIPE_REQUIRE_ABI(%u);\n\n#define N PIPE_NONE\n",
-          escaped(s, ESCAPE_C, p->name), *p->params ? ", " : "", escaped(s, ESCAPE_C, p->params),
-          p->nrank, p->nstage, p->nmb / p->slices, p->makespan, p->timed ? " ns" : " units",
-          p->lowering == PIPE_CHANNELS ? "channel" : "rank", PIPE_ABI));
+static void head(Sched *s, Text *text) {
+  const PipeProgram *program = s->prog;
+  PUT(text,
+      "/* Generated by pipec " PIPEC_VERSION " from schedule %%%. Do not edit.\n"
+      " * # ranks, # stages, # microbatches. Predicted makespan #%, proved: complete, in order,\n"
+      " * deadlock-free (rendezvous, untagged, one comm stream per %), matched. Rows: pipe_rows.h. */\n",
+      TEXT(escaped(s, ESCAPE_C, program->name)), TEXT(*program->params ? ", " : ""),
+      TEXT(escaped(s, ESCAPE_C, program->params)), program->nrank, program->nstage,
+      program->nmb / program->slices, program->makespan, TEXT(program->timed ? " ns" : " units"),
+      TEXT(program->lowering == PIPE_CHANNELS ? "channel" : "rank"));
+  PUT(text, "%\nPIPE_REQUIRE_ABI(#);\n\n%", TEXT("#define PIPE_ROWS\n#include <pipe_rows.h>\n"),
+      PIPE_ABI, TEXT("#define N PIPE_NONE\n"));
 }
 
 static bool same_bytes(const void *a, const void *b, size_t n) {
@@ -173,176 +126,139 @@ static RankRows rows_of(const Sched *s, RowMaker *maker, PipeRank *rank, uint32_
   return rows;
 }
 
-static void tables(Sched *s, Text *t) {
-  const PipeProgram *p = s->prog;
-  Arena own = {0};
-  RowMaker *maker = open_rows(&own, p);
-  PipeRank *rank = NEW_ARRAY(&own, PipeRank, p->nrank);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *k = &p->rank[r];
-    const RankRows rows = rows_of(s, maker, rank, r);
-    text_lit(t, "\n");
-    text_table(t, "uint32_t", arena_printf(s->arena, "rank%u", r));
-    emit_rows(t, &rows);
-    text_lit(t, "};\n");
-    text_table(t, "PipePool", arena_printf(s->arena, "pool%u", r));
-    text_lit(t, "\n");
-    for (uint32_t i = 0; i < k->npool; i++) {
-      const PipePool *q = &k->pool[i];
+/* Writes the rows and pools of each rank, then the ranks. */
+static void rank_tables(Sched *s, Text *text) {
 #define X(cls, name) "PIPE_" #cls,
-      static const char *const cls[PIPE_NCLASSES] = {PIPE_CLASSES(X)};
+  static const char *const cls[PIPE_NCLASSES] = {PIPE_CLASSES(X)};
 #undef X
-      text_string(t, arena_printf(s->arena, "  {%s, %u, %u, %u, %" PRIu64 ", %u, 0},\n",
-                                  cls[q->cls], q->stage, q->first, q->count, q->bytes, q->skip));
+  const PipeProgram *program = s->prog;
+  Arena own = {0};
+  RowMaker *maker = open_rows(&own, program);
+  PipeRank *ranks = NEW_ARRAY(&own, PipeRank, program->nrank);
+  for (uint32_t r = 0; r < program->nrank; r++) {
+    const RankRows rows = rows_of(s, maker, ranks, r);
+    PUT(text, "\nstatic const uint32_t rank#[] = {", r);
+    emit_rows(text, &rows);
+    PUT(text, "};\nstatic const PipePool pool#[] = {\n", r);
+    for (uint32_t i = 0; i < program->rank[r].npool; i++) {
+      const PipePool *pool = &program->rank[r].pool[i];
+      PUT(text, "  {%, #, #, #, #, #, 0},\n", TEXT(cls[pool->cls]), pool->stage, pool->first,
+          pool->count, pool->bytes, pool->skip);
     }
-    text_string(t, "};\n");
+    PUT(text, "};\n");
   }
-  text_lit(t, "\n");
-  text_table(t, "PipeRank", "rank");
-  text_lit(t, "\n");
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *k = &p->rank[r];
-    text_string(
-        t, arena_printf(s->arena,
-                        "  {0, pool%u, %u, %u, %u, %u, %" PRIu64 ", %" PRIu64
-                        ", 0, %u, %u, 0, %u, %u, 0, rank%u, sizeof rank%u / 4, %u, 0x%016" PRIx64
-                        "u},\n",
-                        r, k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->nlist,
-                        k->nevent, k->nsync, k->group, r, r, k->weights != NULL, rank[r].hash));
+  PUT(text, "\nstatic const PipeRank rank[] = {\n");
+  for (uint32_t r = 0; r < program->nrank; r++) {
+    const PipeRank *rank = &ranks[r];
+    PUT(text, "  {0, pool#, #, #, #, #, #, #, 0, #, #, 0, #, #, 0, ", r, rank->ninstr, rank->npool,
+        rank->nslot, rank->inflight, rank->bytes, rank->host, rank->nlist, rank->nevent,
+        rank->nsync, rank->group);
+    PUT(text, "rank#, sizeof rank# / 4, #, 0x@u},\n", r, r, rank->weighted, rank->hash);
   }
+  PUT(text, "};\n");
   arena_free(&own);
-  text_string(
-      t,
-      "};\n\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, act gout boundary edge tied weight grad\n * opt work bytes, time per op, time_fb,\n * states 0 */\n");
-  text_table(t, "PipeStage", "stage");
-  text_lit(t, "\n");
-  for (uint32_t i = 0; i < p->nstage; i++) {
-    const PipeStage *st = &p->stage[i];
-    text_room(t);
-    text_lit(t, "  {");
-    field(t, st->rank, ',');
-    field(t, st->chunk, ',');
-    for (int down = 0; down < 2; down++) {
-      uint32_t other = down ? st->next : st->prev;
-      if (other == PIPE_MANY)
-        text_lit(t, "PIPE_MANY,");
-      else
-        field(t, other, ',');
-    }
-    field(t, st->model, ',');
-    field(t, st->replica, ',');
-    field(t, st->mb0, ',');
-    field(t, st->nmb, ',');
-    field(t, st->nin, ',');
-    field(t, st->nout, ',');
-    field(t, st->tied, ',');
-    field(t, st->tie, ',');
-    text_char(t, ' ');
-    u64s(t,
-         (const uint64_t[]){st->act_bytes, st->gout_bytes, st->boundary_bytes, st->edge_bytes,
-                            st->tied_bytes, st->weight_bytes, st->grad_bytes, st->opt_bytes,
-                            st->work_bytes},
-         9);
-    text_lit(t, ", {");
-    u64s(t, st->time, PIPE_NOPS);
-    text_lit(t, "}, ");
-    text_u64(t, st->time_fb);
-    text_char(t, ',');
-    text_u64(t, st->states);
-    text_lit(t, ",0},\n");
+}
+
+static void stage_table(const PipeProgram *program, Text *text) {
+  PUT(text, "\n/* rank chunk prev next model replica mb0 nmb nin nout tied tie, "
+            "act gout boundary edge tied weight grad\n"
+            " * opt work bytes, time per op, time_fb,\n"
+            " * states 0 */\n"
+            "static const PipeStage stage[] = {\n");
+  for (uint32_t i = 0; i < program->nstage; i++) {
+    const PipeStage *stage = &program->stage[i];
+    PUT(text, "  {?,?,?,?,?,?,?,?,?,?,?,?, ", stage->rank, stage->chunk, stage->prev, stage->next,
+        stage->model, stage->replica, stage->mb0, stage->nmb, stage->nin, stage->nout, stage->tied,
+        stage->tie);
+    PUT(text, "#,#,#,#,#,#,#,#,#, {", stage->act_bytes, stage->gout_bytes, stage->boundary_bytes,
+        stage->edge_bytes, stage->tied_bytes, stage->weight_bytes, stage->grad_bytes,
+        stage->opt_bytes, stage->work_bytes);
+    u64s(text, stage->time, PIPE_NOPS);
+    PUT(text, "}, #,#,0},\n", stage->time_fb, stage->states);
   }
-  text_string(t, "};\n");
-  graph_tables(s, t);
-  emit_formulas_c(s, t);
-  side_table(s, t);
-  unit_table(s, t);
-  share_table(s, t);
-  channel_table(s, t);
-  text_lit(t, "\n");
-  text_table(t, "PipeSite", "site");
-  text_lit(t, "\n");
-  for (uint32_t i = 0; i < p->nsite; i++) {
-    text_room(t);
-    text_lit(t, "  {");
-    field(t, p->site[i].file, ',');
-    field(t, p->site[i].line, ',');
-    field(t, p->site[i].col, '}');
-    text_lit(t, ",\n");
+  PUT(text, "};\n");
+}
+
+static void site_tables(const PipeProgram *program, Text *text) {
+  PUT(text, "\nstatic const PipeSite site[] = {\n");
+  for (uint32_t i = 0; i < program->nsite; i++)
+    PUT(text, "  {?,?,?},\n", program->site[i].file, program->site[i].line, program->site[i].col);
+  PUT(text, "};\nstatic const char *const file[] = {");
+  for (uint32_t i = 0; i < program->nfile; i++)
+    PUT(text, i ? ", $" : "$", TEXT(program->file[i]));
+  PUT(text, "};\n");
+}
+
+static void tables(Sched *s, Text *text) {
+  const PipeProgram *program = s->prog;
+  rank_tables(s, text);
+  stage_table(program, text);
+  if (program->edge)
+    edge_table(program, text);
+  if (program->edge && program->row)
+    row_table(program, text);
+  emit_formulas_c(s, text);
+  if (program->nside)
+    side_table(program, text);
+  if (program->unit_time)
+    unit_table(program, text);
+  if (program->nshare)
+    share_table(program, text);
+  if (program->nchannel)
+    channel_table(program, text);
+  site_tables(program, text);
+}
+
+/* Writes initializers of a table that most programs lack, and of its length n. */
+static void rare_table(Text *text, uint32_t n, const char *form) {
+  if (n > 0)
+    PUT(text, form, n);
+}
+
+static void rare_tables(const PipeProgram *program, Text *text) {
+  if (program->edge)
+    PUT(text, "  .edge = edge, .row = %, .nedge = #,\n", TEXT(program->row ? "row" : "0"),
+        program->nedge);
+  if (program->lowering) {
+    PUT(text, "  .lowering = #,", program->lowering);
+    rare_table(text, program->nchannel, " .channel = channel, .nchannel = #,");
+    PUT(text, " /* % */\n", TEXT(lowering_text(program->lowering)));
   }
-  text_lit(t, "};\n");
-  text_table(t, "char *const", "file");
-  for (uint32_t i = 0; i < p->nfile; i++) {
-    text_string(t, i ? ", " : "");
-    text_quoted(t, ESCAPE_C, p->file[i]);
-  }
-  text_lit(t, "};\n");
+  rare_table(text, program->nformula, "  .formula = formula, .nformula = #,\n");
+  rare_table(text, program->nrule, "  .rule = rule, .nrule = #,\n");
+  rare_table(text, program->nthen, "  .then = then, .nthen = #,\n");
+  rare_table(text, program->nstate, "  .state = state, .nstate = #,\n");
+  rare_table(text, program->nunit_time, "  .unit_time = unit_time, .nunit_time = #,\n");
+  if (program->nshare)
+    PUT(text, "  .share = share, .nshare = #, .nlink = #,\n", program->nshare, program->nlink);
+  rare_table(text, program->nside, "  .nside = #, .side = side,\n");
+  rare_table(text, program->ngroup, "  .ngroup = #,\n");
 }
 
-/* The fields of the program that most schedules lack. */
-static const char *rare_fields(Sched *s) {
-  const PipeProgram *p = s->prog;
-  const char *text = formula_fields(s);
-  if (p->unit_time)
-    text = arena_printf(s->arena, "%s  .unit_time = unit_time, .nunit_time = %u,\n", text,
-                        p->nunit_time);
-  if (p->nshare)
-    text = arena_printf(s->arena, "%s  .share = share, .nshare = %u, .nlink = %u,\n", text,
-                        p->nshare, p->nlink);
-  if (p->side)
-    text = arena_printf(s->arena, "%s  .nside = %u, .side = side,\n", text, p->nside);
-  if (p->ngroup)
-    text = arena_printf(s->arena, "%s  .ngroup = %u,\n", text, p->ngroup);
-  return text;
+static void program_table(Sched *s, Text *text) {
+  const PipeProgram *program = s->prog;
+  PUT(text,
+      "\nconst PipeProgram % = {\n"
+      "  .magic = PIPE_MAGIC, .abi = #, .hash = 0x@u,\n"
+      "  .name = $, .params = $,\n",
+      TEXT(s->opt->symbol ? s->opt->symbol : "pipe_program"), PIPE_ABI, program->hash,
+      TEXT(program->name), TEXT(program->params));
+  PUT(text, "  .nrank = #, .nstage = #, .nmb = #, .nsite = #, .nfile = #, .nmodel = #,\n",
+      program->nrank, program->nstage, program->nmb, program->nsite, program->nfile,
+      program->nmodel);
+  PUT(text, "  .sized = #, .timed = #, .slices = #, .forward = #, .slots = #,\n", program->sized,
+      program->timed, program->slices, program->forward, program->slots);
+  PUT(text, "  .makespan = #u, .ideal = #u, .busy = #u,\n", program->makespan, program->ideal,
+      program->busy);
+  PUT(text, "  .rank = rank, .stage = stage, .site = site, .file = file,\n");
+  rare_tables(program, text);
+  PUT(text, "};\n");
 }
 
-/* The fields of edges and of a lowering other than `global`. */
-static const char *graph_fields(Sched *s) {
-  const PipeProgram *p = s->prog;
-  const char *text = "";
-  if (p->edge)
-    text = arena_printf(s->arena, "  .edge = edge, .row = %s, .nedge = %u,\n", p->row ? "row" : "0",
-                        p->nedge);
-  if (p->nchannel)
-    return arena_printf(s->arena,
-                        "%s  .lowering = %u, .channel = channel, .nchannel = %u, /* %s */\n", text,
-                        p->lowering, p->nchannel, lowering_text(p->lowering));
-  if (p->lowering)
-    return arena_printf(s->arena, "%s  .lowering = %u, /* %s */\n", text, p->lowering,
-                        lowering_text(p->lowering));
-  return text;
-}
-
-static void program(Sched *s, Text *t) {
-  const PipeProgram *p = s->prog;
-  text_string(t, arena_printf(s->arena,
-                              "\nconst PipeProgram %s = {\n"
-                              "  .magic = PIPE_MAGIC, .abi = %u, .hash = 0x%016" PRIx64 "u,\n"
-                              "  .name = \"%s\", .params = \"%s\",\n",
-                              s->opt->symbol ? s->opt->symbol : "pipe_program", PIPE_ABI, p->hash,
-                              escaped(s, ESCAPE_C, p->name), escaped(s, ESCAPE_C, p->params)));
-  text_string(
-      t, arena_printf(s->arena,
-                      "  .nrank = %u, .nstage = %u, .nmb = %u, .nsite = %u, .nfile = %u, "
-                      ".nmodel = %u,\n"
-                      "  .sized = %u, .timed = %u, .slices = %u, .forward = %u, .slots = %u,\n",
-                      p->nrank, p->nstage, p->nmb, p->nsite, p->nfile, p->nmodel, p->sized,
-                      p->timed, p->slices, p->forward, p->slots));
-  text_string(t, arena_printf(s->arena,
-                              "  .makespan = %" PRIu64 "u, .ideal = %" PRIu64 "u, .busy = %" PRIu64
-                              "u,\n"
-                              "  .rank = rank, .stage = stage, .site = site, .file = file,\n",
-                              p->makespan, p->ideal, p->busy));
-  text_string(t, graph_fields(s));
-  text_string(t, rare_fields(s));
-  text_lit(t, "};\n");
-}
-
-void emit_c(Sched *s, FILE *f) {
-  Text *t = arena_alloc(s->arena, sizeof *t);
-  t->f = f;
-  t->n = 0;
-  head(s, t);
-  tables(s, t);
-  program(s, t);
-  text_flush(t);
+void emit_c(Sched *s, FILE *file) {
+  Text *text = text_open(s->arena, file, ESCAPE_C);
+  head(s, text);
+  tables(s, text);
+  program_table(s, text);
+  text_close(text);
 }

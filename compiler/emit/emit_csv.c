@@ -23,12 +23,11 @@
 #include "lower.h"
 #include "names.h"
 #include "orders.h"
+#include "stages.h"
 #include "text.h"
 
 static void op(Text *t, const Op *o) {
-  text_u64(t, o->stage);
-  text_lit(t, pipe_op_info[o->kind].text);
-  text_u64(t, o->mb);
+  PUT(t, "#%#", o->stage, TEXT(pipe_op_info[o->kind].text), o->mb);
 }
 
 static bool backward(const Op *o) { return o->kind == PIPE_B || o->kind == PIPE_I; }
@@ -49,18 +48,17 @@ static uint32_t cell(const Sched *s, Text *t, uint32_t r, uint32_t i) {
     return 1;
   }
   bool in_order = o->kind == PIPE_F;
-  text_char(t, '(');
+  PUT(t, "(");
   op(t, in_order ? o : o + 1);
-  text_char(t, ';');
+  PUT(t, ";");
   op(t, in_order ? o + 1 : o);
-  text_lit(t, ")OVERLAP_F_B");
+  PUT(t, ")OVERLAP_F_B");
   return 2;
 }
 
 static void comma(Text *t, bool *first) {
-  text_room(t);
   if (!*first)
-    text_char(t, ',');
+    PUT(t, ",");
   *first = false;
 }
 
@@ -85,8 +83,8 @@ static void warn_lost(Sched *s, bool comms) {
   const char *what = NULL;
   for (uint32_t st = 0; st < s->model->nstage && !what; st++)
     what = updates_of(s, st) > 1 ? "updates within a step" : NULL;
-  for (uint32_t i = 0; i < s->orders->nop && !what; i++)
-    what = s->orders->op[i].kind == PIPE_R ? "recomputation" : NULL;
+  if (!what && has_op(s, PIPE_R))
+    what = "recomputation";
   what = what                   ? what
          : other_side(s, comms) ? "side ops like these"
          : s->orders->ncopy     ? "copies to and from host memory"
@@ -162,8 +160,7 @@ bool csv_can(Sched *s) {
 }
 
 void emit_csv(Sched *s, FILE *f) {
-  Text *t = arena_alloc(s->arena, sizeof *t);
-  t->f = f, t->n = 0;
+  Text *t = text_open(s->arena, f, ESCAPE_CSV);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     bool first = true;
     for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1];) {
@@ -174,9 +171,9 @@ void emit_csv(Sched *s, FILE *f) {
       comma(t, &first);
       i += cell(s, t, r, i);
     }
-    text_char(t, '\n');
+    PUT(t, "\n");
   }
-  text_flush(t);
+  text_close(t);
 }
 
 /* ---- compute_comms ---- */
@@ -196,10 +193,9 @@ typedef struct Row { /* the row of a rank while it is written */
 
 static void action(Row *w, uint32_t stage, const char *kind, uint32_t mb) {
   comma(w->t, &w->first);
-  text_u64(w->t, stage);
-  text_lit(w->t, kind);
+  PUT(w->t, "#%", stage, TEXT(kind));
   if (mb != NONE)
-    text_u64(w->t, mb);
+    PUT(w->t, "#", mb);
 }
 
 /* Writes the transfers that can stand here: RECVs, and SENDs of ops below `done`. */
@@ -330,12 +326,11 @@ static void write_row(Row *w, uint32_t r) {
   for (uint32_t c = 0; c < n; c++)
     if (w->active[c])
       action(w, s->model->rank_stage[first + c], "RESHARD", NONE);
-  text_char(w->t, '\n');
+  PUT(w->t, "\n");
 }
 
 void emit_comms_csv(Sched *s, FILE *f) {
-  Text *t = arena_alloc(s->arena, sizeof *t);
-  t->f = f, t->n = 0;
+  Text *t = text_open(s->arena, f, ESCAPE_CSV);
   const uint32_t n = 2 * s->ideal->nxfer; /* most ends of transfers */
   uint32_t *rank = arena_alloc(s->arena, n * sizeof *rank), *first;
   for (uint32_t i = 0; i < n; i++) {
@@ -350,5 +345,5 @@ void emit_comms_csv(Sched *s, FILE *f) {
     w.xfer = of + first[r], w.nxfer = first[r + 1] - first[r];
     write_row(&w, r);
   }
-  text_flush(t);
+  text_close(t);
 }

@@ -128,107 +128,74 @@ void dump_formulas(Sched *s, FILE *f) {
 
 /* ---- C ---- */
 
-static void none_or(Text *t, uint32_t v) {
-  if (v == NONE)
-    text_lit(t, "N");
-  else
-    text_u64(t, v);
-}
-
-void emit_formulas_c(Sched *s, Text *t) {
+void emit_formulas_c(Sched *s, Text *text) {
   static const char *const term[] = {
-#define X(name, text, operands) "PIPE_TERM_" #name,
+#define X(name, text, operands) #name,
       PIPE_TERMS(X)
 #undef X
   };
-  if (s->versions->nformula == 0)
+  const Versions *versions = s->versions;
+  if (versions->nformula == 0)
     return;
-  for (uint32_t i = 0; i < s->versions->nformula; i++) {
-    const PipeFormula *f = &s->versions->formula[i];
-    text_string(t, arena_printf(s->arena, "\n/* %s */\n", formula_text(s, f)));
-    text_table(t, "PipeTerm", arena_printf(s->arena, "formula%u", i));
-    text_lit(t, "\n");
-    for (uint32_t k = 0; k < f->n; k++)
-      text_string(t, arena_printf(s->arena, "  {%s, %u, %s},\n", term[f->term[k].op],
-                                  f->term[k].arg, double_text(s, f->term[k].value)));
-    text_lit(t, "};");
+  for (uint32_t i = 0; i < versions->nformula; i++) {
+    const PipeFormula *formula = &versions->formula[i];
+    PUT(text, "\n/* % */\nstatic const PipeTerm formula#[] = {\n", TEXT(formula_text(s, formula)),
+        i);
+    for (uint32_t k = 0; k < formula->n; k++)
+      PUT(text, "  {PIPE_TERM_%, #, %},\n", TEXT(term[formula->term[k].op]), formula->term[k].arg,
+          TEXT(double_text(s, formula->term[k].value)));
+    PUT(text, "};");
   }
-  text_lit(t, "\n");
-  text_table(t, "PipeFormula", "formula");
-  text_lit(t, "\n");
-  for (uint32_t i = 0; i < s->versions->nformula; i++)
-    text_string(t, arena_printf(s->arena, "  {formula%u, %u, %u, %u, 0},\n", i,
-                                s->versions->formula[i].n, s->versions->formula[i].depth,
-                                s->versions->formula[i].scalar));
-  text_lit(t, "};\n");
-  if (s->versions->nrule) {
-    text_table(t, "PipeRule", "rule");
-    text_lit(t, "\n");
-    for (uint32_t i = 0; i < s->versions->nrule; i++) {
-      text_room(t);
-      text_lit(t, "  {");
-      none_or(t, s->versions->rule[i].applies), text_char(t, ',');
-      none_or(t, s->versions->rule[i].rate), text_char(t, ',');
-      text_u64(t, s->versions->rule[i].then0), text_char(t, ',');
-      text_u64(t, s->versions->rule[i].nthen), text_lit(t, "},\n");
-    }
-    text_lit(t, "};\n");
+  PUT(text, "\nstatic const PipeFormula formula[] = {\n");
+  for (uint32_t i = 0; i < versions->nformula; i++)
+    PUT(text, "  {formula#, #, #, #, 0},\n", i, versions->formula[i].n, versions->formula[i].depth,
+        versions->formula[i].scalar);
+  PUT(text, "};\n");
+  if (versions->nrule) {
+    PUT(text, "static const PipeRule rule[] = {\n");
+    for (uint32_t i = 0; i < versions->nrule; i++)
+      PUT(text, "  {?,?,#,#},\n", versions->rule[i].applies, versions->rule[i].rate,
+          versions->rule[i].then0, versions->rule[i].nthen);
+    PUT(text, "};\n");
   }
-  if (s->versions->nthen) {
-    text_table(t, "PipeThen", "then");
-    for (uint32_t i = 0; i < s->versions->nthen; i++)
-      text_string(t, arena_printf(s->arena, "%s{%u, %u}", i ? ", " : "", s->versions->then[i].state,
-                                  s->versions->then[i].formula));
-    text_lit(t, "};\n");
+  if (versions->nthen) {
+    PUT(text, "static const PipeThen then[] = {");
+    for (uint32_t i = 0; i < versions->nthen; i++)
+      PUT(text, i ? ", {#, #}" : "{#, #}", versions->then[i].state, versions->then[i].formula);
+    PUT(text, "};\n");
   }
-  if (s->versions->nstate) {
-    text_table(t, "char *const", "state");
-    for (uint32_t i = 0; i < s->versions->nstate; i++) {
-      text_string(t, i ? ", " : "");
-      text_quoted(t, ESCAPE_C, s->versions->state[i]);
-    }
-    text_lit(t, "};\n");
+  if (versions->nstate) {
+    PUT(text, "static const char *const state[] = {");
+    for (uint32_t i = 0; i < versions->nstate; i++)
+      PUT(text, i ? ", $" : "$", TEXT(versions->state[i]));
+    PUT(text, "};\n");
   }
-}
-
-const char *formula_fields(Sched *s) {
-  const char *text = "";
-  if (s->versions->nformula)
-    text = arena_printf(s->arena, "  .formula = formula, .nformula = %u,\n", s->versions->nformula);
-  if (s->versions->nrule)
-    text = arena_printf(s->arena, "%s  .rule = rule, .nrule = %u,\n", text, s->versions->nrule);
-  if (s->versions->nthen)
-    text = arena_printf(s->arena, "%s  .then = then, .nthen = %u,\n", text, s->versions->nthen);
-  if (s->versions->nstate && s->versions->nformula)
-    text = arena_printf(s->arena, "%s  .state = state, .nstate = %u,\n", text, s->versions->nstate);
-  return text;
 }
 
 /* ---- JSON ---- */
 
-void emit_formulas_json(Sched *s, Text *t) {
-  if (s->versions->nformula == 0)
+void emit_formulas_json(Sched *s, Text *text) {
+  const Versions *versions = s->versions;
+  if (versions->nformula == 0)
     return;
-  text_lit(t, "\"formulas\":[\n");
-  for (uint32_t i = 0; i < s->versions->nformula; i++) {
-    text_quoted(t, ESCAPE_C, formula_text(s, &s->versions->formula[i]));
-    text_lit(t, i + 1 < s->versions->nformula ? ",\n" : "],\n");
-  }
-  text_lit(t, "\"rules\":[");
-  for (uint32_t i = 0; i < s->versions->nrule; i++) {
-    const PipeRule *r = &s->versions->rule[i];
-    text_lit(t, i ? ",\n{" : "\n{");
-    if (r->applies != NONE)
-      text_string(t, arena_printf(s->arena, "\"applies\":%u,", r->applies));
-    if (r->rate != NONE)
-      text_string(t, arena_printf(s->arena, "\"rate\":%u,", r->rate));
-    text_lit(t, "\"then\":[");
-    for (uint32_t k = 0; k < r->nthen; k++) {
-      const PipeThen *n = &s->versions->then[r->then0 + k];
-      text_string(t, arena_printf(s->arena, "%s{\"state\":\"%s\",\"formula\":%u}", k ? "," : "",
-                                  s->versions->state[n->state], n->formula));
+  PUT(text, ",\n'formulas':[");
+  for (uint32_t i = 0; i < versions->nformula; i++)
+    PUT(text, i ? ",\n$" : "\n$", TEXT(formula_text(s, &versions->formula[i])));
+  PUT(text, "],\n'rules':[");
+  for (uint32_t i = 0; i < versions->nrule; i++) {
+    const PipeRule *rule = &versions->rule[i];
+    PUT(text, i ? ",\n{" : "\n{");
+    if (rule->applies != NONE)
+      PUT(text, "'applies':#,", rule->applies);
+    if (rule->rate != NONE)
+      PUT(text, "'rate':#,", rule->rate);
+    PUT(text, "'then':[");
+    for (uint32_t k = 0; k < rule->nthen; k++) {
+      const PipeThen *then = &versions->then[rule->then0 + k];
+      PUT(text, k ? ",{'state':$,'formula':#}" : "{'state':$,'formula':#}",
+          TEXT(versions->state[then->state]), then->formula);
     }
-    text_lit(t, "]}");
+    PUT(text, "]}");
   }
-  text_lit(t, "],\n");
+  PUT(text, "]");
 }

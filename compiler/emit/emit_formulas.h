@@ -7,8 +7,7 @@
 #include "text.h"
 
 void dump_formulas(Sched *s, FILE *f); /* the part of dumps after `formulas` */
-void emit_formulas_c(Sched *s, Text *t);
-const char *formula_fields(Sched *s); /* initializers of the program's fields */
-void emit_formulas_json(Sched *s, Text *t);
+void emit_formulas_c(Sched *s, Text *text);
+void emit_formulas_json(Sched *s, Text *text);
 
 #endif

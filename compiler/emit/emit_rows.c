@@ -13,94 +13,71 @@ static const char *const field_name[] = {PIPE_FIELDS(X)};
 static const char *const same_name[] = {PIPE_FIELDS(X)};
 #undef X
 
-static void signed_number(Text *t, uint32_t n) {
-  if (n & 0x800000)
-    text_char(t, '-');
-  text_u64(t, n & 0x800000 ? 0x1000000 - n : n);
-}
-
-/* Writes the name of a field; for an entry of the row's list, LIST + its index. */
-static void field(Text *t, uint32_t f) {
-  text_lit(t, field_name[f < PIPE_FIELD_LIST ? f : PIPE_FIELD_LIST]);
-  if (f <= PIPE_FIELD_LIST)
-    return;
-  text_lit(t, " + ");
-  text_u64(t, f - PIPE_FIELD_LIST);
-}
-
-static void number(Text *t, uint32_t tag, uint32_t n) {
+/* Writes a word with its arguments. The field of an entry of the row's list is LIST + its index. */
+static void put_word(Text *text, const char *before, uint32_t tag, uint32_t n) {
   static const char *const phase[] = {"warmup", "steady", "flush", "flush"};
-  text_char(t, '(');
+  const uint64_t space = TEXT(before);
   if (tag >= PIPE_WORD_SAME) {
-    text_u64(t, n / PIPE_DISTANCE);
-    text_char(t, ',');
-    text_lit(t, pipe_op_info[n % PIPE_DISTANCE / PIPE_NFIELDS].text);
-    text_char(t, ',');
-    field(t, n % PIPE_NFIELDS);
+    const uint64_t name = TEXT(same_name[tag - PIPE_WORD_SAME]),
+                   op = TEXT(pipe_op_info[n % PIPE_DISTANCE / PIPE_NFIELDS].text);
+    const uint32_t field = n % PIPE_NFIELDS;
+    if (field > PIPE_FIELD_LIST)
+      PUT(text, "%%(#,%,LIST + #)", space, name, n / PIPE_DISTANCE, op, field - PIPE_FIELD_LIST);
+    else
+      PUT(text, "%%(#,%,%)", space, name, n / PIPE_DISTANCE, op, TEXT(field_name[field]));
   } else if (tag >= PIPE_WORD_NEW) {
-    text_lit(t, field_name[tag - PIPE_WORD_NEW]);
-    text_char(t, ',');
-    text_u64(t, n);
+    PUT(text, "%NEW(%,#)", space, TEXT(field_name[tag - PIPE_WORD_NEW]), n);
   } else if (tag == PIPE_WORD_AT) {
-    text_lit(t, phase[n & 3]);
-    text_char(t, ',');
-    text_u64(t, n >> 2);
-  } else if ((tag >= PIPE_WORD_STEP && tag <= PIPE_WORD_OUTER) || tag == PIPE_WORD_BEHIND) {
-    signed_number(t, n);
+    PUT(text, "%AT(%,#)", space, TEXT(phase[n & 3]), n >> 2);
+  } else if (tag == PIPE_WORD_END || tag == PIPE_WORD_FINISH) {
+    PUT(text, "%%", space, TEXT(word_name[tag]));
   } else {
-    text_u64(t, n);
+    bool negative = n & 0x800000 &&
+                    (tag == PIPE_WORD_STEP || tag == PIPE_WORD_OUTER || tag == PIPE_WORD_BEHIND);
+    PUT(text, "%%(~)", space, TEXT(word_name[tag]), negative ? n - (uint64_t)0x1000000 : n);
   }
-  text_char(t, ')');
 }
 
 /* Has the macro of an op two arguments, stage and microbatch? */
 static bool has_mb(uint32_t op) { return op <= PIPE_LOAD && op != PIPE_U && !pipe_is_sum(op); }
 
 /* Writes an op: F(3,8), U(3); or ROW(F,3) if its microbatch is not the next word. */
-static void begin_row(Text *t, const RankRows *rows, uint32_t *i) {
-  uint32_t op = rows->word[*i] >> 24, next = *i + 1 < rows->n ? rows->word[*i + 1] : 0;
-  bool mb = has_mb(op) && next >> 24 == PIPE_WORD_MB, plain = has_mb(op) && !mb;
-  text_lit(t, plain ? "ROW(" : "");
-  text_lit(t, pipe_op_info[op].text);
-  text_char(t, plain ? ',' : '(');
-  text_u64(t, rows->word[*i] & 0xffffff);
-  if (mb) {
-    text_char(t, ',');
-    text_u64(t, next & 0xffffff);
+static void begin_row(Text *text, const RankRows *rows, uint32_t *i) {
+  const uint32_t *word = &rows->word[*i], op = word[0] >> 24, stage = word[0] & 0xffffff;
+  const uint64_t name = TEXT(pipe_op_info[op].text);
+  if (!has_mb(op)) {
+    PUT(text, "%(#)", name, stage);
+  } else if (*i + 1 < rows->n && word[1] >> 24 == PIPE_WORD_MB) {
+    PUT(text, "%(#,#)", name, stage, word[1] & 0xffffff);
     ++*i;
+  } else {
+    PUT(text, "ROW(%,#)", name, stage);
   }
-  text_char(t, ')');
 }
 
-static void new_line(Text *t, int depth) {
-  text_room(t);
-  text_lit(t, "\n  ");
+static void new_line(Text *text, int depth) {
+  PUT(text, "\n  ");
   for (; depth > 0; depth--)
-    text_lit(t, "  ");
+    PUT(text, "  ");
 }
 
-void emit_rows(Text *t, const RankRows *rows) {
+void emit_rows(Text *text, const RankRows *rows) {
   int depth = 0;
   for (uint32_t i = 0; i < rows->n; i++) {
     uint32_t tag = rows->word[i] >> 24, n = rows->word[i] & 0xffffff;
     bool of_row = tag > PIPE_WORD_FINISH || (tag >= PIPE_WORD_STEP && tag <= PIPE_WORD_OUTER);
     bool high = tag == PIPE_WORD_HIGH; /* high bits of the next word's number */
     depth -= tag == PIPE_WORD_END;
-    text_room(t);
+    const char *before = "";
     if (of_row || (high && rows->word[i + 1] >> 24 > PIPE_WORD_FINISH))
-      text_char(t, ' ');
+      before = " ";
     else if (i == 0 || rows->word[i - 1] >> 24 != PIPE_WORD_HIGH)
-      new_line(t, depth);
+      new_line(text, depth);
     depth += tag == PIPE_WORD_LOOP;
-    if (tag < PIPE_NOPS) {
-      begin_row(t, rows, &i);
-      continue;
-    }
-    text_lit(t, tag >= PIPE_WORD_SAME  ? same_name[tag - PIPE_WORD_SAME]
-                : tag >= PIPE_WORD_NEW ? "NEW"
-                                       : word_name[tag]);
-    if (tag != PIPE_WORD_END && tag != PIPE_WORD_FINISH)
-      number(t, tag, n);
+    if (tag < PIPE_NOPS)
+      begin_row(text, rows, &i);
+    else
+      put_word(text, before, tag, n);
   }
-  text_lit(t, "\n");
+  PUT(text, "\n");
 }

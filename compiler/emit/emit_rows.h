@@ -7,6 +7,6 @@
 #include "text.h"
 
 /* Writes one row or LOOP per line, without braces around them. */
-void emit_rows(Text *t, const RankRows *rows);
+void emit_rows(Text *text, const RankRows *rows);
 
 #endif

@@ -1,94 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * A buffered writer of numbers and text for the emitters: no printf in the inner loops. */
+ * A buffered writer of numbers and text for the emitters. */
 #ifndef PIPE_TEXT_H
 #define PIPE_TEXT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "arena.h"
 #include "escape.h"
 
-typedef struct Text {
-  FILE *f;
-  size_t n;
-  char buf[1 << 16];
-} Text;
+typedef struct Text Text;
+Text *text_open(Arena *arena, FILE *file, EscapeFor language);
+void text_close(Text *text); /* writes what is left to the file, and does not close it */
 
-enum { TEXT_SLACK = 512 }; /* bytes that may follow a text_room unchecked */
-
-static inline void text_flush(Text *t) {
-  fwrite(t->buf, 1, t->n, t->f);
-  t->n = 0;
-}
-
-static inline void text_room(Text *t) {
-  if (t->n > sizeof t->buf - TEXT_SLACK)
-    text_flush(t);
-}
-
-static inline void text_char(Text *t, char c) { t->buf[t->n++] = c; }
-
-/* For literals and names shorter than TEXT_SLACK / 4 bytes. */
-static inline void text_lit(Text *t, const char *s) {
-  while (*s)
-    t->buf[t->n++] = *s++;
-}
-
-static inline void text_u64(Text *t, uint64_t v) {
-  char d[20];
-  int n = 0;
-  do
-    d[n++] = (char)('0' + v % 10);
-  while (v /= 10);
-  while (n > 0)
-    t->buf[t->n++] = d[--n];
-}
-
-/* Writes a microbatch, or with slices "3.1": slice 1 of microbatch 3. */
-static inline void text_unit(Text *t, uint32_t unit, uint32_t slices) {
-  text_u64(t, unit / slices);
-  if (slices > 1) {
-    text_char(t, '.');
-    text_u64(t, unit % slices);
-  }
-}
-
-/* Writes the unit after the letter of an op; an update is of a whole microbatch. */
-static inline void text_op_unit(Text *t, uint8_t op, uint32_t unit, uint32_t slices) {
-  if (op == PIPE_U)
-    text_u64(t, unit / slices);
-  else
-    text_unit(t, unit, slices);
-}
-
-/* For text of any length. */
-static inline void text_string(Text *t, const char *s) {
-  for (; *s; s++) {
-    text_room(t);
-    text_char(t, *s);
-  }
-}
-
-/* "static const TYPE name[] = {" */
-static inline void text_table(Text *t, const char *type, const char *name) {
-  text_string(t, "static const ");
-  text_string(t, type);
-  text_string(t, " ");
-  text_string(t, name);
-  text_string(t, "[] = {");
-}
-
-/* Writes a string in double quotes, escaped for its language. */
-static inline void text_quoted(Text *t, EscapeFor to, const char *s) {
-  text_char(t, '"');
-  for (size_t n = strlen(s), took; n > 0; n -= took, s += took) {
-    text_room(t);
-    took = escape_one(to, s, n, t->buf + t->n);
-    t->n += strlen(t->buf + t->n);
-  }
-  text_char(t, '"');
-}
+/* Writes `form`, in which each of these characters stands for something else:
+ *
+ *   #   the next number
+ *   ?   the next number; PIPE_NONE and PIPE_MANY are N and PIPE_MANY in C, and in JSON they leave
+ *       out their member of an object, which may not be the first
+ *   ~   the next number, which has a sign
+ *   @   the next number in 16 hexadecimal digits
+ *   $   the next text, TEXT(word), as a string of the language
+ *   %   the next text as it is
+ *   '   a double quote
+ *
+ * PUT(text, "{'from':#,'to':?,'op':$}", 1, PIPE_NONE, TEXT("F")) writes {"from":1,"op":"F"}. */
+#define PUT(text, ...) PUT_VALUES(text, __VA_ARGS__, 0) /* so that there is a value in any case */
+#define PUT_VALUES(text, form, ...) \
+  text_form(text, form, (const uint64_t[]){__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / 8 - 1)
+#define TEXT(word) (uint64_t)(uintptr_t)(word)
+void text_form(Text *text, const char *form, const uint64_t *value, size_t n);
+/* The same as PUT(text, ",'%':~", TEXT(name), v), but faster; name: at most 100 characters. */
+void text_member(Text *text, const char *name, int64_t v);
 
 #endif

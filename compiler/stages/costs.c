@@ -241,7 +241,7 @@ static void profile_wins(const Sched *s, Given *given, const bool wins[NENTRIES]
 
 static bool gives(const Sched *s, CostKey k) { return s->model->given >> k & 1; }
 
-static bool runs(const Sched *s, PipeOp kind) {
+bool has_op(const Sched *s, PipeOp kind) {
   for (uint32_t i = 0; i < s->orders->nop; i++)
     if (s->orders->op[i].kind == kind)
       return true;
@@ -302,7 +302,7 @@ static const char *zero_costs(Sched *s, bool splits) {
 }
 
 const char *costs_lacking(Sched *s) {
-  const bool splits = runs(s, PIPE_I) || runs(s, PIPE_W);
+  const bool splits = has_op(s, PIPE_I) || has_op(s, PIPE_W);
   const bool has_i = gives(s, KEY_I), has_w = gives(s, KEY_W);
   const bool derives = gives(s, KEY_F); /* else all times are the defaults */
   const char *zero = zero_costs(s, splits), *text = "";
@@ -314,7 +314,7 @@ const char *costs_lacking(Sched *s) {
              {derives && splits && !has_i && !has_w, "I, W: half of B each"},
              {derives && splits && !has_i && has_w, "I: from B and W"},
              {derives && splits && has_i && !has_w, "W: from B and I"},
-             {derives && !gives(s, KEY_R) && runs(s, PIPE_R), "R: as F"},
+             {derives && !gives(s, KEY_R) && has_op(s, PIPE_R), "R: as F"},
              {derives && !gives(s, KEY_FB) && pairs(s), "FB: the sum of F and B"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     if (row[i].holds)

@@ -26,6 +26,7 @@ void cost_defaults(PipeStage *st, const bool has[NKEYS]);
  * Requires order. */
 const char *costs_lacking(Sched *s);
 const char *profile_lacks(Sched *s); /* the same; NULL without a profile */
+bool has_op(const Sched *s, PipeOp kind); /* requires order */
 /* ---- links.c: requires order. Ensures Model.share: for every two ranks that meet, the links that
  * they share with other ranks ---- */
 bool links(Sched *s, Model *model);
