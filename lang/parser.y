@@ -1315,6 +1315,31 @@ static const char *habit_before(const Parse *ps, Span at) {
   return found;
 }
 
+/* Helps with the expected keyword that the name at `at` may mean: it begins alike, and at most a
+ * third of its letters differ. False: there is none. */
+static bool help_misspelt(Parse *ps, const Expected *want, Span at) {
+  enum { LONGEST = 16 };
+  char name[LONGEST], word[LONGEST], meant[LONGEST] = "";
+  const uint32_t bytes = at.end - at.beg;
+  unsigned least = LONGEST;
+  if (ps->kind != TOK_NAME || bytes >= LONGEST)
+    return false;
+  snprintf(name, sizeof name, "%.*s", (int)bytes, ps->lx.text + at.beg);
+  for (int kind = 0; kind < YYNTOKENS; kind++) {
+    const char *symbol = yysymbol_name((yysymbol_kind_t)kind);
+    if (!want->set[kind] || sscanf(symbol, "'%15[a-z]'", word) != 1)
+      continue;
+    const unsigned far = name_distance(name, word);
+    if (far < least && far <= strlen(word) / 3 && *name == *word) {
+      least = far;
+      memcpy(meant, word, sizeof meant);
+    }
+  }
+  if (*meant)
+    diag_help(ps->lx.diag, "did you mean '%s'", meant);
+  return *meant;
+}
+
 /* Explains an error that a frequent slip causes. At most one help. */
 static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
   const char *text = ps->lx.text + at.beg, *words = habit_before(ps, at);
@@ -1417,7 +1442,8 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parse *ps) {
     diag_note(ps->lx.diag, ps->unclosed, "this '%c' is not closed", ps->lx.text[ps->unclosed.beg]);
   if (begins_line(ps, at) && begins_form(ps->kind))
     ps->lx.diag->bad_line = NO_SPAN; /* the error is before this line */
-  help(ps, &want, (int)got, at);
+  if (!help_misspelt(ps, &want, at))
+    help(ps, &want, (int)got, at);
   return 0;
 }
 

@@ -41,9 +41,6 @@ const char *copy_text(Sched *s, const Copy *c); /* "2OFF3" */
 /* Is it the model that check_deadlock and check_match prove? */
 bool is_default_model(const ChannelModel *m);
 const char *time_text(Sched *s, uint64_t t);   /* "1.234 ms", or the number of units */
-/* The number of letters to change, add, drop or swap with the next letter to turn a into b. A large
- * number if a name has more than 40 letters. */
-unsigned name_distance(const char *a, const char *b);
 /* The name among nth(0), nth(1), ... up to NULL that `name` may mean: it contains `name`, or at
  * most a third of its letters differ. NULL: none. */
 const char *name_meant(const char *name, const char *(*nth)(int i));

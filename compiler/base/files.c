@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base.h"
+#include "habits.h"
 
 enum { MOST_TEXT = 64, MOST_DATA = 1024 }; /* MiB */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base.h"
+#include "habits.h"
 
 const char *op_text(Sched *s, uint32_t op) {
   char buf[PIPE_OP_TEXT];
@@ -71,30 +72,6 @@ const char *first_sentence(Sched *s, const char *text) {
   for (n = MOST; out[n] != ' ';)
     n--;
   return arena_printf(s->arena, "%.*s ...", (int)n, out);
-}
-
-/* Damerau's distance, with optimal alignment. */
-unsigned name_distance(const char *a, const char *b) {
-  enum { LONGEST = 40 };
-  size_t n = strlen(a), m = strlen(b);
-  unsigned d[3][LONGEST + 1];
-  if (n > LONGEST || m > LONGEST)
-    return LONGEST;
-  for (size_t j = 0; j <= m; j++)
-    d[0][j] = (unsigned)j;
-  for (size_t i = 1; i <= n; i++) {
-    unsigned *up2 = d[(i + 1) % 3], *up = d[(i + 2) % 3], *row = d[i % 3];
-    row[0] = (unsigned)i;
-    for (size_t j = 1; j <= m; j++) {
-      unsigned best = up[j - 1] + (a[i - 1] != b[j - 1]);
-      best = up[j] + 1 < best ? up[j] + 1 : best;
-      best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && up2[j - 2] + 1 < best)
-        best = up2[j - 2] + 1;
-      row[j] = best;
-    }
-  }
-  return d[n % 3][m];
 }
 
 const char *name_meant(const char *name, const char *(*nth)(int i)) {

@@ -262,7 +262,8 @@ static bool read_define(Sched *s, const char *value) {
                        value);
   if (strchr(value, ','))
     return usage_error(s, "-D %s: expected NAME=A,B,C, each an integer within 64 bits", value);
-  return usage_error(s, "-D %s: expected NAME=INTEGER, within 64 bits", value);
+  return usage_error(s, "-D %s: expected NAME=INTEGER, NAME=LO..HI or NAME=A,B, within 64 bits",
+                     value);
 }
 
 static bool read_include(Sched *s, const char *value) {

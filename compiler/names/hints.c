@@ -4,6 +4,7 @@
  * schedule that no file defines, reads the files of the standard library. */
 #include "hints.h"
 #include "base.h"
+#include "habits.h"
 #include "names.h"
 
 #include <ctype.h>
