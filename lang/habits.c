@@ -9,7 +9,7 @@
 static const char
     loop[] = "a loop is written 'do i in a..b { ... }' or 'do n { ... }'",
     function[] = "a function is written 'fn f(x) = e'",
-    value[] = "a value gets its name by 'let x = e', once and without a type",
+    value[] = "a value has no type: 'let x = e' names it, or 'schedule s(P = 4)' a parameter",
     forward[] = "the forward of microbatch m is F(m)",
     backward[] = "the backward of microbatch m is B(m), or I(m) and W(m) in two parts",
     transfer[] = "the compiler adds the transfers; lists with their own transfers are CSV files",

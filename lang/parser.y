@@ -1343,6 +1343,8 @@ static bool help_misspelt(Parse *ps, const Expected *want, Span at) {
 /* Explains an error that a frequent slip causes. At most one help. */
 static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
   const char *text = ps->lx.text + at.beg, *words = habit_before(ps, at);
+  const char *before = ps->lx.text + ps->read_before.beg; /* the token before */
+  const uint32_t before_bytes = ps->read_before.end - ps->read_before.beg;
   int got = ps->kind, prev = ps->kind_before;
   bool compares = got_kind == YYTRANSLATE('<') || got_kind == YYTRANSLATE('>')
                   || got_kind == YYSYMBOL_LE || got_kind == YYSYMBOL_GE || got_kind == YYSYMBOL_EQ
@@ -1391,6 +1393,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
      "a value by condition is written 'c ? a : b'"},
     {got == ':' && expects(want, '=') && !expects(want, '('), "a value follows '=': F = 1"},
     {got == TOK_NAME && prev == TOK_NUMBER && at.end - at.beg > 1 && is_unit(text, at.end - at.beg),
+     "the unit follows the number without a blank"},
+    {expects(want, '=') && prev == TOK_NAME && before_bytes > 1 && is_unit(before, before_bytes),
      "the unit follows the number without a blank"},
     {got == TOK_NAME && prev == '}' && clause && same_line, "the '}' before this name ends the clause"},
     {got == '@' && ps->word == TOK_WHEN, form(TOK_WHEN)},
