@@ -460,7 +460,13 @@ static bool read_words(Sched *s, Words *w, Given *given, Command *todo) {
       if (w->id == O_EXPLAIN)
         todo->name = explained(s, w, todo->name);
       break;
-    case W_HAS_VALUE: return usage_error(s, "option '%s' takes no value", w->whole);
+    case W_HAS_VALUE:
+      if (w->id == O_LIST)
+        return usage_refused(
+            s, arena_printf(s->arena, "option '%s' takes no value", w->whole),
+            arena_printf(s->arena, "words to look for stand behind it: pipec --list %s",
+                         strchr(w->whole, '=') + 1));
+      return usage_error(s, "option '%s' takes no value", w->whole);
     case W_LACKS_VALUE:
       if (w->id != O_EXPLAIN)
         return usage_error(s, "option '%s' needs a value", w->whole);
