@@ -126,12 +126,22 @@ static Play new_play(const Sched *s, const Lowered *lowered) {
 
 /* ---- shorter programs ---- */
 
+/* A copy of the slots of all channels. A program that is tried may take more of them. */
+static const Channel *copy_channels(const Sched *s, const Lowered *lowered) {
+  const size_t n = 2 * (size_t)nlinks(s);
+  Channel *copy = arena_alloc(s->arena, n * sizeof *copy + 1);
+  memcpy(copy, lowered->channel, n * sizeof *copy);
+  return copy;
+}
+
+static void restore_channels(const Sched *s, Lowered *lowered, const Channel *copy) {
+  memcpy(lowered->channel, copy, 2 * (size_t)nlinks(s) * sizeof *copy);
+}
+
 /* CHANNELS exists for speed: takes the slots that the ideal timing needs if the program is then
  * shorter. */
 static void try_more_slots(Sched *s, Lowered *lowered, Play *play) {
-  size_t n = 2 * (size_t)nlinks(s);
-  Channel *few = arena_alloc(s->arena, n * sizeof *few + 1);
-  memcpy(few, lowered->channel, n * sizeof *few);
+  const Channel *few = copy_channels(s, lowered);
   uint64_t makespan = play->out.makespan;
   if (!comm_more_slots(s, lowered))
     return;
@@ -139,7 +149,7 @@ static void try_more_slots(Sched *s, Lowered *lowered, Play *play) {
   complete(s, lowered, play);
   if (play->out.makespan < makespan)
     return;
-  memcpy(lowered->channel, few, n * sizeof *few);
+  restore_channels(s, lowered, few);
   comm(s, lowered);
   complete(s, lowered, play);
 }
@@ -150,11 +160,13 @@ static void try_other_order(Sched *s, Lowered *lowered, Play *play) {
   Xfer *const before = lowered->xfer, *const other = reorder_transfers(s, makespan);
   if (!other)
     return;
+  const Channel *few = copy_channels(s, lowered);
   lowered->xfer = other;
   comm(s, lowered);
   if (complete(s, lowered, play) && play->out.makespan < makespan)
     return;
   lowered->xfer = before;
+  restore_channels(s, lowered, few);
   comm(s, lowered);
   complete(s, lowered, play);
 }
