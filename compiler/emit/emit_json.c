@@ -65,10 +65,13 @@ static uint64_t share(Sched *s, double part, double all) {
 /* Writes the text of an instruction; the usual ones without printf. */
 static void op_string(const PipeProgram *program, Text *text, const char *before,
                       const PipeInstr *instr) {
-  if (program->edge || program->slices > 1 || instr->mb == NONE || pipe_is_side(instr->op)) {
+  if (program->edge || instr->mb == NONE || pipe_is_side(instr->op)) {
     char name[PIPE_OP_TEXT];
     pipe_instr_text(name, pipe_graph(program), instr);
     PUT(text, "%'op':'%'", TEXT(before), TEXT(name));
+  } else if (program->slices > 1) {
+    PUT(text, "%'op':'#%#.#'", TEXT(before), instr->stage, TEXT(pipe_op_info[instr->op].text),
+        instr->mb / program->slices, instr->mb % program->slices);
   } else {
     PUT(text, "%'op':'#%#'", TEXT(before), instr->stage, TEXT(pipe_op_info[instr->op].text),
         instr->mb);
