@@ -49,6 +49,7 @@ static const struct {
     {"var", HABIT_FORM, value},
     {"class", HABIT_FORM, "a schedule is written 'schedule s(P = 4, M = 8) { ... }'"},
     {"use", HABIT_FORM | HABIT_OP, another},
+    {"expects", HABIT_FORM, "write 'requires'"},
     {"warmup", HABIT_OP, label},
     {"flush", HABIT_OP, label},
     {"recv", HABIT_OP, own_transfers_help},

@@ -1297,6 +1297,20 @@ static bool begins_form(int token) {
   return expects(&any, token);
 }
 
+/* Was the word [word, end) a keyword of 0.2? It is a free name now. */
+static bool was_keyword(const char *word, const char *end) {
+  return (end - word == 3 && !memcmp(word, "use", 3))
+         || (end - word == 7 && !memcmp(word, "expects", 7));
+}
+
+/* Does a name follow behind blanks? */
+static bool before_name(const char *p) {
+  const char *blank = p;
+  while (*p == ' ')
+    p++;
+  return p > blank && (*p | 32) >= 'a' && (*p | 32) <= 'z';
+}
+
 /* Finds a habit among the words of the line, from the end of `at` backwards; skips strings. */
 static const char *habit_before(const Parse *ps, Span at) {
   const char *p = ps->lx.text + at.beg, *end = ps->lx.text + at.end, *found = NULL;
@@ -1309,6 +1323,8 @@ static const char *habit_before(const Parse *ps, Span at) {
            (((*p | 32) >= 'a' && (*p | 32) <= 'z') || *p == '_' || (*p >= '0' && *p <= '9')))
       p++;
     const char *help = p > word && !string ? habit(word, (size_t)(p - word), HABIT_FORM) : NULL;
+    if (help && was_keyword(word, p))
+      help = before_name(p) ? help : NULL;
     found = help ? help : found;
     p -= p > word;
   }
@@ -1400,6 +1416,8 @@ static void help(Parse *ps, const Expected *want, int got_kind, Span at) {
     {got == '@' && ps->word == TOK_WHEN, form(TOK_WHEN)},
     {binds && word && got != TOK_NAME && same_line && prev == ps->word,
      "a keyword cannot be a name"},
+    {(got == '{' || got == TOK_DO) && prev == TOK_STEADY,
+     "a kernel is written 'steady m { ... }'; phases have no labels: they follow from the ops"},
     {ps->word && ps->word != TOK_WHEN && (!expects(want, ')') || ps->word == TOK_SCHEDULE)
          && !expects(want, ']') && !open
          && (!expr || keyword),
