@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The budget of a compile, in steps: an evaluated operator or name costs one, other work as many as
- * it takes time. A text can ask for any amount of work, so each compile has one (MAX_STEPS); the
- * fuzz target sets a smaller one. Steps are counted, not timed: a text always gets one verdict. */
+ * The budget of a compile, in steps: an evaluated operator or name costs one, other work some for
+ * each op or event. A text can ask for any amount of work, so each compile has a budget: MAX_STEPS
+ * are 10 seconds of expressions, or some minutes of tries; the fuzz target sets a smaller one.
+ * Steps are counted, not timed: a text always gets one verdict. */
 #ifndef PIPEC_WORK_H
 #define PIPEC_WORK_H
 
@@ -9,7 +10,7 @@
 #include <stdint.h>
 
 enum {                   /* steps */
-       STEPS_OP = 4,     /* for an op in each pass */
+       STEPS_OP = 4,     /* for an op or transfer in each pass */
        STEPS_TURN = 8,   /* for an iteration of a loop */
        STEPS_EVENT = 20, /* for an event of rules */
        STEPS_TRIED = 8,  /* for an op in each of `tries` */

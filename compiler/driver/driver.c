@@ -168,7 +168,8 @@ typedef struct Run {
 static bool begin_pass(Run *x) {
   guard_poll();
   x->began = now_ms();
-  return take_steps(x->s, STEPS_OP * (uint64_t)x->s->orders->nop, NO_SPAN);
+  const uint64_t ops = (uint64_t)x->s->orders->nop + 2 * (uint64_t)x->s->ideal->nxfer;
+  return take_steps(x->s, STEPS_OP * ops, NO_SPAN);
 }
 
 /* ok: the result of the pass. False: an error was reported, or `dump` ends the run. */

@@ -35,12 +35,14 @@ static bool floor_divmod(Sched *s, const Expr *e, int64_t a, int64_t b, int64_t 
 }
 
 bool too_many_steps(Sched *s, Span at) {
-  if (s->diag->errors == 0) {
-    diag_error(s->diag, DIAG_LOOP, at, "compiling this text takes more than %" PRIu64 " steps",
-               MAX_STEPS);
-    diag_help(s->diag,
-              "a step is an operator, a name or part of a loop's turn; shorten the ranges");
-  }
+  if (s->diag->errors > 0)
+    return false;
+  if (at.file == NO_FILE && s->parsed->def)
+    at = s->parsed->def->name_at;
+  diag_error(s->diag, DIAG_LOOP, at, "compiling this text takes more than %" PRIu64 " steps",
+             MAX_STEPS);
+  diag_help(s->diag, "a step is an operator or name, or an op in a pass, a play or a try: shorten "
+                     "ranges, or take fewer microbatches, checks or tries");
   return false;
 }
 

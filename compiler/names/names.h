@@ -23,7 +23,8 @@ static inline bool is_now(int builtin) {
   return (builtin >= BI_INFLIGHT && builtin <= BI_KEPT) || builtin == BI_HOST;
 }
 /* ---- eval.c ---- */
-/* Reports at `at`, if nothing is reported yet, that the budget is spent. Always false. */
+/* Reports at `at`, without a place at the name of the schedule, that the budget is spent, if
+ * nothing is reported yet. Always false. */
 bool too_many_steps(Sched *s, Span at);
 /* Takes steps from the budget of the compile. False: reported. */
 static inline bool take_steps(Sched *s, uint64_t steps, Span at) {

@@ -536,6 +536,8 @@ static bool choose(Rules *q, const Region *g, uint32_t r, uint64_t now, uint32_t
   uint32_t room[MAX_TOGETHER], nfill = 0;
   bool yes;
   *best = NONE;
+  if (!take_steps(q->s, g->ncls, g->at->at))
+    return false;
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++)
     arrive(q, &q->x->rules.classes.at[k], now);
   for (uint32_t k = g->cls0; k < g->cls0 + g->ncls; k++) {

@@ -58,7 +58,8 @@ static bool play(Sched *s, const Expr *call, Timing *t) {
       return *t = p->t, true;
   if (s->ideal->done && own_costs(s, &uniform))
     return *t = s->ideal->time, true;
-  if (!take_steps(s, STEPS_PLAYED * (uint64_t)s->orders->nop, call->at))
+  const uint64_t edges = s->model->graph ? s->model->nedge : 0;
+  if (!take_steps(s, STEPS_PLAYED * (s->orders->nop + edges * s->model->nmb), call->at))
     return false;
   Arena scratch = {0};
   OrderRun run = {.stage = &uniform,

@@ -216,6 +216,8 @@ static bool tune(Sched *s, Expanded *e, const Clause *c) {
     add_value(s, e, i, &all);
     *s->diag = said;
     n = own->n;
+    if (s->work->spent)
+      return too_many_steps(s, c->at);
   }
   if (all.n == 0)
     return take(s, e, (TuneChoice){.moved = c->tries});
