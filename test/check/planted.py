@@ -18,27 +18,28 @@ import tree  # noqa: E402
 
 
 def texts(root, where):
-    """Files of the tests: .pipe files as they are, .test files split."""
-    found = []
+    """Files of the tests, by name: .pipe files as they are, .test files split."""
+    found = {}
     for folder in ("check", "channels"):
         base = os.path.join(root, "test", folder)
         for name in sorted(os.listdir(base)):
             path = os.path.join(base, name)
             if name.startswith("bad-") and name.endswith(".pipe"):
-                found.append(path)
-            elif name in ("by-hand.test", "bad-offload.test", "bad-versions.test"):
+                found[name] = path
+            elif name == "by-hand.test" or name.startswith("bad-") and folder == "check":
                 part = os.path.join(where, name)
                 subprocess.run(["split-file", path, part], check=True)
-                found += [os.path.join(part, f) for f in sorted(os.listdir(part)) if f.endswith((".pipe", ".csv"))]
+                for f in sorted(os.listdir(part)):
+                    if f.endswith((".pipe", ".csv")):
+                        found[os.path.join(name, f) if f in found else f] = os.path.join(part, f)
     return found
 
 
 def options(path):
-    """What the first RUN line of a file gives pipec."""
+    """What the first RUN line of a file gives pipec, or in a case of said.py the line for it."""
     with open(path) as f:
-        line = f.readline()
-    found = re.search(r"%pipec (.*?)%s", line)
-    words = found.group(1).split() if found else ["--check"]
+        found = re.search(r"\A.*%pipec (.*?)%s|^# pipec: (.*)", f.read(), re.M)
+    words = (found.group(1) or found.group(2) or "").split() if found else ["--check"]
     return [w for w in words if "%" not in w]
 
 
@@ -72,7 +73,7 @@ def environment(plant):
 # Mistakes that let through what the code behind the proof cannot be given: on which text pipec dies, and what it says:
 # the assertion of code that does not share the mistake, or nothing.
 DIES = {
-    "DEPS_COMPLETE": ("bad-missing-w.pipe", "slots.c"),
+    "DEPS_COMPLETE": ("missing-w.pipe", "slots.c"),
     "COPIES": ("between.pipe", ""),
 }
 
@@ -123,7 +124,8 @@ def main():
     objects = [build(n) for n in [f.name] + sorted(n for n in sources if sources[n])]
     planted = (link(objects + [build(tree.source(root, "main.c"))], "pipec"),
                link(objects + [build(os.path.join(root, "test", "check", "proofs_test.c"))], "proofs"))
-    asked = [(q, verdict(answer(pipec, proofs, q))) for q in questions(texts(root, where))]
+    files = texts(root, where)
+    asked = [(q, verdict(answer(pipec, proofs, q))) for q in questions(files.values())]
     assert None not in [right for _, right in asked], "pipec crashes without a mistake"
     missed = 0
     for number, plant in enumerate(plants):
@@ -139,14 +141,13 @@ def main():
 
         def verifier_stops(name, source):
             """Is a text accepted, and its program refused by code that does not share the mistake?"""
-            text = os.path.join(root, "test", "check", name)
-            _, code, _, err = answer(*planted, (name, ["--check", "--verify", text]), number)
+            _, code, _, err = answer(*planted, (name, ["--check", "--verify", files[name]]), number)
             return code < 0 and source in err
 
         if plant == "OVER_LIMIT" and not verifier_stops("bad-limit.pipe", "verify_stashes.c"):
             changed = None
         if plant == "ORDER_CYCLE":  # who is named in words is not what it is about
-            changed = "bad-deadlock-circle.pipe" if verifier_stops("bad-deadlock-circle.pipe", "verify_cycle.c") else None
+            changed = "deadlock-circle.pipe" if verifier_stops("deadlock-circle.pipe", "verify_cycle.c") else None
         if not changed and plant.startswith("LISTS"):  # seldom enough to be asked only then
             random = [sys.executable, os.path.join(root, "test", "channels", "by_hand.py"), planted[0], where, "1", "400"]
             if subprocess.run(random, capture_output=True, env=environment(number)).returncode:

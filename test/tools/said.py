@@ -12,11 +12,12 @@
 #   # pipec: OPTIONS           besides --check; also several, each of them a run
 #
 # and ends with what is expected, after `#> `. There `4:12-15: error: ...` stands for the message at
-# line 4, its name before and the line below it, columns 12 to 15 marked. Everything else that pipec
-# prints stands there as it is, with STDLIB for the folder of the standard library. pipec reads
-# neither these lines nor the comments of a CSV file. The exit status has to be 1, or 0 where no error
-# is expected: a mistake that is a legal program. With its fixes made, the case has to be accepted: it
-# has no other mistake. Cases of --refused have no fixes, and may have several mistakes.
+# line 4, its file before it, that line below it, and columns 12 to 15 marked; `a.json 1:3: error: ...`
+# for one at a place of another section. Everything else that pipec prints stands there as it is, with
+# STDLIB for the folder of the standard library. pipec reads neither these lines nor the comments of a
+# CSV file. The exit status has to be 1, or 0 where no error is expected: a mistake that is a legal
+# program. With its fixes made, the case has to be accepted: it has no other mistake. Cases of
+# --refused have no fixes, and may have several mistakes.
 import difflib
 import os
 import re
@@ -68,20 +69,19 @@ def put(folder, name, text):
         f.write(text)
 
 
-def folded(said, name, text):
-    """A message at a place of the text, without the lines that follow from its place."""
-    lines = text.split("\n")
+def folded(said, name, files):
+    """Messages at places of the files, without the lines that follow from their places."""
     def short(m):
-        line, col = int(m["line"]), int(m["col"])
+        lines, line, col = files.get(m["file"], "").split("\n"), int(m["line"]), int(m["col"])
         if line > len(lines) or m["below"] != f"{line:5} | {lines[line - 1]}\n      | {' ' * (col - 1)}":
             return m[0]
         end = f"-{col + len(m['mark']) - 1}" if len(m["mark"]) > 1 else ""
-        return f"{line}:{col}{end}: {m['what']}\n"
-    return re.sub(r"^" + re.escape(name) + r":(?P<line>\d+):(?P<col>\d+): (?P<what>.*)\n"
+        return f"{'' if m['file'] == name else m['file'] + ' '}{line}:{col}{end}: {m['what']}\n"
+    return re.sub(r"^(?P<file>[^\s:]+):(?P<line>\d+):(?P<col>\d+): (?P<what>.*)\n"
                   r"(?P<below> *\d+ \| .*\n +\| *)(?P<mark>\^~*)\n", short, said, flags=re.M)
 
 
-def run(pipec, folder, name, text):
+def run(pipec, folder, sections, name, text):
     """What pipec says to the text, and what is wrong with its exit status."""
     given = re.findall(r"^# pipec: (.*)$", text, re.M) or [""]
     text = re.sub("^#.*\n", "", text, flags=re.M) if name.endswith(".csv") else text
@@ -94,7 +94,7 @@ def run(pipec, folder, name, text):
         if done.returncode != (1 if re.search(r"^(.*: )?error: ", said, re.M) else 0):
             wrong.append(f"exit status {done.returncode}")
         all_said += said
-    return folded(all_said, name, text), wrong
+    return folded(all_said, name, {**sections, name: text}), wrong
 
 
 def table(paths):
@@ -128,7 +128,7 @@ def main():
                 put(folder, name, text)
             for c in cases(sections):
                 count += 1
-                said, problem = run(pipec, folder, c.name, c.text)
+                said, problem = run(pipec, folder, sections, c.name, c.text)
                 if said != c.want and "--write" not in sys.argv:
                     problem.append("it is not what is expected\n" + "".join(difflib.unified_diff(
                         c.want.splitlines(True), said.splitlines(True), "expected", "said")))
@@ -137,7 +137,7 @@ def main():
                 elif c.fixed() is None:
                     problem.append("a fix does not fit")
                 elif c.fixes:
-                    after, wrong = run(pipec, folder, c.name, c.fixed())
+                    after, wrong = run(pipec, folder, sections, c.name, c.fixed())
                     if wrong or re.search(r"^(.*: )?error: ", after, re.M):
                         problem.append("with its fixes made, pipec says\n" + after)
                 sections[c.name] = c.text + re.sub("^(?=.|\n)", "#> ", said, flags=re.M)
