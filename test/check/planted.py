@@ -15,6 +15,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "tools"))
 import tree  # noqa: E402
+from said import program, put, read  # noqa: E402
 
 
 def texts(root, where):
@@ -27,11 +28,10 @@ def texts(root, where):
             if name.startswith("bad-") and name.endswith(".pipe"):
                 found[name] = path
             elif name == "by-hand.test" or name.startswith("bad-") and folder == "check":
-                part = os.path.join(where, name)
-                subprocess.run(["split-file", path, part], check=True)
-                for f in sorted(os.listdir(part)):
+                for f, text in read(path)[1].items():
                     if f.endswith((".pipe", ".csv")):
-                        found[os.path.join(name, f) if f in found else f] = os.path.join(part, f)
+                        put(where, os.path.join(name, f), program(f, text))
+                        found[os.path.join(name, f) if f in found else f] = os.path.join(where, name, f)
     return found
 
 

@@ -17,7 +17,7 @@
 # STDLIB for the folder of the standard library. pipec reads neither these lines nor the comments of a
 # CSV file. The exit status has to be 1, or 0 where no error is expected: a mistake that is a legal
 # program. With its fixes made, the case has to be accepted: it has no other mistake. Cases of
-# --refused have no fixes, and may have several mistakes.
+# --refused have no fixes; they may have several mistakes, and no words on them.
 import difflib
 import os
 import re
@@ -28,6 +28,11 @@ import tempfile
 
 SECTION = re.compile(r"^#--- (\S+)\n", re.M)
 WANT = re.compile(r"^#> (.*\n)", re.M)
+
+
+def program(name, text):
+    """The text of a case as pipec reads it."""
+    return re.sub("^#.*\n", "", text, flags=re.M) if name.endswith(".csv") else WANT.sub("", text)
 
 
 class Case:
@@ -83,14 +88,14 @@ def folded(said, name, files):
 
 def run(pipec, folder, sections, name, text):
     """What pipec says to the text, and what is wrong with its exit status."""
-    given = re.findall(r"^# pipec: (.*)$", text, re.M) or [""]
-    text = re.sub("^#.*\n", "", text, flags=re.M) if name.endswith(".csv") else text
+    given = re.findall(r"^# pipec:(.*)$", text, re.M) or [""]
+    text = program(name, text)
     put(folder, name, text)
     all_said, wrong = "", []
     for options in given:
         done = subprocess.run([pipec, "--check", name] + shlex.split(options), cwd=folder, text=True,
-                              capture_output=True, check=False)
-        said = re.sub(r"\S*/share/pipe/stdlib/", "STDLIB/", done.stdout + done.stderr)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        said = re.sub(r"\S*/share/pipe/stdlib/", "STDLIB/", done.stdout)
         if done.returncode != (1 if re.search(r"^(.*: )?error: ", said, re.M) else 0):
             wrong.append(f"exit status {done.returncode}")
         all_said += said
@@ -132,7 +137,7 @@ def main():
                 if said != c.want and "--write" not in sys.argv:
                     problem.append("it is not what is expected\n" + "".join(difflib.unified_diff(
                         c.want.splitlines(True), said.splitlines(True), "expected", "said")))
-                if not c.what or refused == bool(c.fixes):
+                if bool(c.fixes) == refused or not (refused or c.what):
                     problem.append("it does not begin with the mistake and its fix")
                 elif c.fixed() is None:
                     problem.append("a fix does not fit")
