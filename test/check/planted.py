@@ -38,7 +38,7 @@ def texts(root, where):
 def options(path):
     """What the first RUN line of a file gives pipec, or in a case of said.py the line for it."""
     with open(path) as f:
-        found = re.search(r"\A.*%pipec (.*?)%s|^# pipec: (.*)", f.read(), re.M)
+        found = re.search(r"\A.*%pipec (.*?)%s|^# pipec:(.*)", f.read(), re.M)
     words = (found.group(1) or found.group(2) or "").split() if found else ["--check"]
     return [w for w in words if "%" not in w]
 
