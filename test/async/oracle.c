@@ -353,11 +353,7 @@ static int64_t moment(void *self, uint32_t stage, int which) {
 static PrModel model_of(Training *m) {
   return (PrModel){.self = m,
                    .nstage = m->nstage,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .update = update_stage,
+                   WHOLE_OPS(update_stage),
                    .reduce = sum_floats,
                    .elem = 4,
                    .lr = learning_rate,

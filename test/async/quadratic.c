@@ -28,6 +28,7 @@
 #include "../run/engines.h"
 #include "../run/program.h"
 #include "../run/seeded.h"
+#include "../run/test_model.h"
 #include "pipe_run.h"
 
 enum {
@@ -139,11 +140,7 @@ static void run_on(const PipeProgram *prog, Probe *p, const PrOptions *o) {
   p->updates = 0;
   PrModel model = {.self = p,
                    .nstage = p->nstage,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .update = update,
+                   WHOLE_OPS(update),
                    .elem = p->wide ? 8 : 4,
                    .lr = learning_rate,
                    .moment = moment};

@@ -9,6 +9,7 @@
 
 #include "engines.h"
 #include "program.h"
+#include "test_model.h"
 
 enum { N = 5 }; /* floats of a tensor: not a whole line */
 
@@ -101,15 +102,8 @@ int main(int argc, char **argv) {
     return 1;
   const PipeProgram *p = program.s.prog;
   Training self = {p->nmodel, argv[2]};
-  PrModel m = {.self = &self,
-               .nstage = p->nmodel,
-               .sizes = sizes,
-               .init = init,
-               .forward = forward,
-               .backward = backward,
-               .update = update,
-               .reduce = reduce,
-               .tensor = tensor};
+  PrModel m = {
+      .self = &self, .nstage = p->nmodel, WHOLE_OPS(update), .reduce = reduce, .tensor = tensor};
   PrOptions o = {0};
   PrRun *run;
   engines_begin(NULL);

@@ -20,6 +20,7 @@
 #include "pipe_transport.h"
 #include "processes.h"
 #include "samples.h"
+#include "test_model.h"
 
 enum { STEPS = 3, MOST_RANKS = 16, WORDS = 9 };
 
@@ -141,18 +142,6 @@ static int update(void *self, const PrCall *c) {
   return 0;
 }
 
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
-  (void)self, (void)stage;
-  for (uint32_t k = 1; k < n; k++)
-    for (uint64_t i = 0; i < bytes / 4; i++)
-      ((float *)grad[0])[i] += ((const float *)grad[k])[i];
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], grad[0], bytes);
-  return 0;
-}
-static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {
-  return reduce(self, *stage, grad, n, bytes);
-}
 static int side(void *self, const PrCall *c) { return (void)self, (void)c, 0; }
 
 /* The messages */
@@ -245,15 +234,9 @@ static PrModel model_of(Rank *r) {
   return (PrModel){.self = r,
                    .nstage = r->p->nmodel,
                    .nslice = pipe_slices(r->p),
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .backward_input = backward_input,
-                   .backward_weight = backward_weight,
-                   .update = update,
-                   .reduce = reduce,
-                   .tie = tie,
+                   SPLIT_OPS(update),
+                   .reduce = sum_floats,
+                   .tie = tie_floats,
                    .side = side};
 }
 

@@ -256,13 +256,7 @@ static void fail(const char *name, const PipeProgram *p, const char *what) {
 static PrModel model_for(Tiny *tiny, bool forward_only, bool together) {
   PrModel model = {.self = tiny,
                    .nstage = tiny->nstage,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .backward_input = backward_input,
-                   .backward_weight = backward_weight,
-                   .update = apply,
+                   SPLIT_OPS(apply),
                    .reduce = sum_floats,
                    .overlap = together ? overlap : NULL};
   if (forward_only)

@@ -23,6 +23,7 @@
 #include "pipe_sim.h"
 #include "run.h"
 #include "seeded.h"
+#include "test_model.h"
 #include "tiny_model.h"
 
 enum { STEPS = 3, WEIGHTS = 40 /* bytes, as tiny_model has */, MASK = 0x5c, MOST = 64 };
@@ -195,17 +196,7 @@ static const char *train(const PipeProgram *p, bool sides, bool masks, PrOptions
   d.gathered = need(calloc(d.nrow, sizeof *d.gathered));
   d.act = need(calloc((size_t)d.nrow * d.nmb, sizeof *d.act));
   t->shake = o.engine != &seeded_engine;
-  PrModel m = {.self = &d,
-               .nstage = p->nmodel,
-               .sizes = sizes,
-               .init = init,
-               .forward = forward,
-               .backward = backward,
-               .backward_input = backward_input,
-               .backward_weight = backward_weight,
-               .update = update,
-               .reduce = reduce,
-               .side = side};
+  PrModel m = {.self = &d, .nstage = p->nmodel, SPLIT_OPS(update), .reduce = reduce, .side = side};
   PrRun *run = NULL;
   static char text[1024];
   const char *why = NULL;

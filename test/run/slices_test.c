@@ -251,17 +251,8 @@ static int apply(void *self, const PrCall *c) {
 static int cases, differ;
 
 static PrModel model_of(uint32_t *nstage, uint32_t nslice) {
-  return (PrModel){.self = nstage,
-                   .nstage = *nstage,
-                   .nslice = nslice,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .backward_input = backward_input,
-                   .backward_weight = backward_weight,
-                   .update = apply,
-                   .reduce = sum_floats};
+  return (PrModel){
+      .self = nstage, .nstage = *nstage, .nslice = nslice, SPLIT_OPS(apply), .reduce = sum_floats};
 }
 
 static void run_one(const PipeProgram *p, const Result *result, PrOptions o, const char *engine) {

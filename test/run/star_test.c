@@ -10,6 +10,7 @@
 
 #include "pipe_run.h"
 #include "seeded.h"
+#include "test_model.h"
 
 static void *zeroed(size_t n, size_t size) {
   void *p = calloc(n + 1, size);
@@ -155,12 +156,7 @@ int main(int argc, char **argv) {
                    .stage = stage,
                    .site = &site,
                    .file = &file};
-  PrModel model = {.nstage = nstage,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .update = update};
+  PrModel model = {.nstage = nstage, WHOLE_OPS(update)};
   PrRun *run;
   clock_t start = clock();
   PrStatus st = pr_open(&run, &p, &model, &(PrOptions){SEEDED(1)});

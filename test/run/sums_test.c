@@ -16,6 +16,7 @@
 
 #include "pipe_run.h"
 #include "program.h"
+#include "test_model.h"
 #ifdef ON_MPI
 #include <mpi.h>
 
@@ -68,32 +69,14 @@ static int update(void *self, const PrCall *c) {
   return 0;
 }
 
-static int reduce(void *self, uint32_t stage, void *const *grad, uint32_t n, uint64_t bytes) {
-  (void)self, (void)stage;
-  for (uint32_t k = 1; k < n; k++)
-    for (uint64_t i = 0; i < bytes / 4; i++)
-      ((float *)grad[0])[i] += ((const float *)grad[k])[i];
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], grad[0], bytes);
-  return 0;
-}
-
-static int tie(void *self, const uint32_t *stage, void *const *grad, uint32_t n, uint64_t bytes) {
-  return reduce(self, *stage, grad, n, bytes);
-}
-
 /* Trains; tells the hash of the weights of all rows. Returns the bytes beyond tensors that pr_open
  * took. */
 static uint64_t train(const PipeProgram *p, uint64_t count, PrOptions *o, uint64_t *hash) {
   PrModel m = {.self = &count,
                .nstage = p->nmodel,
-               .sizes = sizes,
-               .init = init,
-               .forward = forward,
-               .backward = backward,
-               .update = update,
-               .reduce = reduce,
-               .tie = tie};
+               WHOLE_OPS(update),
+               .reduce = sum_floats,
+               .tie = tie_floats};
   PrRun *run;
   uint64_t before = taken;
   PrStatus st = pr_open(&run, p, &m, o);

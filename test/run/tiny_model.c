@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "test_model.h"
+
 enum { NWEIGHT = 5, FIRST_IN = 4, LAST_OUT = 3, UNIFORM = 6 };
 
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -253,13 +255,7 @@ static int overlap(void *self, const PrCall *c, uint32_t n) {
 PrModel tiny_model(Tiny *t) {
   return (PrModel){.self = t,
                    .nstage = t->nstage,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .backward_input = backward_input,
-                   .backward_weight = backward_weight,
-                   .update = update,
+                   SPLIT_OPS(update),
                    .reduce = reduce,
                    .overlap = overlap,
                    .nslice = 1};

@@ -10,6 +10,7 @@
 
 #include "engines.h"
 #include "pipe_run.h"
+#include "test_model.h"
 
 /* The result of a definition. */
 typedef struct Wanted {
@@ -89,19 +90,6 @@ static inline void write_profile(const char *path, const PrModel *model) {
   }
   fprintf(f, "]}\n");
   fclose(f);
-}
-
-/* PrModel.reduce of floats: the sum, in the order of the rows. */
-static inline int sum_floats(void *self, uint32_t stage, void *const *grad, uint32_t n,
-                             uint64_t bytes) {
-  (void)self, (void)stage;
-  float *sum = grad[0];
-  for (uint32_t k = 1; k < n; k++)
-    for (uint64_t i = 0; i < bytes / sizeof *sum; i++)
-      sum[i] += ((float *)grad[k])[i];
-  for (uint32_t k = 1; k < n; k++)
-    memcpy(grad[k], sum, bytes);
-  return 0;
 }
 
 #endif

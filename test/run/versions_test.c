@@ -164,16 +164,7 @@ static void on_loss(void *arg, uint64_t step, uint32_t mb, double loss) {
 }
 
 static PrModel model_of(Told *t) {
-  return (PrModel){.self = t,
-                   .nstage = t->rule->P,
-                   .sizes = sizes,
-                   .init = init,
-                   .forward = forward,
-                   .backward = backward,
-                   .backward_input = backward_input,
-                   .backward_weight = backward_weight,
-                   .update = apply,
-                   .reduce = sum_floats};
+  return (PrModel){.self = t, .nstage = t->rule->P, SPLIT_OPS(apply), .reduce = sum_floats};
 }
 
 /* ---- cases ---- */

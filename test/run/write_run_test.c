@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "pipe_run.h"
+#include "test_model.h"
 
 #define OP(o, h, s, m, p, a, i, u, w) \
   { PIPE_##o, PIPE_##h, 0, s, m, p, a, {PIPE_NONE}, {PIPE_NONE}, {i}, {u}, w, 0, 0 }
@@ -125,12 +126,7 @@ static void must(int ok, const char *what) {
 
 int main(int argc, char **argv) {
   char path[600];
-  const PrModel model = {.nstage = 2,
-                         .sizes = sizes,
-                         .init = init,
-                         .forward = forward,
-                         .backward = backward,
-                         .update = update};
+  const PrModel model = {.nstage = 2, WHOLE_OPS(update)};
   PrRun *run;
   must(argc == 2 && strlen(argv[1]) < 500, "write_run_test DIR");
   must(pr_open(&run, &program, &model, &(PrOptions){.trace_steps = 2}) == PR_OK, "open");
