@@ -68,7 +68,7 @@ for path in sorted((root / "test").rglob("*.test")):  # files that split-file ma
     parts = re.split(rb"^#--- .*?([^.\n]*)\n", path.read_bytes(), flags=re.M)
     for kind, text in zip(parts[1::2], parts[2::2]):
         if kind.decode() in LETTERS:
-            add(kind.decode(), small(text) if kind == b"pipe" else text)
+            add(kind.decode(), small(text) if kind == b"pipe" else re.sub(rb"^#.*\n", b"", text, flags=re.M))
 for path in sorted((root / "stdlib").glob("*.pipe")):
     for form in "json", "csv", "comms-csv":
         made = subprocess.run([pipec, path, f"--emit={form}", "-D", "P=2", "-D", "M=2"], capture_output=True, check=False)
