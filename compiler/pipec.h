@@ -131,8 +131,8 @@ typedef struct SideTurn { uint32_t at; int compute; uint32_t use; uint64_t plan;
 typedef struct SideBuffers { uint64_t bytes; uint32_t stage, count; } SideBuffers;
 
 /* The instructions of a rank in the order of a compute_comms file, transfers included. Set are op,
- * stage, mb, site and group; of transfers also peer. `wait` is WAIT_SEND for a wait until a SEND is
- * done, and WAIT_ALL for a wait for all transfers above. */
+ * stage, mb, site and group; of transfers also peer. `waits` is WAIT_SEND for a wait until a SEND
+ * is done, and WAIT_ALL for a wait for all transfers above. */
 enum { WAIT_SEND = 1, WAIT_ALL = UINT32_MAX };
 typedef struct List {
   PipeInstr *instr;

@@ -17,11 +17,6 @@ enum Plant {
   PLANT_MATCH_CHANNEL,   /*   the channel */
   PLANT_DEADLOCK_STUCK,  /* check_deadlock: a stream did not come to its end */
   PLANT_SLOT_FREE,       /* slots: a slot is in use */
-  PLANT_STREAMS_COVERED, /* check_streams: a dependence without event */
-  PLANT_STREAMS_SLOTS,   /* a slot used too early */
-  PLANT_STREAMS_REUSED,  /*   an event of another record */
-  PLANT_STREAMS_NEEDED,  /* a superfluous event */
-  PLANT_STREAMS_GROUPED, /*   an event in the middle of a group */
   PLANT_VERSION_MADE,    /* versions: a version that is not made yet */
   PLANT_VERSION_KEPT,    /* version_slots: a version that was overwritten */
   PLANT_STALENESS,       /* versions: a late gradient */

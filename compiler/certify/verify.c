@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "certify.h"
+#include "queues.h"
 #include "validate.h"
 #include "verify.h"
 #include "weights.h"
@@ -40,7 +41,6 @@ static void verify_head(const Sched *s) {
     for (uint32_t i = 0; i < k->npool; i++)
       slots += k->pool[i].count;
     BUG_IF(k->nslot != slots || (k->weights != NULL) != s->model->weighted);
-    BUG_IF(t->ncomm + t->ncopy > 0 && k->nsync == 0); /* whichever engine runs the program */
   }
 }
 
@@ -66,9 +66,24 @@ static void verify_times(const PipeProgram *p) {
   BUG_IF(p->makespan < p->ideal || p->busy > p->nrank * p->ideal);
 }
 
+/* The finished lists, played, start each instruction when settle has said. */
+static void verify_starts(const Sched *s) {
+  const Times *times = s->times;
+  Arena own = {0};
+  uint64_t **end, **start = program_times(&own, s->prog, &end);
+  for (uint32_t r = 0; r < s->prog->nrank; r++) {
+    const PipeRank *k = &s->prog->rank[r];
+    const uint64_t *next[] = {times->compute_start[r], times->comm_start[r],
+                              times->copy_start ? times->copy_start[r] : NULL};
+    for (uint32_t i = 0; i < k->ninstr; i++)
+      BUG_IF(start[r][i] != *next[pipe_op_info[k->instr[i].op].stream]++);
+  }
+  arena_free(&own);
+}
+
 /* Is `in` the transfer of the list at or below *at, in its group? Moves *at past it. */
 static bool is_next_move(const List *l, uint32_t *at, const PipeInstr *in) {
-  while (*at < l->n && (!pipe_op_info[l->instr[*at].op].comm || l->instr[*at].wait == WAIT_SEND))
+  while (*at < l->n && (!pipe_op_info[l->instr[*at].op].comm || l->instr[*at].waits == WAIT_SEND))
     ++*at;
   const PipeInstr *of = &l->instr[*at];
   return (*at)++ < l->n && of->op == in->op && of->stage == in->stage && of->mb == in->mb &&
@@ -103,14 +118,12 @@ static void verify_send(const Sched *s) {
   const PipeProgram *p = s->prog;
   for (uint32_t r = 0; r < p->nrank && s->orders->send != SEND_EAGER && !s->orders->lists; r++) {
     const PipeRank *k = &p->rank[r];
-    uint32_t *row = NEW_ARRAY(s->arena, uint32_t, k->ninstr), ncompute = 0;
-    for (uint32_t i = 0; i < k->ninstr; i++) {
-      const PipeInstr *in = &k->instr[i];
-      if (pipe_op_info[in->op].stream == PIPE_COMPUTE)
-        row[ncompute++] = i;
-      else
-        BUG_IF(in->wait > 0 && k->instr[row[in->wait - 1]].group != 0);
+    const PipeQueues queues = queues_of(p, k);
+    for (uint32_t i = 0; i < k->nwait; i++) {
+      const uint32_t after = pipe_after(&queues, k->wait[i]);
+      BUG_IF(after > 0 && k->instr[after - 1].group != 0);
     }
+    end_queues(queues);
   }
 }
 
@@ -128,6 +141,7 @@ void verify_program(const Sched *s) {
   verify_side_table(s);
   verify_tables(s->prog);
   verify_times(s->prog);
+  verify_starts(s);
   verify_text(s);
   verify_sides(s);
   verify_stashes(s);
@@ -140,13 +154,6 @@ bool check_tables(Sched *s) {
     verify_program(s);
     return true;
   }
-  /* Without channels, check_streams has proved the events, and the slots do not depend on them. */
-  PipeProgram p = *s->prog;
-  PipeRank *rank = arena_alloc(s->arena, p.nrank * sizeof *rank);
-  memcpy(rank, p.rank, p.nrank * sizeof *rank);
-  for (uint32_t r = 0; r < p.nrank && p.nchannel == 0; r++)
-    rank[r].nsync = rank[r].nevent = 0;
-  p.rank = rank;
-  verify_tables(&p);
+  verify_tables(s->prog);
   return true;
 }

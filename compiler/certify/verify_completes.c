@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Verifies that the emitted lists complete: the machine of machine.h runs them, and machine_verify
  * checks its certificate. The machine gets what engines get, from the tables alone: streams in
- * order, waits, events, turns, groups, and the rendezvous of SEND and RECV. Row, edge and
- * microbatch identify the tensor of a transfer.
- *
- * Some engines follow waits (counts), others follow events (device streams): here both are needs. A
- * program with lowering CHANNELS runs twice: as one COMM stream per rank, by waits; and as one
- * stream per channel, by events alone. */
+ * order, waits, turns, groups, and the rendezvous of SEND and RECV. Row, edge and microbatch
+ * identify the tensor of a transfer. A program with lowering CHANNELS runs twice: as one COMM
+ * stream per rank, and as one stream per channel. */
 #include "machine.h"
+#include "queues.h"
 #include "verify.h"
 
 typedef struct Turn { /* a COPY instruction of a group */
@@ -77,32 +75,24 @@ static MachineInstr machine_instr(const Build *b, uint32_t rank, const PipeInstr
 static MachineList list_of(const Build *b, uint32_t r) {
   const PipeRank *k = &b->p->rank[r];
   MachineInstr *out = arena_alloc(b->a, k->ninstr * sizeof *out + 1);
-  uint32_t *more = arena_alloc(b->a, k->nsync * sizeof *more + 1), sync = 0;
-  uint32_t *row[PIPE_NSTREAMS], n[PIPE_NSTREAMS] = {0}; /* rows of the list, by stream */
-  const bool waits = !b->channels, events = b->channels || b->p->lowering != PIPE_CHANNELS;
-  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
-    row[x] = arena_alloc(b->a, k->ninstr * sizeof *row[x] + 1);
+  const PipeQueues queues = queues_of(b->p, k);
+  uint32_t *more = arena_alloc(b->a, k->nwait * sizeof *more + 1);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
     const uint32_t on = pipe_op_info[in->op].stream;
     MachineInstr *m = &out[i];
     *m = machine_instr(b, r, in);
-    for (uint32_t x = 0, at = 0; x < PIPE_NSTREAMS && waits; x++) {
-      uint32_t wait = x == on ? 0 : pipe_wait_for(in, (PipeOn)x);
-      if (wait > 0)
-        m->need[at++] = row[x][wait - 1];
-    }
     m->more = more;
-    for (; sync < k->nsync && k->sync[sync].before == i; sync++)
-      if (events && k->sync[sync].after != NONE)
-        more[m->nmore++] = k->sync[sync].after;
+    for (uint32_t at = in->waits; at < in->waits + in->nwait; at++)
+      if (k->wait[at].count > 0)
+        more[m->nmore++] = pipe_after(&queues, k->wait[at]) - 1;
     more += m->nmore;
     if (on == PIPE_COPY && k->group && in->gout > 0) {
       Turn before = b->turn[k->group - 1][in->gout - 1];
       m->far_rank = before.rank, m->far = before.row + 1;
     }
-    row[on][n[on]++] = i;
   }
+  end_queues(queues);
   return (MachineList){out, k->ninstr};
 }
 

@@ -35,28 +35,23 @@ static int by_below(const void *a, const void *b) {
                                : x->above > y->above;
 }
 
-/* Verifies all pairs against the waits and the events of the rank. */
+/* Verifies all pairs against the waits of the rank. */
 static void verify_pairs(Lists *l) {
   const uint32_t n = l->k->ninstr;
   char why[256];
-  PrEvents *e;
-  uint32_t *place = NEW_ARRAY(l->s->arena, uint32_t, n), done[PIPE_NSTREAMS] = {0}, next = 0;
+  PrClocks *clocks;
+  uint32_t next = 0;
   if (l->pair.n == 0)
     return;
-  for (uint32_t i = 0; i < n; i++)
-    place[i] = ++done[stream(&l->k->instr[i])];
   qsort(l->pair.at, l->pair.n, sizeof *l->pair.at, by_below);
-  BUG_IF(pr_events_begin(l->s->prog, l->rank, why, sizeof why, &e));
+  BUG_IF(pr_clocks_begin(l->s->prog, l->rank, why, sizeof why, &clocks));
   for (uint32_t i = 0; i < n; i++) {
-    const PipeInstr *in = &l->k->instr[i];
-    BUG_IF(pr_events_row(e, i));
-    for (; next < l->pair.n && l->pair.at[next].below == i; next++) {
-      uint32_t above = l->pair.at[next].above, on = stream(&l->k->instr[above]);
-      BUG_IF(on != stream(in) && !pr_events_know(e, i, (PipeOn)on, place[above]));
-    }
-    BUG_IF(pr_events_done(e, i));
+    BUG_IF(pr_clocks_row(clocks, i));
+    for (; next < l->pair.n && l->pair.at[next].below == i; next++)
+      BUG_IF(!pr_clocks_over(clocks, i, l->pair.at[next].above));
+    BUG_IF(pr_clocks_done(clocks, i));
   }
-  pr_events_end(e);
+  pr_clocks_end(clocks);
 }
 
 static bool named(const Anchor *a, bool after, const PipeInstr *in) {

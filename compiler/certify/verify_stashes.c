@@ -21,6 +21,7 @@
 
 #include "limit.h"
 #include "names.h"
+#include "queues.h"
 #include "verify.h"
 
 typedef struct Kept { /* of a forward */
@@ -205,23 +206,24 @@ static void gives(Stashes *v, const PipeInstr *in) {
   }
 }
 
-static void walk(Stashes *v) {
+static void walk(Stashes *v, Arena *a) {
   const PipeRank *k = v->k;
   uint32_t begun = next_of(k, 0, PIPE_COPY),
            over = begun; /* copies: the next one; the first that no op has waited for */
   uint32_t done = 0;
+  const uint32_t *ops = rows_over(a, v->p, k, PIPE_COMPUTE);
+  const uint32_t *copies = rows_over(a, v->p, k, PIPE_COPY);
   v->nover = v->nplaced = 0;
   for (uint32_t i = next_of(k, 0, PIPE_COMPUTE), n; i < k->ninstr;
        i = next_of(k, i + n, PIPE_COMPUTE), done += n) {
     const PipeInstr *in = &k->instr[i];
     n = in->group + 1u;
-    for (; begun < k->ninstr && k->instr[begun].wait <= done;
-         begun = next_of(k, begun + 1, PIPE_COPY)) {
+    for (; begun < k->ninstr && ops[begun] <= done; begun = next_of(k, begun + 1, PIPE_COPY)) {
       copy(v, &k->instr[begun]);
       v->nplaced++;
       moment(v);
     }
-    for (; v->nover < in->wait_copy; v->nover++, over = next_of(k, over + 1, PIPE_COPY))
+    for (; v->nover < copies[i]; v->nover++, over = next_of(k, over + 1, PIPE_COPY))
       if (k->instr[over].op == PIPE_OFF)
         leave(v, k->instr[over].act);
     for (uint32_t j = 0; j < n; j++)
@@ -261,7 +263,7 @@ static void verify_rank(Stashes *v, uint32_t r, Arena *a) {
     v->sums[i] = table_of(v, &v->limit[i], a);
   }
   v->live = v->peak = 0;
-  walk(v);
+  walk(v, a);
   BUG_IF(k->inflight != v->peak || v->live != 0);
   for (uint32_t i = 0; i < v->nlimit; i++)
     BUG_IF(!v->reached[i]);

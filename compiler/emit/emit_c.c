@@ -120,7 +120,7 @@ static RankRows rows_of(const Sched *s, RowMaker *maker, PipeRank *rank, uint32_
   guard_own((void *)(uintptr_t)back.instr, free);
   BUG_IF(!same_bytes(back.instr, k->instr, k->ninstr * sizeof *k->instr));
   BUG_IF(!same_bytes(back.list, k->list, k->nlist * sizeof *k->list));
-  BUG_IF(!same_bytes(back.sync, k->sync, k->nsync * sizeof *k->sync));
+  BUG_IF(!same_bytes(back.wait, k->wait, k->nwait * sizeof *k->wait));
   BUG_IF(k->weights && !same_bytes(back.weights, k->weights, k->ninstr * sizeof *k->weights));
   guard_end((void *)(uintptr_t)back.instr, free);
   return rows;
@@ -150,9 +150,9 @@ static void rank_tables(Sched *s, Text *text) {
   PUT(text, "\nstatic const PipeRank rank[] = {\n");
   for (uint32_t r = 0; r < program->nrank; r++) {
     const PipeRank *rank = &ranks[r];
-    PUT(text, "  {0, pool#, #, #, #, #, #, #, 0, #, #, 0, #, #, 0, ", r, rank->ninstr, rank->npool,
-        rank->nslot, rank->inflight, rank->bytes, rank->host, rank->nlist, rank->nevent,
-        rank->nsync, rank->group);
+    PUT(text, "  {0, pool#, #, #, #, #, #, #, 0, #, #, 0, #, 0, ", r, rank->ninstr, rank->npool,
+        rank->nslot, rank->inflight, rank->bytes, rank->host, rank->nlist, rank->nwait,
+        rank->group);
     PUT(text, "rank#, sizeof rank# / 4, #, 0x@u},\n", r, r, rank->weighted, rank->hash);
   }
   PUT(text, "};\n");

@@ -289,6 +289,22 @@ static void fields_json(const Json *json, const PipeRank *rank, uint32_t i) {
   }
 }
 
+/* row ninstr: the end of the step. */
+static void waits_json(const Json *json, const PipeRank *rank, uint32_t row) {
+  const uint32_t first = pipe_wait0(rank, row), end = pipe_wait_end(rank, row);
+  PUT(json->text, "'waits':[");
+  for (uint32_t i = first; i < end; i++) {
+    const PipeWait *wait = &rank->wait[i];
+    const bool channel = wait->queue >= PIPE_NSTREAMS;
+    PUT(json->text, i > first ? ",{" : "{");
+    PUT(json->text, "'stream':$,", TEXT(pipe_stream_name[channel ? PIPE_COMM : wait->queue]));
+    if (channel)
+      PUT(json->text, "'channel':#,", wait->queue - PIPE_NSTREAMS);
+    PUT(json->text, "'count':#}", wait->count);
+  }
+  PUT(json->text, "]");
+}
+
 static void instr_json(Json *json, uint32_t i) {
   const PipeProgram *program = json->program;
   const PipeRank *rank = &program->rank[json->rank];
@@ -307,9 +323,10 @@ static void instr_json(Json *json, uint32_t i) {
   text_member(json->text, "end", (int64_t)json->end[json->rank][i]);
   fields_json(json, rank, i);
   beside_json(json, instr);
-  text_member(json->text, "wait", instr->wait);
-  if (instr->wait_copy)
-    text_member(json->text, "wait_copy", instr->wait_copy);
+  if (instr->nwait > 0) {
+    PUT(json->text, ",");
+    waits_json(json, rank, i);
+  }
   PUT(json->text, ",'at':[#,#,#]}", site->file, site->line, site->col);
 }
 
@@ -402,17 +419,9 @@ static void rank_json(Json *json, uint32_t r) {
   PUT(json->text, "]");
   limits_json(json, r);
   list(json, "instr", rank->ninstr, instr_json);
-  PUT(json->text, ",\n'events':#,'sync':[", rank->nevent);
-  for (uint32_t i = 0; i < rank->nsync; i++) {
-    const PipeSync *sync = &rank->sync[i];
-    PUT(json->text, i ? ",{" : "{");
-    if (sync->after != NONE)
-      PUT(json->text, "'after':#,", sync->after);
-    if (sync->before < rank->ninstr)
-      PUT(json->text, "'before':#,", sync->before);
-    PUT(json->text, "'event':#}", sync->event);
-  }
-  PUT(json->text, "]}");
+  PUT(json->text, ",\n");
+  waits_json(json, rank, rank->ninstr);
+  PUT(json->text, "}");
 }
 
 /* ---- the program ---- */
@@ -452,7 +461,7 @@ static void head_json(const Json *json) {
   const PipeProgram *program = json->program;
   Sched *s = json->s;
   const char *lacks = profile_lacks(s);
-  PUT(json->text, "{'pipec_json':1,'schedule':$,'params':$", TEXT(program->name),
+  PUT(json->text, "{'pipec_json':2,'schedule':$,'params':$", TEXT(program->name),
       TEXT(program->params));
   if (lacks)
     PUT(json->text, ",'profile_lacks':$", TEXT(lacks));

@@ -621,7 +621,7 @@ static uint16_t joined_after(const Csv *c, uint32_t i, uint32_t end) {
 }
 
 /* Makes the list of each rank, without UNSHARD, RESHARD, REDUCE_GRAD and WAIT_REDUCE_GRAD: no proof
- * needs them. WAIT_SEND_x becomes its SEND with `wait` set. WAIT becomes the `wait` of the next
+ * needs them. WAIT_SEND_x becomes its SEND with `waits` set. WAIT becomes the `waits` of the next
  * instruction, unless this is a WAIT_SEND_x: its SEND stands above the WAIT. */
 static void fill_lists(Csv *c) {
   Sched *s = c->s;
@@ -640,7 +640,7 @@ static void fill_lists(Csv *c) {
                        : a->kind == K_WAIT_SEND_B ? PIPE_SEND_B
                                                   : (PipeOp)a->kind,
                        a->stage, a->mb);
-      in->wait = wait ? WAIT_SEND : all ? WAIT_ALL : 0;
+      in->waits = wait ? WAIT_SEND : all ? WAIT_ALL : 0;
       in->group = joined_after(c, i, c->row0.at[r + 1]);
       all &= wait;
       in++->site = a->site;

@@ -8,9 +8,9 @@
  * result share one channel: a TIE waits for the REDUCE of its rows because the REDUCE stands above
  * it there. The side ops in the COMM stream of a rank form a channel.
  *
- * note [channels]: an op can need transfers of several channels, and one count cannot express this.
- * Streams.need has their positions in COMM. After the timed machine has played the program,
- * sort_channels puts the instructions into the order in which the machine started them.
+ * note [channels]: an op can need transfers of several channels; it has a wait for each. After the
+ * timed machine has played the program, sort_channels puts the instructions into the order in which
+ * the machine started them.
  *
  * Lemma: in this order every instruction stands after every instruction that it waits for. Proof:
  * the machine starts an instruction after everything that it waits for has completed, so after it
@@ -18,15 +18,13 @@
  * one COMM stream per rank. Engines that issue from one thread, and readers that follow list order,
  * rely on this.
  *
- * Cost: linear in instructions and needs, and two sorts: the needs of each rank, and all
- * transfers. */
+ * Cost: linear in instructions, and a sort of all transfers. */
 #include <string.h>
 
 #include "lower.h"
 #include "graph.h"
 #include "orders.h"
 #include "plant.h"
-#include "streams.h"
 
 /* The ranks of one sum. */
 typedef struct Members {
@@ -182,59 +180,6 @@ uint32_t channel_of_sides(const Sched *s, uint32_t rank) {
              : NONE;
 }
 
-/* ---- needs ---- */
-
-void keep_need(Sched *s, Lowered *lowered, uint32_t r, uint32_t of, uint32_t count) {
-  Streams *t = &lowered->stream[r];
-  if (t->nneed == t->capneed)
-    vec_grow(s->arena, (void **)&t->need, &t->capneed, sizeof *t->need);
-  t->need[t->nneed++] = (Need){of, count - 1};
-}
-
-static int by_need(const void *a, const void *b) {
-  const Need *x = a, *y = b;
-  return x->of != y->of ? (x->of < y->of ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
-}
-
-/* Makes PipeNeeds of rank r: for each instruction and channel, only the last transfer that it
- * needs. of, kept: [npipe_channel] scratch for the current instruction: 1 + the instruction; the
- * row of `on` for the channel. `of` is all 0 before and after. */
-static void take_needs(Sched *s, Lowered *lowered, uint32_t r, uint32_t *of, uint32_t *kept) {
-  Streams *t = &lowered->stream[r];
-  uint32_t n = 0, total = t->ncompute + t->ncopy;
-  for (uint32_t i = 0; i < t->nneed; i++) /* the first op of an action waits for the whole action */
-    while (t->need[i].of > 0 && t->need[i].of < t->ncompute &&
-           t->compute[t->need[i].of - 1].group > 0)
-      t->need[i].of--;
-  if (t->nneed > 1)
-    qsort(t->need, t->nneed, sizeof *t->need, by_need);
-  uint32_t *first = NEW_ARRAY(s->arena, uint32_t, total + (size_t)2);
-  uint32_t *on = arena_alloc(s->arena, t->nneed * sizeof *on + 1);
-  uint32_t i = 0;
-  for (uint32_t op = 0; op < total; op++) {
-    uint32_t copy = op >= t->ncompute;
-    first[op + copy] = n;
-    for (; i < t->nneed && t->need[i].of == op; i++) {
-      uint32_t c = t->comm[t->need[i].on].channel;
-      if (of[c] != op + 1)
-        of[c] = op + 1, kept[c] = n++;
-      on[kept[c]] = t->need[i].on;
-    }
-    first[op + copy + 1] = n;
-  }
-  lowered->needs[r] = (PipeNeeds){{first, t->ncopy ? first + t->ncompute + 1 : NULL}, on};
-  for (uint32_t k = 0; k < t->nneed; k++)
-    of[t->comm[t->need[k].on].channel] = 0;
-}
-
-void channel_needs(Sched *s, Lowered *lowered) {
-  lowered->needs = NEW_ARRAY(s->arena, PipeNeeds, s->model->nrank);
-  uint32_t *of = NEW_ARRAY(s->arena, uint32_t, lowered->npipe_channel),
-           *kept = NEW_ARRAY(s->arena, uint32_t, lowered->npipe_channel);
-  for (uint32_t r = 0; r < s->model->nrank; r++)
-    take_needs(s, lowered, r, of, kept);
-}
-
 /* ---- list order ---- */
 
 typedef struct Turn {
@@ -247,24 +192,6 @@ static int by_turn(const void *a, const void *b) {
   if (x->start != y->start)
     return x->start < y->start ? -1 : 1;
   return x->turn != y->turn ? (x->turn < y->turn ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
-}
-
-/* Counts the needs of rank r in the new order. to: new position by old position. */
-static void move_needs(Sched *s, Lowered *lowered, uint32_t r, const uint32_t *to) {
-  Streams *t = &lowered->stream[r];
-  const PipeNeeds before = lowered->needs[r];
-  uint32_t *on = arena_alloc(s->arena, t->nneed * sizeof *on + 1);
-  for (uint32_t i = 0; i < t->ncompute + t->ncopy; i++) {
-    bool copy = i >= t->ncompute;
-    const uint32_t *first = copy ? before.first[1] + (i - t->ncompute) : before.first[0] + i;
-    uint32_t *wait = copy ? &t->copy[i - t->ncompute].wait_copy : &t->compute[i].wait;
-    *wait = 0;
-    for (uint32_t j = first[0]; j < first[1]; j++) {
-      on[j] = to[before.on[j]];
-      *wait = on[j] + 1 > *wait ? on[j] + 1 : *wait;
-    }
-  }
-  lowered->needs[r].on = on;
 }
 
 /* Sorts the COMM stream of rank r. turn: of each of its instructions. */
@@ -286,7 +213,6 @@ static void sort_rank(Sched *s, Lowered *lowered, Times *times, uint32_t r, cons
     start[i] = key[i].start;
     to[key[i].at] = i;
   }
-  move_needs(s, lowered, r, to);
   for (uint32_t i = s->sides->nuse ? s->sides->use0[r] : 0;
        s->sides->nuse && i < s->sides->use0[r + 1]; i++)
     if (s->sides->use[i].kind == PIPE_SIDE_COMM)
@@ -346,6 +272,11 @@ static void number_channels(Sched *s, Lowered *lowered, uint32_t *const *turn) {
   for (uint32_t r = 0; r < s->model->nrank; r++)
     for (uint32_t i = 0; i < lowered->stream[r].ncomm; i++)
       lowered->stream[r].comm[i].channel = number[lowered->stream[r].comm[i].channel];
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    for (uint32_t i = 0; i < lowered->stream[r].nwait; i++) {
+      uint32_t *queue = &lowered->stream[r].wait[i].queue;
+      *queue = *queue < PIPE_NSTREAMS ? *queue : PIPE_NSTREAMS + number[*queue - PIPE_NSTREAMS];
+    }
 }
 
 /* Does every transfer take time? Then no transfer waits for a transfer that starts at the same
@@ -368,33 +299,4 @@ void sort_channels(Sched *s, Lowered *lowered, Times *times, uint32_t *const *tu
   sort_xfers(s, lowered, turn);
   for (uint32_t r = 0; r < s->model->nrank; r++)
     sort_rank(s, lowered, times, r, turn[r]);
-}
-
-/* ---- finished lists ---- */
-
-RowNeeds row_needs(Arena *a, const Sched *s, uint32_t r, const PipeRank *k) {
-  const PipeNeeds *need = &s->lowered->needs[r];
-  uint32_t ncopy = 0, ncompute = 0, ncomm = 0, n = 0, total = 0;
-  for (uint32_t i = 0; i < k->ninstr; i++) {
-    int on = pipe_op_info[k->instr[i].op].stream;
-    ncompute += on == PIPE_COMPUTE, ncomm += on == PIPE_COMM, ncopy += on == PIPE_COPY;
-  }
-  total = (need->first[1] && ncopy ? need->first[1][ncopy] : need->first[0][ncompute]);
-  RowNeeds v = {NEW_ARRAY(a, uint32_t, (size_t)k->ninstr + 1),
-                arena_alloc(a, total * sizeof *v.on + 1)};
-  uint32_t *row = arena_alloc(a, ncomm * sizeof *row + 1), at[PIPE_NSTREAMS] = {0};
-  for (uint32_t i = 0; i < k->ninstr; i++)
-    if (pipe_op_info[k->instr[i].op].comm)
-      row[at[PIPE_COMM]++] = i;
-  for (uint32_t i = 0; i < k->ninstr; i++) {
-    int on = pipe_op_info[k->instr[i].op].stream;
-    const uint32_t *first = on == PIPE_COMM ? NULL : need->first[on == PIPE_COPY];
-    v.first[i] = n;
-    if (first)
-      for (uint32_t j = first[at[on]]; j < first[at[on] + 1]; j++)
-        v.on[n++] = row[need->on[j]];
-    at[on] += on != PIPE_COMM;
-  }
-  v.first[k->ninstr] = n;
-  return v;
 }

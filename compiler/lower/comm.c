@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Turns transfers into instructions and derives every wait on them. Requires order, and slot counts
  * in Lowered.channel (all 0: start from MIN_CHANNEL_SLOTS). Ensures Lowered.stream: each rank has a
- * compute and a comm stream in which a `wait` carries each data dependence and each reuse of a
+ * compute and a comm stream in which a wait carries each data dependence and each reuse of a
  * channel slot.
  *
  * note [channel slots]: transfer n of a channel with k slots uses slot n mod k at both ends. The op
@@ -31,6 +31,8 @@
  * Cost: linear in ops and transfers, with two exceptions. An op with several tensors looks at all
  * of them for each transfer. With lowering CHANNELS, the needs of a rank are sorted. comm may run
  * again with more slots. */
+#include <string.h>
+
 #include "base.h"
 #include "graph.h"
 #include "lower.h"
@@ -223,9 +225,9 @@ static void add_reduce(Sched *s, Lowered *lowered, uint32_t first, uint32_t k, u
     PipeInstr *c = &lowered->stream[r].comm[at];
     *c = pipe_instr(PIPE_REDUCE, st, NONE);
     c->phase = u->phase, c->site = u->site;
-    c->wait = op_release(s, grad) - s->orders->rank_op0[r] + 1;
     c->channel = channel_of_sum(s, s->model->stage[st].model);
-    need_comm(s, lowered, r, u, at + 1);
+    wait_for(s, lowered, r, c, PIPE_COMPUTE, op_release(s, grad) - s->orders->rank_op0[r] + 1);
+    wait_for(s, lowered, r, u, PIPE_COMM, at + 1);
   } while ((st = s->model->stage[st].replica) != first);
 }
 
@@ -245,21 +247,21 @@ static void add_tie(Sched *s, Lowered *lowered, uint32_t tie, uint32_t k, uint32
       c->phase = u->phase, c->site = u->site;
       c->channel = channel_of_sum(s, s->model->nmodel + tie);
     }
-    PipeInstr *c = &lowered->stream[r].comm[ncomm[r] - 1];
-    c->wait = grad > c->wait ? grad : c->wait;
-    need_comm(s, lowered, r, u, ncomm[r]);
+    const PipeInstr *c = &lowered->stream[r].comm[ncomm[r] - 1];
+    wait_for(s, lowered, r, c, PIPE_COMPUTE, grad);
+    wait_for(s, lowered, r, u, PIPE_COMM, ncomm[r]);
   }
 }
 
 /* A side op of the COMM stream. It waits for all ops before its place. */
-static void add_side(const Sched *s, Lowered *lowered, uint32_t use, uint32_t *ncomm) {
+static void add_side(Sched *s, Lowered *lowered, uint32_t use, uint32_t *ncomm) {
   const SideUse *u = &s->sides->use[use];
   uint32_t r = s->model->stage[u->stage].rank, at = ncomm[r]++;
   PipeInstr *c = &lowered->stream[r].comm[at];
   lowered->side_pos[use] = at + 1;
   *c = side_instr(s, u);
-  c->wait = u->at - s->orders->rank_op0[r];
   c->channel = channel_of_sides(s, r);
+  wait_for(s, lowered, r, c, PIPE_COMPUTE, u->at - s->orders->rank_op0[r]);
 }
 
 /* Each rank reads its ops and transfers nearly in sequence, but the ranks alternate. Hardware does
@@ -327,23 +329,25 @@ static void lay_xfers(Sched *s, Lowered *lowered) {
     }
 
     *make_out = ch->out_first + out;
-    need_comm(s, lowered, a, make, *out_user);
+    wait_for(s, lowered, a, make, PIPE_COMM, *out_user);
     *out_user = send + 1;
     PipeInstr *x = &lowered->stream[a].comm[send];
     fetch_ahead(s, from, make, x);
     *x = pipe_instr(forward ? PIPE_SEND_F : PIPE_SEND_B, make->stage, make->mb);
     x->phase = make->phase, x->site = make->site, x->peer = b;
-    x->in = *make_out, x->wait = made, x->edge = edge;
+    x->in = *make_out, x->edge = edge;
     x->channel = channel_of_link(s, link, forward);
+    wait_for(s, lowered, a, x, PIPE_COMPUTE, made);
 
     *use_in = ch->in_first + in;
-    need_comm(s, lowered, b, use, recv + 1);
+    wait_for(s, lowered, b, use, PIPE_COMM, recv + 1);
     x = &lowered->stream[b].comm[recv];
     fetch_ahead(s, to, use, x);
     *x = pipe_instr(forward ? PIPE_RECV_F : PIPE_RECV_B, use->stage, use->mb);
     x->phase = use->phase, x->site = use->site, x->peer = a;
-    x->out = *use_in, x->wait = *in_user, x->edge = edge;
+    x->out = *use_in, x->edge = edge;
     x->channel = channel_of_link(s, link, forward);
+    wait_for(s, lowered, b, x, PIPE_COMPUTE, *in_user);
     *in_user = used;
   }
 }
@@ -352,7 +356,9 @@ static void lay_xfers(Sched *s, Lowered *lowered) {
 static bool restart(const Sched *s, Lowered *lowered) {
   bool joined = false;
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    lowered->stream[r].nneed = 0;
+    Streams *t = &lowered->stream[r];
+    t->nneed = 0;
+    memset(t->counts, 0, instrs_of(t) * sizeof *t->counts);
     if (s->model->graph)
       lowered->nslot_list[r] = 0;
     for (uint32_t i = s->orders->rank_op0[r]; i < s->orders->rank_op0[r + 1]; i++) {
@@ -375,12 +381,12 @@ static bool restart(const Sched *s, Lowered *lowered) {
 /* Moves the waits of each action to its first op. */
 static void join_waits(const Streams *t) {
   for (uint32_t i = 0; i < t->ncompute; i += t->compute[i].group + 1u) {
-    PipeInstr *first = &t->compute[i];
-    for (PipeInstr *c = first + 1; c <= first + first->group; c++) {
-      first->wait = c->wait > first->wait ? c->wait : first->wait;
-      first->wait_copy = c->wait_copy > first->wait_copy ? c->wait_copy : first->wait_copy;
-      c->wait = c->wait_copy = 0;
-    }
+    Counts *first = &t->counts[i];
+    for (Counts *counts = first + 1; counts <= first + t->compute[i].group; counts++)
+      for (int on = 0; on < PIPE_NSTREAMS; on++) {
+        first->on[on] = counts->on[on] > first->on[on] ? counts->on[on] : first->on[on];
+        counts->on[on] = 0;
+      }
   }
 }
 
@@ -396,6 +402,9 @@ bool comm(Sched *s, Lowered *lowered) {
     first_time(s, lowered);
   if (lowered->lowering == PIPE_CHANNELS && !lowered->channel_of)
     find_channels(s, lowered);
+  Arena own = {0};
+  for (uint32_t r = 0; r < s->model->nrank; r++)
+    lowered->stream[r].counts = arena_alloc(&own, instrs_of(&lowered->stream[r]) * sizeof(Counts));
   number_slots(s, lowered);
   bool joined = restart(s, lowered);
   if (s->orders->lists) {
@@ -410,8 +419,8 @@ bool comm(Sched *s, Lowered *lowered) {
   side_waits(s, lowered);
   for (uint32_t r = 0; joined && r < s->model->nrank; r++)
     join_waits(&lowered->stream[r]);
-  if (lowered->lowering == PIPE_CHANNELS)
-    channel_needs(s, lowered);
+  list_waits(s, lowered);
+  arena_free(&own);
   return true;
 }
 

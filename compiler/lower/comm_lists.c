@@ -29,15 +29,14 @@ typedef struct Lay {
   uint32_t ended;        /* COMM instructions that the next op waits for */
 } Lay;
 
-static void raise(uint32_t *wait, uint32_t to) { *wait = to > *wait ? to : *wait; }
-
-static uint32_t take(Ring *q, uint32_t *slots, uint32_t *wait) {
+/* A slot of q for instruction c. on: the stream of Ring.after. */
+static uint32_t take(Lay *l, Ring *q, uint32_t *slots, const PipeInstr *c, PipeOn on) {
   if (q->made < *slots || q->first == q->n) {
     if (q->made == *slots)
       ++*slots;
     return q->made++;
   }
-  raise(wait, q->after[q->first]);
+  wait_for(l->s, l->lowered, l->r, c, on, q->after[q->first]);
   return q->slot[q->first++];
 }
 
@@ -65,10 +64,10 @@ static void run(Lay *l) {
   const Op *o = &s->orders->op[l->op];
   PipeInstr *c = op_instr(s, l->lowered, l->r, l->op++);
   uint32_t out = channel_of(s, o, true), in = channel_of(s, o, false);
-  raise(&c->wait, l->ended);
+  wait_for(s, l->lowered, l->r, c, PIPE_COMM, l->ended);
   if (out != NONE) {
     Channel *ch = &l->lowered->channel[out];
-    c->out = ch->out_first + take(&l->out[out], &ch->out_slots, &c->wait);
+    c->out = ch->out_first + take(l, &l->out[out], &ch->out_slots, c, PIPE_COMM);
   }
   if (in != NONE)
     leave(s, &l->in[in], c->in - l->lowered->channel[in].in_first,
@@ -83,16 +82,19 @@ static void move(Lay *l, const PipeInstr *in) {
   bool send = pipe_is_send(in->op);
   uint32_t done = l->ncomm + in->group, of = channel_of(s, &s->orders->op[op], send);
   Channel *ch = &l->lowered->channel[of];
+  const PipeInstr *first = x; /* of its group: it waits for all */
   *x = *in;
-  x->wait = l->op - s->orders->rank_op0[l->r];
+  while (first > l->lowered->stream[l->r].comm && first[-1].group > 0)
+    first--;
+  wait_for(s, l->lowered, l->r, first, PIPE_COMPUTE, l->op - s->orders->rank_op0[l->r]);
   x->phase = c->phase;
   if (send) {
     x->in = c->out;
     leave(s, &l->out[of], x->in - ch->out_first, done);
     l->sent[tensor_of(s, in)] = done;
   } else {
-    x->out = c->in = ch->in_first + take(&l->in[of], &ch->in_slots, &x->wait);
-    raise(&c->wait, done);
+    x->out = c->in = ch->in_first + take(l, &l->in[of], &ch->in_slots, first, PIPE_COMPUTE);
+    wait_for(s, l->lowered, l->r, c, PIPE_COMM, done);
   }
 }
 
@@ -109,19 +111,17 @@ void lay_lists(Sched *s, Lowered *lowered) {
     l.op = s->orders->rank_op0[l.r];
     for (uint32_t i = 0; i < list->n; i++) {
       const PipeInstr *in = &list->instr[i];
-      if (in->wait == WAIT_ALL)
-        raise(&l.ended, l.ncomm);
+      if (in->waits == WAIT_ALL)
+        l.ended = l.ncomm;
+      if (is_wait_send(s, in) && l.sent[tensor_of(s, in)] > l.ended)
+        l.ended = l.sent[tensor_of(s, in)];
       if (is_wait_send(s, in))
-        raise(&l.ended, l.sent[tensor_of(s, in)]);
-      else if (is_comm(in))
+        continue;
+      if (is_comm(in))
         move(&l, in);
       else
         run(&l);
     }
-    PipeInstr *comm = lowered->stream[l.r].comm;
-    for (uint32_t i = 1; i < l.ncomm; i++)
-      if (comm[i - 1].group > 0)
-        comm[i].wait = 0; /* the first of the group waits for all: they stand above the same op */
     while (l.op < s->orders->rank_op0[l.r + 1]) /* the updates, which a file does not have */
       run(&l);
   }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Merges the streams of each rank into one list in issue order and makes the PipeProgram. Requires
  * slots, and the predicted starts of settle. Ensures prog; its tables are in the arena.
- * streams.c places the events between the streams of a rank.
+ * waits.c drops the waits that follow from others.
  *
  * The merge is by predicted start. Invariant: an instruction stands after every instruction that
  * its waits count, so a host can issue the list from the top. The ops of an action stay together,
@@ -16,38 +16,53 @@
 #include "base.h"
 #include "orders.h"
 #include "pipe_rows.h"
-#include "streams.h"
 #include "weights.h"
+
+/* Are the waits of c over? done: by queue. */
+static bool can_start(const Streams *t, const PipeInstr *c, const uint32_t *done) {
+  for (uint32_t i = c->waits; i < c->waits + c->nwait; i++)
+    if (done[t->wait[i].queue] < t->wait[i].count)
+      return false;
+  return true;
+}
 
 /* Merges into t->list, which ends with compute and comm. Writing cannot overtake the reading of
  * comm; COMPUTE is first copied to `compute`, which has room for it. weights: a row for each row of
- * the list, or NULL. */
+ * the list, or NULL. done: [queues] scratch. */
 static void merge(const Sched *s, Lowered *lowered, uint32_t r, PipeInstr *compute,
-                  PipeWeights *weights) {
+                  PipeWeights *weights, uint32_t *done) {
   Streams *t = &lowered->stream[r];
   PipeInstr *out = t->list;
   const uint64_t *at_y = s->orders->ncopy ? s->times->copy_start[r] : NULL;
   uint32_t c = 0, x = 0, y = 0;
   memcpy(compute, t->compute, t->ncompute * sizeof *compute);
+  memset(done, 0, (PIPE_NSTREAMS + (size_t)lowered->npipe_channel) * sizeof *done);
+  bool can_c = false, can_x = false, can_y = false; /* of the heads of the streams */
   while (c < t->ncompute || x < t->ncomm || y < t->ncopy) {
-    bool can_c = c < t->ncompute && compute[c].wait <= x && compute[c].wait_copy <= y;
-    bool can_x = x < t->ncomm && t->comm[x].wait <= c && t->comm[x].wait_copy <= y;
-    bool can_y = y < t->ncopy && t->copy[y].wait <= c && t->copy[y].wait_copy <= x;
+    const PipeInstr *const first = out;
+    can_c = can_c || (c < t->ncompute && can_start(t, &compute[c], done));
+    can_x = can_x || (x < t->ncomm && can_start(t, &t->comm[x], done));
+    can_y = can_y || (y < t->ncopy && can_start(t, &t->copy[y], done));
     BUG_IF(!can_c && !can_x && !can_y);
     uint64_t at_c = can_c && (can_x || can_y) ? s->times->compute_start[r][c] : 0;
     uint64_t at_x = can_x && (can_c || can_y) ? s->times->comm_start[r][x] : 0;
-    if (can_x && (!can_c || at_x <= at_c) && (!can_y || at_x <= at_y[y]))
+    if (can_x && (!can_c || at_x <= at_c) && (!can_y || at_x <= at_y[y])) {
       do
         *out++ = t->comm[x];
       while (t->comm[x++].group > 0);
-    else if (can_y && (!can_c || at_y[y] <= at_c))
+      can_x = false;
+    } else if (can_y && (!can_c || at_y[y] <= at_c)) {
       *out++ = t->copy[y++];
-    else
+      can_y = false;
+    } else {
       do {
         if (weights)
           weights[out - t->list] = s->versions->weights[s->orders->rank_op0[r] + c];
         *out++ = compute[c];
       } while (compute[c++].group > 0);
+      can_c = false;
+    }
+    done[pipe_queue(lowered->lowering, first)] += (uint32_t)(out - first);
   }
   t->compute = t->comm = NULL;
 }
@@ -106,11 +121,12 @@ static PipeWeights *room_for_weights(Sched *s, uint32_t n) {
   return w;
 }
 
-static PipeRank lower_rank(Sched *s, Lowered *lowered, uint32_t r, PipeInstr *compute) {
+static PipeRank lower_rank(Sched *s, Lowered *lowered, uint32_t r, PipeInstr *compute,
+                           uint32_t *done) {
   const Streams *t = &lowered->stream[r];
   uint32_t n = t->ncompute + t->ncomm + t->ncopy;
   PipeWeights *weights = room_for_weights(s, n);
-  merge(s, lowered, r, compute, weights);
+  merge(s, lowered, r, compute, weights, done);
   return (PipeRank){.instr = t->list,
                     .pool = lowered->pool[r],
                     .ninstr = n,
@@ -156,9 +172,11 @@ bool lower(Sched *s, Lowered *lowered) {
   for (uint32_t r = 0; r < s->model->nrank; r++)
     most = lowered->stream[r].ncompute > most ? lowered->stream[r].ncompute : most;
   PipeInstr *compute = arena_alloc(s->arena, most * sizeof *compute);
+  const size_t nqueue = PIPE_NSTREAMS + (size_t)lowered->npipe_channel;
+  uint32_t *done = arena_alloc(s->arena, nqueue * sizeof *done);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    rank[r] = lower_rank(s, lowered, r, compute);
-    place_events(s, &rank[r], r);
+    rank[r] = lower_rank(s, lowered, r, compute, done);
+    prune_waits(s, &lowered->stream[r], &rank[r], lowered->stream[r].list);
   }
   p->rank = rank;
   p->hash = pipe_program_hash(p);

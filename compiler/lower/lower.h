@@ -13,8 +13,11 @@ typedef struct Channel {
   uint32_t out_first, in_first; /* (slots) first slot, as a number on the rank */
 } Channel;
 
-/* With lowering CHANNELS: an instruction of COMPUTE or COPY waits for an instruction of COMM. `of`:
- * position in COMPUTE, or ncompute + position in COPY. `on`: position in COMM. */
+/* How many instructions of each stream of its rank an instruction waits for. */
+typedef struct Counts { uint32_t on[PIPE_NSTREAMS]; } Counts;
+
+/* With lowering CHANNELS: an instruction waits for an instruction of COMM. `of`: row of
+ * Streams.counts. `on`: position in COMM. */
 typedef struct Need { uint32_t of, on; } Need;
 
 /* The instructions of a rank, one array per stream, before lower.c merges them. `list` has room for
@@ -23,7 +26,10 @@ typedef struct Need { uint32_t of, on; } Need;
 typedef struct Streams {
   PipeInstr *list, *compute, *comm, *copy;
   uint32_t ncompute, ncomm, ncopy;
+  Counts *counts; /* while comm runs: of COMPUTE, COMM and COPY, one stream after the other */
   Need *need; uint32_t nneed, capneed;
+  /* All waits of PipeInstr.waits, also those that follow from others. */
+  PipeWait *wait; uint32_t nwait, capwait;
 } Streams;
 
 /* The kinds of memory of a rank, in the order of reports. The kinds before `total` add up to it:
@@ -68,7 +74,6 @@ typedef struct Lowered {
   PipeChannel *pipe_channel; uint32_t npipe_channel;
   /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, numbered before settle sorts. */
   uint32_t *channel_of;
-  PipeNeeds *needs;      /* [nrank] */
   PipePool **pool; uint32_t *npool, *nrank_slot; /* [nrank] (slots) */
   uint32_t *weight_first; /* [nstage] (slots) first slot of the weight versions of a stage */
   Peak *peak;            /* [nrank] (slots); bytes: (check_memory) */
@@ -97,6 +102,27 @@ static inline PipeInstr *op_instr(const Sched *s, Lowered *lowered, uint32_t ran
   return &lowered->stream[rank].compute[op - s->orders->rank_op0[rank]];
 }
 
+static inline size_t instrs_of(const Streams *t) {
+  return (size_t)t->ncompute + t->ncomm + t->ncopy;
+}
+static inline Counts *counts_of(const Streams *t, const PipeInstr *c) {
+  const uint32_t on = pipe_op_info[c->op].stream;
+  return on == PIPE_COMPUTE ? &t->counts[c - t->compute]
+         : on == PIPE_COMM  ? &t->counts[t->ncompute + (c - t->comm)]
+                            : &t->counts[t->ncompute + t->ncomm + (c - t->copy)];
+}
+void keep_need(Sched *s, Streams *t, const Counts *of, uint32_t count); /* of wait_for */
+/* Makes c, an instruction of rank r, wait for `count` instructions of another stream. With lowering
+ * CHANNELS it waits for the last of them if they are of COMM. */
+static inline void wait_for(Sched *s, Lowered *lowered, uint32_t r, const PipeInstr *c, PipeOn on,
+                            uint32_t count) {
+  Streams *t = &lowered->stream[r];
+  Counts *counts = counts_of(t, c);
+  counts->on[on] = count > counts->on[on] ? count : counts->on[on];
+  if (on == PIPE_COMM && count > 0 && lowered->lowering == PIPE_CHANNELS)
+    keep_need(s, t, counts, count);
+}
+/* ---- side_streams.c ---- */
 PipeInstr side_instr(const Sched *s, const SideUse *u);
 void side_waits(Sched *s, Lowered *lowered);  /* requires all streams */
 /* For slots: the pools of side ops come last. */
@@ -133,28 +159,25 @@ bool transfers_take_time(const Sched *s);
 /* steady_state.c. end: [nrank][n] ends of COMPUTE. Requires Times.compute_start and
  * Times.rank_busy. */
 Steady find_steady(Sched *s, const Times *times, uint64_t *const *end);
+/* ---- waits.c ---- */
+/* For comm, once all waits are known: ensures Streams.wait. */
+void list_waits(Sched *s, Lowered *lowered);
+/* For lower: finds the waits of a list that do not follow from others. k->instr is `instr`, with
+ * waits in t->wait. Ensures wait, nwait and those of instr. */
+void prune_waits(Sched *s, const Streams *t, PipeRank *k, PipeInstr *instr);
+/* The instructions of stream `on` that c waits for, in `wait`. */
+static inline uint32_t waits_for(const PipeWait *wait, const PipeInstr *c, PipeOn on) {
+  for (uint32_t i = c->waits; i < c->waits + c->nwait; i++)
+    if (wait[i].queue == on)
+      return wait[i].count;
+  return 0;
+}
 /* ---- channels.c: lowering CHANNELS ---- */
 void find_channels(Sched *s, Lowered *lowered); /* for comm, once: ensures channel_of */
 /* The channel of a link; NONE with another lowering. */
 uint32_t channel_of_link(const Sched *s, uint32_t link, bool forward);
 uint32_t channel_of_sum(const Sched *s, uint32_t sum); /* sum: index as in find_communicators */
 uint32_t channel_of_sides(const Sched *s, uint32_t rank);
-/* Records the need for Streams.need; part of need_comm. of: as in Need; count: from 1. */
-void keep_need(Sched *s, Lowered *lowered, uint32_t r, uint32_t of, uint32_t count);
-/* Makes c, a COMPUTE or COPY instruction of rank r, wait for instruction number `count` of COMM,
- * counted from 1. For any lowering. */
-static inline void need_comm(Sched *s, Lowered *lowered, uint32_t r, PipeInstr *c,
-                             uint32_t count) {
-  const Streams *t = &lowered->stream[r];
-  bool copy = pipe_op_info[c->op].stream == PIPE_COPY;
-  uint32_t *wait = copy ? &c->wait_copy : &c->wait;
-  *wait = count > *wait ? count : *wait;
-  const uint32_t of = copy ? t->ncompute + (uint32_t)(c - t->copy) : (uint32_t)(c - t->compute);
-  if (lowered->lowering == PIPE_CHANNELS && count > 0)
-    keep_need(s, lowered, r, of, count);
-}
-/* For comm, once all waits are known: ensures needs. */
-void channel_needs(Sched *s, Lowered *lowered);
 /* Sorts COMM streams, xfer and Times.comm_start into the order in which the timed machine started
  * the transfers.
  * turn: PipeSimOut.comm_turn. */

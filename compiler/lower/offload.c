@@ -539,7 +539,7 @@ void offload_streams(Sched *s, Lowered *lowered) {
       if (c->kind == PIPE_SIDE_COPY) {
         *in = side_instr(s, &s->sides->use[c->use]);
         in->turn = in_group(s, r) ? c->turn : NONE;
-        in->wait = c->at - s->orders->rank_op0[r];
+        wait_for(s, lowered, r, in, PIPE_COMPUTE, c->at - s->orders->rank_op0[r]);
         lowered->side_pos[c->use] = i - first + 1;
         continue;
       }
@@ -547,15 +547,16 @@ void offload_streams(Sched *s, Lowered *lowered) {
       in->phase = c->phase, in->site = c->site;
       in->peer = c->to;
       in->turn = in_group(s, r) ? c->turn : NONE;
-      in->wait = c->at - s->orders->rank_op0[r];
+      wait_for(s, lowered, r, in, PIPE_COMPUTE, c->at - s->orders->rank_op0[r]);
       if (c->kind == PIPE_LOAD)
-        op_instr(s, lowered, r, load_reader(s, c))->wait_copy = i - first + 1;
+        wait_for(s, lowered, r, op_instr(s, lowered, r, load_reader(s, c)), PIPE_COPY,
+                 i - first + 1);
     }
     for (uint32_t op = s->orders->rank_op0[r]; op < s->orders->rank_op0[r + 1]; op++) {
       for (; k < s->orders->rank_copy0[r + 1] && s->orders->copy[k].free_at <= op; k++)
         over = s->orders->copy[k].kind == PIPE_OFF ? k - first + 1 : over;
       if (s->orders->op[op].kind == PIPE_F)
-        op_instr(s, lowered, r, op)->wait_copy = over;
+        wait_for(s, lowered, r, op_instr(s, lowered, r, op), PIPE_COPY, over);
     }
   }
 }

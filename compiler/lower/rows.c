@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Writes the list of a rank as loops. First every instruction becomes a row of words in which each
  * reference is a distance: a slot is "the slot of the row of this op, so many of its rows above"; a
- * wait is "all rows of a stream except the last few". So the turns of a loop have equal rows, apart
+ * wait is "until the row so many above is over". So the turns of a loop have equal rows, apart
  * from numbers that grow by a fixed step, whichever slots they use and whatever runs between them.
  *
  * Then rows are folded. A run of q rows that occurs t times in a row, each number with a fixed step
@@ -15,6 +15,7 @@
 
 #include "fields.h"
 #include "pipec.h"
+#include "queues.h"
 #include "rows.h"
 
 enum {
@@ -63,14 +64,15 @@ struct RowMaker {
   Arena own;    /* of one rank */
   const PipeProgram *p;
   const PipeRank *k;
+  PipeQueues queues; /* of k */
   VEC(Word) word;
   VEC(Part) row;
   VEC(int64_t) step;
   VEC(uint32_t) code;
-  uint64_t key;       /* of the current row so far */
-  Use *use, **use_of; /* by slot: of this rank; of other ranks, for OFF and LOAD */
-  uint32_t *updates;  /* count_updates; NULL: no versions of the weights */
-  uint32_t done[PIPE_NSTREAMS], of_op[PIPE_NOPS]; /* rows so far, by stream and by op */
+  uint64_t key;              /* of the current row so far */
+  Use *use, **use_of;        /* by slot: of this rank; of other ranks, for OFF and LOAD */
+  uint32_t *updates;         /* count_updates; NULL: no versions of the weights */
+  uint32_t of_op[PIPE_NOPS]; /* rows so far */
   OpFields fields[PIPE_NOPS];
 };
 typedef RowMaker Rows;
@@ -191,24 +193,14 @@ static void put_plain(Rows *x, const PipeInstr *c) {
     put(x, PIPE_WORD_PEER, c->peer);
 }
 
-static void put_waits(Rows *x, const PipeInstr *c) {
-  PipeOn on = (PipeOn)pipe_op_info[c->op].stream;
-  if (c->wait)
-    put(x, PIPE_WORD_WAIT,
-        x->done[on == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE] - (int64_t)c->wait);
-  if (c->wait_copy)
-    put(x, PIPE_WORD_WAIT_COPY,
-        x->done[on == PIPE_COPY ? PIPE_COMM : PIPE_COPY] - (int64_t)c->wait_copy);
-}
-
-static void put_syncs(Rows *x, uint32_t *at, uint32_t before) {
-  for (; *at < x->k->nsync && x->k->sync[*at].before == before; ++*at) {
-    uint32_t after = x->k->sync[*at].after;
-    put(x, PIPE_WORD_AFTER, after == NONE ? 0 : before - (int64_t)after);
+static void put_waits(Rows *x, uint32_t row) {
+  for (uint32_t at = pipe_wait0(x->k, row); at < pipe_wait_end(x->k, row); at++) {
+    const uint32_t after = pipe_after(&x->queues, x->k->wait[at]);
+    put(x, PIPE_WORD_AFTER, after == 0 ? 0 : row + 1 - (int64_t)after);
   }
 }
 
-static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
+static void put_row(Rows *x, uint32_t i) {
   const PipeInstr *c = &x->k->instr[i];
   const PipeWeights *w = x->k->weights ? &x->k->weights[i] : NULL;
   RowSlots slot;
@@ -216,7 +208,6 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   x->key = 0;
   find_slots(x, c, w, &slot);
   put_plain(x, c);
-  put_waits(x, c);
   if (slot.nin)
     put(x, PIPE_WORD_INS, slot.nin);
   if (slot.nout)
@@ -224,9 +215,9 @@ static void put_row(Rows *x, uint32_t i, uint32_t *sync) {
   put_slots(x, &slot);
   if (w)
     put_numbers(x, x->fields[c->op].of_weights, c, w);
-  put_syncs(x, sync, i);
+  put_waits(x, i);
   touch_slots(x, c->op, &slot);
-  x->done[pipe_op_info[c->op].stream]++, x->of_op[c->op]++;
+  x->of_op[c->op]++;
   *vec_push(x->arena,
             &x->row) = (Part){.key = x->key, .word0 = word0, .nword = x->word.n - word0, .cost = 1};
 }
@@ -508,22 +499,23 @@ RowMaker *open_rows(Arena *a, const PipeProgram *p) {
 }
 
 RankRows make_rows(RowMaker *x, uint32_t r) {
-  uint32_t sync = 0;
   x->k = &x->p->rank[r];
   x->word.n = x->row.n = x->step.n = x->code.n = 0;
-  memset(x->done, 0, sizeof x->done), memset(x->of_op, 0, sizeof x->of_op);
+  memset(x->of_op, 0, sizeof x->of_op);
   memset(x->use_of, 0, x->p->nrank * sizeof *x->use_of);
   x->use = NEW_ARRAY(&x->own, Use, x->k->nslot + (size_t)1);
+  x->queues = queues_of(x->p, x->k);
   for (uint32_t i = 0; i < x->k->ninstr; i++)
-    put_row(x, i, &sync);
+    put_row(x, i);
   const Repeats rows = find_repeats(x, x->row.at, x->row.n);
   const Folded best = fold_all(x, rows);
   code_parts(x, best.part, best.n, NULL, NULL);
   code(x, PIPE_WORD_FINISH, 0);
   uint32_t end = x->word.n;
-  put_syncs(x, &sync, x->k->ninstr);
+  put_waits(x, x->k->ninstr);
   for (uint32_t k = end; k < x->word.n; k++)
     code_word(x, x->word.at[k]);
+  end_queues(x->queues);
   arena_free(&x->own);
   return (RankRows){x->code.at, x->code.n};
 }

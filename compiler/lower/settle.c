@@ -63,6 +63,8 @@ static uint64_t **time_rows(const Sched *s, const PipeStream *stream) {
 
 /* A program of comm, and its play in the timed machine. */
 typedef struct Play {
+  const PipeWait **wait; /* PipeSimIn.wait, nwait */
+  uint32_t *nwait;
   PipeSimIn in;
   PipeSimOut out;
 } Play;
@@ -71,7 +73,10 @@ typedef struct Play {
  * on, and no channel needs more slots. */
 static bool complete(Sched *s, Lowered *lowered, Play *play) {
   for (;;) {
-    play->in.needs = lowered->lowering == PIPE_CHANNELS ? lowered->needs : NULL;
+    for (uint32_t r = 0; r < s->model->nrank; r++) {
+      play->wait[r] = lowered->stream[r].wait;
+      play->nwait[r] = lowered->stream[r].nwait;
+    }
     play->in.nchannel = lowered->npipe_channel;
     PipeSimStatus status = pipe_sim(&play->in, &play->out, NULL);
     BUG_IF(status == PIPE_SIM_MISMATCH); /* both ends come from one list */
@@ -103,6 +108,8 @@ static Play new_play(const Sched *s, const Lowered *lowered) {
                       .compute = stream_views(s, lowered, PIPE_COMPUTE),
                       .comm = stream_views(s, lowered, PIPE_COMM)}};
   PipeSimOut *out = &play.out;
+  play.in.wait = play.wait = NEW_ARRAY(s->arena, const PipeWait *, m->nrank);
+  play.in.nwait = play.nwait = NEW_ARRAY(s->arena, uint32_t, m->nrank);
   out->compute_done = NEW_ARRAY(s->arena, uint32_t, m->nrank);
   out->comm_done = NEW_ARRAY(s->arena, uint32_t, m->nrank);
   out->link_busy = m->nshare ? NEW_ARRAY(s->arena, uint64_t, m->nlink) : NULL;

@@ -14,18 +14,12 @@ PipeInstr side_instr(const Sched *s, const SideUse *u) {
 }
 
 /* Makes c wait until side op `use`, on the same rank r, has ended. */
-static void wait_for(Sched *s, Lowered *lowered, uint32_t r, PipeInstr *c, uint32_t use) {
+static void wait_for_side(Sched *s, Lowered *lowered, uint32_t r, const PipeInstr *c,
+                          uint32_t use) {
   const uint32_t pos = lowered->side_pos[use];
   PipeOn on = stream_of(&s->sides->use[use]), own = (PipeOn)pipe_op_info[c->op].stream;
-  if (on == own)
-    return;
-  if (on == PIPE_COMM) {
-    need_comm(s, lowered, r, c, pos);
-    return;
-  }
-  uint32_t *wait = on == PIPE_COPY ? &c->wait_copy : &c->wait;
-  if (pos > *wait)
-    *wait = pos;
+  if (on != own)
+    wait_for(s, lowered, r, c, on, pos);
 }
 
 /* The instruction of a side op. Requires its side_pos. */
@@ -51,9 +45,9 @@ void side_waits(Sched *s, Lowered *lowered) {
       for (int k = 0; k < 2; k++)
         for (int x = 0; x < PIPE_NSTREAMS; x++)
           if (u->dep[k][x] != NONE)
-            wait_for(s, lowered, r, c, u->dep[k][x]);
+            wait_for_side(s, lowered, r, c, u->dep[k][x]);
       if (u->user != NONE)
-        wait_for(s, lowered, r, &t->compute[u->user - s->orders->rank_op0[r]], i);
+        wait_for_side(s, lowered, r, &t->compute[u->user - s->orders->rank_op0[r]], i);
     }
   }
 }

@@ -209,7 +209,8 @@ static void more_inflight(Rank *k) {
 /* Runs the copies that stand before op i of the rank. */
 static void copies(Sched *s, Rank *k, uint32_t i) {
   const Streams *t = k->stream;
-  for (; k->copied < t->ncopy && t->copy[k->copied].wait <= i; k->copied++) {
+  for (; k->copied < t->ncopy && waits_for(t->wait, &t->copy[k->copied], PIPE_COMPUTE) <= i;
+       k->copied++) {
     PipeInstr *x = &t->copy[k->copied];
     if (x->op == PIPE_SIDE_COPY)
       continue;
@@ -240,7 +241,8 @@ static void copies(Sched *s, Rank *k, uint32_t i) {
 
 /* Gives back the slots of the OFFs that instruction `in` waits for. */
 static void copied_away(Sched *s, Rank *k, const PipeInstr *in) {
-  for (; k->over < in->wait_copy; k->over++) {
+  const uint32_t over = waits_for(k->stream->wait, in, PIPE_COPY);
+  for (; k->over < over; k->over++) {
     PipeInstr *x = &k->stream->copy[k->over];
     Colour *a = pool_of(k, PIPE_ACT, x->stage);
     uint32_t *done = &k->noff[k->cls[PIPE_ACT].of[x->stage]];

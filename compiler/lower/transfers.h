@@ -12,7 +12,7 @@ static inline bool is_forward(const PipeInstr *in) {
 }
 /* Is it a WAIT_SEND of a file? It waits for the SEND that it names. */
 static inline bool is_wait_send(const Sched *s, const PipeInstr *in) {
-  return s->orders->lists && in->wait == WAIT_SEND;
+  return s->orders->lists && in->waits == WAIT_SEND;
 }
 static inline bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
 

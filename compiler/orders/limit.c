@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "plant.h"
+#include "queues.h"
 
 /* ---- what ops take ---- */
 
@@ -387,7 +388,8 @@ typedef struct Walk {
   int64_t *now;                    /* [NCOUNTS * nchunk] counts of ops alone */
   uint32_t copied, over;           /* copies whose place has come; that ops have waited for */
   const PipeInstr **copy;          /* [ncopy] copies of the rank */
-  uint32_t ncopy, *wait_copy;      /* [op of the rank] number of copies that it waits for */
+  uint32_t ncopy, *place;          /* [ncopy] ops of the rank before it */
+  uint32_t *copies_over;           /* [op of the rank] copies that are over when it starts */
   Ends *ends;                      /* [n] */
   const Limit *broken;             /* first limit that does not hold */
   int64_t excess;                  /* amount by which its worst moment exceeds it */
@@ -431,7 +433,7 @@ static void look(Walk *w, uint32_t op) {
 
 /* Adds the copies whose place is before op i of the rank, and drops those that op i waits for. */
 static void copies_before(Walk *w, uint32_t i) {
-  for (; w->copied < w->ncopy && w->copy[w->copied]->wait <= i; w->copied++)
+  for (; w->copied < w->ncopy && w->place[w->copied] <= i; w->copied++)
     for (int end = 0; end < 2; end++) {
       const PipeInstr *x = w->copy[w->copied];
       int what;
@@ -443,7 +445,7 @@ static void copies_before(Walk *w, uint32_t i) {
                       : 0);
     }
   look(w, w->s->orders->rank_op0[w->rank] + i);
-  w->over = w->wait_copy[i] > w->over ? w->wait_copy[i] : w->over;
+  w->over = w->copies_over[i];
   for (Ends *e = w->ends; e < w->ends + w->n; e++)
     while (e->at[e->first] < 2 * w->over)
       e->first++;
@@ -455,13 +457,18 @@ static void find_copies(Walk *w, uint32_t r, Arena *a) {
   const PipeRank *rank = &s->prog->rank[r];
   uint32_t i = 0;
   w->copy = NEW_ARRAY(a, const PipeInstr *, rank->ninstr);
-  w->wait_copy = NEW_ARRAY(a, uint32_t, s->orders->rank_op0[r + 1] - s->orders->rank_op0[r]);
+  w->place = NEW_ARRAY(a, uint32_t, rank->ninstr);
+  w->copies_over = NEW_ARRAY(a, uint32_t, s->orders->rank_op0[r + 1] - s->orders->rank_op0[r]);
+  const uint32_t *ops = rows_over(a, s->prog, rank, PIPE_COMPUTE);
+  const uint32_t *copies = rows_over(a, s->prog, rank, PIPE_COPY);
   w->ncopy = 0;
   for (const PipeInstr *in = rank->instr; in < rank->instr + rank->ninstr; in++)
-    if (pipe_op_info[in->op].stream == PIPE_COPY)
+    if (pipe_op_info[in->op].stream == PIPE_COPY) {
+      w->place[w->ncopy] = ops[in - rank->instr];
       w->copy[w->ncopy++] = in;
-    else if (pipe_op_info[in->op].stream == PIPE_COMPUTE)
-      w->wait_copy[i++] = in->wait_copy;
+    } else if (pipe_op_info[in->op].stream == PIPE_COMPUTE) {
+      w->copies_over[i++] = copies[in - rank->instr];
+    }
   BUG_IF(i != s->orders->rank_op0[r + 1] - s->orders->rank_op0[r]);
   w->ends = NEW_ARRAY(a, Ends, w->n);
   for (Ends *e = w->ends; e < w->ends + w->n; e++) {

@@ -64,6 +64,8 @@ typedef struct Waiting {
 typedef struct Machine {
   Arena arena; /* freed after the play */
   const PipeSimIn *in;
+  /* [nrank] as PipeSimIn.wait; the queue of a channel is PIPE_NSTREAMS + its row of `queue` */
+  const PipeWait **wait;
   Group *group;        /* [ngroup] */
   uint64_t *link_free; /* [nlink] when each link becomes free */
   VEC(Waiting) heap;   /* first to start at the top */
@@ -137,22 +139,37 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
   return end;
 }
 
-/* Are the COMM instructions that instruction i of COMPUTE (copy 0) or COPY (1) of rank r waits for
- * done? Raises *start to their ends. */
-static bool has_comm(const Machine *m, uint32_t r, int copy, uint32_t i, uint32_t wait,
-                     uint64_t *start) {
+/* Are the waits of an instruction of rank r over? Raises *start to their ends. */
+static inline bool waits_over(const Machine *m, uint32_t r, const PipeInstr *c, uint64_t *start) {
   const Rank *k = &m->rank[r];
-  const PipeNeeds *need = m->in->needs ? &m->in->needs[r] : NULL;
-  if (!need) {
-    if (wait > 0 && wait <= k->ncomm)
-      *start = later(*start, k->comm_end[wait - 1]);
-    return wait <= k->ncomm;
-  }
-  const uint32_t *first = need->first[copy];
-  for (uint32_t j = first ? first[i] : 0; first && j < first[i + 1]; j++) {
-    if (!k->over[need->on[j]])
-      return false;
-    *start = later(*start, k->comm_end[need->on[j]]);
+  const PipeWait *wait = &m->wait[r][c->waits], *end = wait + c->nwait;
+  for (; wait < end; wait++) {
+    const Queue *channel = NULL;
+    const uint32_t n = wait->count;
+    uint64_t over = 0;
+    switch (wait->queue) {
+    case PIPE_COMPUTE:
+      if (n > k->ncompute)
+        return false;
+      over = n > 0 ? k->compute_end[n - 1] : 0;
+      break;
+    case PIPE_COMM:
+      if (n > k->ncomm)
+        return false;
+      over = k->comm_end[n - 1];
+      break;
+    case PIPE_COPY:
+      if (n > k->ncopy)
+        return false;
+      over = k->copy_end[n - 1];
+      break;
+    default:
+      channel = &m->queue[wait->queue - PIPE_NSTREAMS];
+      if (n > channel->done)
+        return false;
+      over = k->comm_end[channel->at.at[n - 1]];
+    }
+    *start = later(*start, over);
   }
   return true;
 }
@@ -166,14 +183,12 @@ static void run_compute(Machine *m, uint32_t r) {
   for (; i < s->n; i++) {
     const PipeInstr *c = stream_at(s, i);
     uint64_t start = k->compute_free;
-    if (c->wait_copy > k->ncopy || !has_comm(m, r, 0, i, c->wait, &start))
+    if (!waits_over(m, r, c, &start))
       break;
     fetch_ahead(c, sizeof *c, 0);
     fetch_ahead(&k->compute_end[i], sizeof *k->compute_end, 1);
     if (starts)
       fetch_ahead(&starts[i], sizeof *starts, 1);
-    if (c->wait_copy)
-      start = later(start, k->copy_end[c->wait_copy - 1]);
     if (start < k->compute_begin)
       k->compute_begin = start;
     if (c->group > 0 && c->group < s->n - i) {
@@ -200,11 +215,8 @@ static bool run_copy(Machine *m, uint32_t r) {
   for (; s && i < s->n; i++) {
     const PipeInstr *c = stream_at(s, i);
     Group *g = m->in->group && m->in->group[r] ? &m->group[m->in->group[r] - 1] : NULL;
-    uint64_t start = c->wait && c->wait <= k->ncompute
-                         ? later(k->copy_free, k->compute_end[c->wait - 1])
-                         : k->copy_free;
-    if (c->wait > k->ncompute || (g && c->turn != g->next) ||
-        !has_comm(m, r, 1, i, c->wait_copy, &start))
+    uint64_t start = k->copy_free;
+    if ((g && c->turn != g->next) || !waits_over(m, r, c, &start))
       break;
     if (g)
       start = later(start, g->free);
@@ -232,11 +244,11 @@ static const PipeInstr *queue_at(const Machine *m, uint32_t q, uint32_t i) {
 /* The head of queue q if its waits are over; else NULL. */
 static const PipeInstr *comm_ready(const Machine *m, uint32_t q) {
   const Queue *x = &m->queue[q];
-  const Rank *k = &m->rank[x->rank];
+  uint64_t start = 0;
   if (x->done == x->n || x->held)
     return NULL;
   const PipeInstr *c = queue_at(m, q, x->done);
-  return c->wait <= k->ncompute && c->wait_copy <= k->ncopy ? c : NULL;
+  return waits_over(m, x->rank, c, &start) ? c : NULL;
 }
 
 /* The queue of the REDUCE or TIE of row `row`. */
@@ -301,10 +313,9 @@ static void complete_comm(Machine *m, uint32_t q, uint64_t start, uint64_t end) 
 /* The earliest start of c, the head of queue q, as far as its own rank decides. Requires its
  * waits. */
 static uint64_t comm_from(const Machine *m, uint32_t q, const PipeInstr *c) {
-  const Rank *k = &m->rank[m->queue[q].rank];
   uint64_t from = m->queue[q].free;
-  from = c->wait ? later(from, k->compute_end[c->wait - 1]) : from;
-  return c->wait_copy ? later(from, k->copy_end[c->wait_copy - 1]) : from;
+  waits_over(m, m->queue[q].rank, c, &from);
+  return from;
 }
 
 /* ---- shared links ---- */
@@ -649,6 +660,19 @@ static uint32_t *no_queues(Machine *m, uint32_t n) {
   return memset(of, 0xff, n * sizeof *of);
 }
 
+/* The waits of rank r by rows of `queue`. own: by channel of the rank. */
+static const PipeWait *number_waits(Machine *m, uint32_t r, const uint32_t *own) {
+  const uint32_t n = m->in->nwait[r];
+  PipeWait *wait = arena_alloc(&m->arena, n * sizeof *wait + 1);
+  for (uint32_t i = 0; i < n; i++) {
+    const uint32_t queue = m->in->wait[r][i].queue;
+    wait[i] = m->in->wait[r][i];
+    if (queue >= PIPE_NSTREAMS)
+      wait[i].queue = PIPE_NSTREAMS + own[queue - PIPE_NSTREAMS];
+  }
+  return wait;
+}
+
 /* Makes a queue for each channel of each rank. */
 static void find_queues(Machine *m) {
   const PipeSimIn *in = m->in;
@@ -673,6 +697,7 @@ static void find_queues(Machine *m) {
         end[pipe_is_send(c->op)][c->channel] = *q;
     }
     m->rank[r].queue0 = first, m->rank[r].nqueue = queue.n - first;
+    m->wait[r] = number_waits(m, r, own);
   }
   m->queue = queue.at;
   m->mate = no_queues(m, queue.n);
@@ -695,7 +720,7 @@ static void find_ranks(Machine *m) {
                                       : arena_alloc(a, ncompute * sizeof *k->compute_end);
     k->comm_end = out->comm_end ? out->comm_end[r] : arena_alloc(a, ncomm * sizeof *k->comm_end);
     k->copy_end = out->copy_end ? out->copy_end[r] : arena_alloc(a, ncopy * sizeof *k->copy_end);
-    if (in->needs) {
+    if (in->nchannel) {
       k->over = NEW_ARRAY(a, uint8_t, ncomm);
       continue;
     }
@@ -736,7 +761,10 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   m.rank = NEW_ARRAY(a, Rank, in->nrank);
   m.ready = NEW_ARRAY(a, uint32_t, in->nrank);
   m.link_free = NEW_ARRAY(a, uint64_t, in->nlink);
-  if (in->needs)
+  m.wait = NEW_ARRAY(a, const PipeWait *, in->nrank);
+  for (uint32_t r = 0; r < in->nrank; r++)
+    m.wait[r] = in->wait[r];
+  if (in->nchannel)
     find_queues(&m);
   else
     m.queue = NEW_ARRAY(a, Queue, in->nrank);

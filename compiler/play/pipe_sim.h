@@ -13,8 +13,7 @@
  * Cost: linear in instructions, with four exceptions:
  *
  *   a REDUCE or TIE of n rows         looks at up to n - 1 other rows
- *   a rank with channels              looks at all its channels after each instruction, and an
- *                                     instruction looks at each one that it needs
+ *   a rank with channels              looks at all its channels after each instruction
  *   a transfer in a group of n        looks at the n - 1 others
  *   n transfers that wait for links   the first is found in log n
  *
@@ -41,15 +40,6 @@ typedef struct PipeStream {
   uint32_t n;
 } PipeStream;
 
-/* The waits of a rank's COMPUTE and COPY instructions for its COMM stream, where this stream has
- * channels. */
-typedef struct PipeNeeds {
-  /* [n + 1] for COMPUTE and for COPY: where the needs of each instruction start in `on`; NULL: no
-   * needs */
-  const uint32_t *first[2];
-  const uint32_t *on; /* positions in the COMM stream */
-} PipeNeeds;
-
 typedef struct PipeSimIn {
   uint32_t nrank;
   const PipeStream *compute; /* [nrank] */
@@ -68,9 +58,9 @@ typedef struct PipeSimIn {
   /* share, nshare and nlink: as in PipeProgram; 0 rows: no shared links */
   const PipeShare *share;
   uint32_t nshare, nlink;
-  /* [nrank] with lowering CHANNELS, in place of the waits for COMM; else NULL */
-  const PipeNeeds *needs;
-  uint32_t nchannel;         /* channels of the program; `gout` of a COMM instruction is below it */
+  const PipeWait *const *wait; /* [nrank][nwait] of PipeInstr.waits; further ones do not count */
+  const uint32_t *nwait;
+  uint32_t nchannel;         /* channels of the program; 0: one COMM stream per rank */
 } PipeSimIn;
 
 /* The caller owns every array; start, end and order may be NULL. Position i of rank r's stream is

@@ -27,30 +27,6 @@ static Rows rows_of(Arena *a, const PipeRank *k) {
   return x;
 }
 
-/* The needs of COMPUTE and COPY in a program with channels, from its events. */
-static PipeNeeds needs_of(Arena *a, const PipeRank *k, const Rows *x) {
-  uint32_t *place = arena_alloc(a, k->ninstr * sizeof *place), /* position of a row in its stream */
-      *list = arena_alloc(a, k->nsync * sizeof *list), n = 0;
-  PipeNeeds need = {.on = list};
-  for (int s = 0; s < PIPE_NSTREAMS; s++)
-    for (uint32_t i = 0; i < x->n[s]; i++)
-      place[x->index[s][i]] = i;
-  for (int copy = 0; copy < 2; copy++) {
-    const PipeOn own = copy ? PIPE_COPY : PIPE_COMPUTE;
-    uint32_t *first = arena_alloc(a, (x->n[own] + (size_t)1) * sizeof *first), j = 0;
-    for (uint32_t i = 0; i < x->n[own]; i++) {
-      first[i] = n;
-      for (; j < k->nsync && k->sync[j].before <= x->index[own][i]; j++)
-        if (k->sync[j].before == x->index[own][i] && k->sync[j].after != PIPE_NONE &&
-            on(&k->instr[k->sync[j].after]) == PIPE_COMM)
-          list[n++] = place[k->sync[j].after];
-    }
-    first[x->n[own]] = n;
-    need.first[copy] = first;
-  }
-  return need;
-}
-
 static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint64_t *makespan) {
   enum { NS = PIPE_NSTREAMS };
   const size_t n = p->nrank;
@@ -58,7 +34,8 @@ static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint6
   Rows *x = NEW_ARRAY(&own, Rows, n);
   PipeStream *stream[NS];
   uint64_t **starts[NS], **ends[NS]; /* by stream: [rank][position] */
-  PipeNeeds *need = p->nchannel ? NEW_ARRAY(&own, PipeNeeds, n) : NULL;
+  const PipeWait **wait = NEW_ARRAY(&own, const PipeWait *, n);
+  uint32_t *nwait = NEW_ARRAY(&own, uint32_t, n);
   uint32_t *done = NEW_ARRAY(&own, uint32_t, 2 * n), *group = NEW_ARRAY(&own, uint32_t, n);
   for (int s = 0; s < NS; s++) {
     stream[s] = NEW_ARRAY(&own, PipeStream, n);
@@ -70,8 +47,7 @@ static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint6
       stream[s][r] = (PipeStream){p->rank[r].instr, x[r].index[s], x[r].n[s]};
       starts[s][r] = x[r].start[s], ends[s][r] = x[r].end[s];
     }
-    if (need)
-      need[r] = needs_of(&own, &p->rank[r], &x[r]);
+    wait[r] = p->rank[r].wait, nwait[r] = p->rank[r].nwait;
     group[r] = p->rank[r].group;
   }
   PipeSimIn in = {.nrank = p->nrank,
@@ -91,7 +67,8 @@ static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint6
                   .share = p->share,
                   .nshare = p->nshare,
                   .nlink = p->nlink,
-                  .needs = need,
+                  .wait = wait,
+                  .nwait = nwait,
                   .nchannel = p->nchannel};
   PipeSimOut out = {.compute_start = starts[PIPE_COMPUTE],
                     .compute_end = ends[PIPE_COMPUTE],

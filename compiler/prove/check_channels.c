@@ -177,11 +177,11 @@ static MachineList *lists_of_file(Sched *s, const Places *where) {
           more[out[i].nmore++] = held[k];
         above = i, nheld = 0;
       }
-      for (; in->wait == WAIT_ALL && !PLANTED(LISTS_WAIT) && waited < i; waited++)
+      for (; in->waits == WAIT_ALL && !PLANTED(LISTS_WAIT) && waited < i; waited++)
         if (is_comm(&l->instr[waited]))
           more[out[i].nmore++] = waited;
       more += out[i].nmore;
-      if (in->wait == WAIT_ALL && is_comm(in))
+      if (in->waits == WAIT_ALL && is_comm(in))
         held = out[i].more, nheld = out[i].nmore;
       else if (is_comm(in) && !is_wait_send(s, in) && nheld > 0)
         out[i].more = held, out[i].nmore = nheld;

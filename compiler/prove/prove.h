@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door of prove/: deadlock, matching, memory, streams, and the checks of the text. */
+ * The door of prove/: deadlock, matching, memory, and the checks of the text. */
 #ifndef PIPEC_PROVE_H
 #define PIPEC_PROVE_H
 
@@ -12,9 +12,6 @@ bool check_deadlock(const Sched *s);
 /* ---- slow_links.c ---- */
 /* Warns if the program takes much longer than on an idle network. Requires lower. */
 void warn_slow_links(Sched *s);
-/* ---- check_streams.c: requires prog. Proves that the events of each rank cover its waits and
- * every access of a slot, and that no event is redundant ---- */
-bool check_streams(Sched *s);
 /* ---- check_match.c: requires prog. Proves FIFO matching on each directed rank pair ---- */
 bool check_match(Sched *s);
 /* ---- check_channels.c: proves that lists complete and match under opt->model. Ensures

@@ -54,9 +54,18 @@ void dump_ops(Sched *s, FILE *f) {
   }
 }
 
-/* list: the slot lists of the rank; weights: or NULL. */
+static void dump_waits(FILE *f, const PipeWait *wait, const PipeWait *end) {
+  for (; wait < end; wait++) {
+    if (wait->queue < PIPE_NSTREAMS)
+      fprintf(f, " after %s %u", pipe_stream_name[wait->queue], wait->count);
+    else
+      fprintf(f, " after channel %u %u", wait->queue - PIPE_NSTREAMS, wait->count);
+  }
+}
+
+/* list: the slot lists of the rank; weights: or NULL; wait: the waits of the rank. */
 static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeInstr *instr,
-                       const PipeWeights *weights) {
+                       const PipeWeights *weights, const PipeWait *wait) {
   char text[PIPE_OP_TEXT];
   pipe_instr_text(text, g, instr); /* with the edge, or the name of the side op */
   fprintf(f, "  %s", text);
@@ -73,6 +82,7 @@ static void dump_instr(FILE *f, PipeGraph g, const uint32_t *list, const PipeIns
     for (uint32_t k = 0; k < (n < 2 ? 1 : n); k++)
       fprintf(f, " %" PRId64, n < 2 ? v : list[v + k]);
   }
+  dump_waits(f, wait + instr->waits, wait + instr->waits + instr->nwait);
   fputc('\n', f);
 }
 
@@ -83,14 +93,15 @@ void dump_streams(Sched *s, FILE *f) {
     for (uint32_t i = 0; i < t->ncompute; i++)
       dump_instr(
           f, sched_graph(s), s->model->graph ? s->lowered->slot_list[r] : NULL, &t->compute[i],
-          s->lowered->weight_first ? &s->versions->weights[s->orders->rank_op0[r] + i] : NULL);
+          s->lowered->weight_first ? &s->versions->weights[s->orders->rank_op0[r] + i] : NULL,
+          t->wait);
     fprintf(f, "rank %u comm:\n", r);
     for (uint32_t i = 0; i < t->ncomm; i++)
-      dump_instr(f, sched_graph(s), NULL, &t->comm[i], NULL);
+      dump_instr(f, sched_graph(s), NULL, &t->comm[i], NULL, t->wait);
     if (t->ncopy)
       fprintf(f, "rank %u copy:\n", r);
     for (uint32_t i = 0; i < t->ncopy; i++)
-      dump_instr(f, sched_graph(s), NULL, &t->copy[i], NULL);
+      dump_instr(f, sched_graph(s), NULL, &t->copy[i], NULL, t->wait);
   }
 }
 
@@ -125,15 +136,10 @@ void dump_program(Sched *s, FILE *f) {
     for (uint32_t i = first; i < first + nlimit; i++)
       fprintf(f, "  limit %s\n", limit_text(s, &s->claims->row[i]));
     for (uint32_t i = 0; i < k->ninstr; i++)
-      dump_instr(f, pipe_graph(p), k->list, &k->instr[i], k->weights ? &k->weights[i] : NULL);
-    for (uint32_t i = 0; i < k->nsync; i++) {
-      const PipeSync *y = &k->sync[i];
-      char from[PIPE_OP_TEXT] = "begin", to[PIPE_OP_TEXT] = "end";
-      if (y->after != NONE)
-        pipe_instr_text(from, pipe_graph(p), &k->instr[y->after]);
-      if (y->before < k->ninstr)
-        pipe_instr_text(to, pipe_graph(p), &k->instr[y->before]);
-      fprintf(f, "  event %u: %s -> %s\n", y->event, from, to);
-    }
+      dump_instr(f, pipe_graph(p), k->list, &k->instr[i], k->weights ? &k->weights[i] : NULL,
+                 k->wait);
+    fputs("  end", f);
+    dump_waits(f, k->wait + pipe_wait0(k, k->ninstr), k->wait + k->nwait);
+    fputc('\n', f);
   }
 }

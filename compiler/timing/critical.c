@@ -23,9 +23,11 @@
  * slot counts as free if it is free for a part of the gap. */
 #include "critical.h"
 #include "base.h"
+#include "fields.h"
 #include "lower.h"
 #include "orders.h"
 #include "pipe_sim.h"
+#include "queues.h"
 #include "timing.h"
 
 #include <inttypes.h>
@@ -38,10 +40,11 @@ typedef struct Walk {
   bool lists; /* an op waits for the sends that a file names */
   uint64_t **start, **end;
   uint32_t **pair;
-  uint32_t **at[PIPE_NSTREAMS]; /* [stream][rank][k] row of the k-th instruction of the stream */
-  uint32_t **nth;               /* [rank][row] position in its stream */
-  /* [rank][row] with channels: the row above in its channel, NONE for other rows; else NULL */
-  uint32_t **before;
+  PipeQueues *queues; /* [rank] */
+  uint32_t **nth;     /* [rank][row] position in its queue */
+  /* [stream][rank][row] of the rows of another stream that a row needs, the last to end; NONE */
+  uint32_t **need[PIPE_NSTREAMS];
+  bool eager;     /* tensors leave as each op of an action ends */
   PathStep *use;  /* shared links: transfers and sums that took time, sorted by link, then by end */
   size_t *use0;   /* [nlink + 1] first row of `use` of each link; NULL: no shared links */
   PathStep *turn; /* copies by turn; group g begins at turn0[g] */
@@ -86,98 +89,128 @@ static void walk_turns(Arena *a, Walk *w) {
 
 static void walk_links(Arena *a, Walk *w);
 
-static void walk_channels(Arena *a, Walk *w) {
-  const PipeProgram *p = w->p;
-  uint32_t *last = NEW_ARRAY(a, uint32_t, p->nchannel); /* [nchannel] row + 1 */
-  if (!p->nchannel)
+/* ---- what an instruction needs of other streams ---- */
+
+/* The waits of the program do not say it all: those that follow from others are not there. So the
+ * producer of a tensor, or the last user of a slot, is found by the slot. */
+typedef struct Users {
+  const Walk *w;
+  const PipeRank *rank;
+  uint32_t r, *slot;    /* [nslot] 1 + row of the last instruction that touched it; 0: none */
+  uint32_t *grad, *sum; /* [nstage] the same, of gradients and their sums */
+} Users;
+
+/* Row `first` needs row `user` - 1, if this is of another stream: of those in one stream, the last
+ * to end counts. */
+static void note_need(const Users *users, uint32_t first, uint32_t user) {
+  const Walk *w = users->w;
+  const PipeInstr *in = &users->rank->instr[user ? user - 1 : 0];
+  if (user == 0 || on(in) == on(&users->rank->instr[first]))
     return;
-  w->before = NEW_ARRAY(a, uint32_t *, p->nrank);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *k = &p->rank[r];
-    w->before[r] = NEW_ARRAY(a, uint32_t, k->ninstr);
-    for (uint32_t i = 0; i < k->ninstr; i++) {
-      uint32_t *c = is_comm(&k->instr[i]) ? &last[k->instr[i].channel] : NULL;
-      w->before[r][i] = c ? *c - 1 : NONE;
-      if (c)
-        *c = i + 1;
+  const uint32_t row = user - 1 + (on(in) == PIPE_COMPUTE && !w->eager ? in->group : 0);
+  uint32_t *need = &w->need[on(in)][users->r][first];
+  if (*need == NONE || w->end[users->r][row] > w->end[users->r][*need])
+    *need = row;
+}
+
+/* Row i touches a slot, or what `last` is the last user of. Its action begins at `first`. */
+static void touch(const Users *users, uint32_t first, uint32_t i, uint32_t *last) {
+  note_need(users, first, *last);
+  *last = i + 1;
+}
+
+static void touch_slots(const Users *users, uint32_t first, uint32_t i) {
+  const PipeInstr *in = &users->rank->instr[i];
+  const PipeStage *stage = &users->w->p->stage[in->stage];
+  for (const Field *field = pipe_field; field->ops && !field->weights; field++) {
+    const bool away = field->at == offsetof(PipeInstr, away) && field_has(field, PIPE_OFF);
+    if (!field_is_slot(field) || !field_has(field, in->op) || (away && in->peer != NONE))
+      continue;
+    const uint32_t at = (uint32_t)field_get(field, in, NULL), n = field_slots(field, stage, in->op);
+    if (n < 2 && at != NONE)
+      touch(users, first, i, &users->slot[at]);
+    for (uint32_t k = 0; n > 1 && k < n; k++)
+      touch(users, first, i, &users->slot[users->rank->list[at + k]]);
+  }
+}
+
+static void touch_gradients(const Users *users, uint32_t first, uint32_t i) {
+  const PipeProgram *p = users->w->p;
+  const PipeInstr *in = &users->rank->instr[i];
+  if (in->op == PIPE_B || in->op == PIPE_W)
+    users->grad[in->stage] = i + 1;
+  if (in->op == PIPE_U)
+    note_need(users, first, users->sum[in->stage]);
+  for (uint32_t st = 0; st < p->nstage && pipe_is_sum(in->op); st++)
+    if (in->op == PIPE_REDUCE ? st == in->stage : p->stage[st].tied == in->stage) {
+      note_need(users, first, users->grad[st]);
+      users->sum[st] = i + 1;
     }
-    for (uint32_t i = 0; i < k->ninstr; i++)
-      if (is_comm(&k->instr[i]))
-        last[k->instr[i].channel] = 0;
+}
+
+static void walk_needs(const Walk *w, Arena *a, uint32_t r) {
+  const PipeProgram *p = w->p;
+  Users users = {.w = w, .rank = &p->rank[r], .r = r};
+  users.slot = NEW_ARRAY(a, uint32_t, users.rank->nslot + (size_t)1);
+  users.grad = NEW_ARRAY(a, uint32_t, p->nstage);
+  users.sum = NEW_ARRAY(a, uint32_t, p->nstage);
+  for (uint32_t i = 0, first = 0; i < users.rank->ninstr; i++) {
+    const PipeInstr *in = &users.rank->instr[i];
+    first = i > 0 && in[-1].group > 0 ? first : i;
+    for (int stream = 0; stream < PIPE_NSTREAMS; stream++)
+      w->need[stream][r][i] = NONE;
+    for (uint32_t k = in->waits; k < in->waits + in->nwait; k++)
+      note_need(&users, first, pipe_after(&w->queues[r], users.rank->wait[k]));
+    touch_slots(&users, first, i);
+    touch_gradients(&users, first, i);
   }
 }
 
 static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
-  Walk w = {.p = p, .lists = s->orders->lists};
+  Walk w = {.p = p, .lists = s->orders->lists, .eager = s->orders->send == SEND_EAGER};
   w.start = program_times(a, p, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
     guard_no_memory(sizeof(uint32_t) * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));
   guard_own(w.pair, free);
+  w.queues = NEW_ARRAY(a, PipeQueues, p->nrank);
   w.nth = NEW_ARRAY(a, uint32_t *, p->nrank);
-  for (int c = 0; c < PIPE_NSTREAMS; c++)
-    w.at[c] = NEW_ARRAY(a, uint32_t *, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
-    uint32_t n = p->rank[r].ninstr, k[PIPE_NSTREAMS] = {0};
-    w.nth[r] = NEW_ARRAY(a, uint32_t, n);
-    for (uint32_t i = 0; i < n; i++)
-      w.nth[r][i] = k[on(&p->rank[r].instr[i])]++;
-    for (int c = 0; c < PIPE_NSTREAMS; c++)
-      w.at[c][r] = NEW_ARRAY(a, uint32_t, k[c]);
-    for (uint32_t i = 0; i < n; i++)
-      w.at[on(&p->rank[r].instr[i])][r][w.nth[r][i]] = i;
+    const PipeQueues queues = w.queues[r] = queues_of(p, &p->rank[r]);
+    w.nth[r] = NEW_ARRAY(a, uint32_t, p->rank[r].ninstr);
+    for (uint32_t q = 0; q < PIPE_NSTREAMS + p->nchannel; q++)
+      for (uint32_t at = queues.first[q]; at < queues.first[q + 1]; at++)
+        w.nth[r][queues.row[at]] = at - queues.first[q];
   }
-  walk_channels(a, &w);
+  for (int stream = 0; stream < PIPE_NSTREAMS; stream++) {
+    w.need[stream] = NEW_ARRAY(a, uint32_t *, p->nrank);
+    for (uint32_t r = 0; r < p->nrank; r++)
+      w.need[stream][r] = arena_alloc(a, p->rank[r].ninstr * sizeof **w.need[stream]);
+  }
+  for (uint32_t r = 0; r < p->nrank; r++)
+    walk_needs(&w, a, r);
   walk_turns(a, &w);
   walk_links(a, &w);
   return w;
 }
 
-/* With channels: of the COMM instructions that events make row i of rank r wait for, the last to
- * end; NONE. */
-static uint32_t last_needed(const Walk *w, uint32_t r, uint32_t i) {
-  const PipeRank *k = &w->p->rank[r];
-  uint32_t lo = 0, hi = k->nsync, best = NONE;
-  while (lo < hi) {
-    uint32_t mid = lo + (hi - lo) / 2;
-    if (k->sync[mid].before < i)
-      lo = mid + 1;
-    else
-      hi = mid;
-  }
-  for (; lo < k->nsync && k->sync[lo].before == i; lo++) {
-    uint32_t j = k->sync[lo].after;
-    if (j != NONE && is_comm(&k->instr[j]) && (best == NONE || w->end[r][j] > w->end[r][best]))
-      best = j;
-  }
-  return best;
-}
-
-/* The instruction that row i of rank r waits for by `wait`; NONE. */
+/* The last instruction of COMM, for one of COMPUTE, or of COMPUTE, for another one, that row i of
+ * rank r needs; NONE. */
 static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
-  const PipeInstr *in = &w->p->rank[r].instr[i];
-  if (w->before && on(in) == PIPE_COMPUTE)
-    return last_needed(w, r, i);
-  return in->wait ? w->at[on(in) == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE][r][in->wait - 1]
-                  : NONE;
+  return w->need[on(&w->p->rank[r].instr[i]) == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE][r][i];
 }
 
-/* The instruction that row i of rank r waits for by `wait_copy`; NONE. */
+/* The same for COPY, and for one of COPY that of COMM. */
 static uint32_t copied(const Walk *w, uint32_t r, uint32_t i) {
-  const PipeInstr *in = &w->p->rank[r].instr[i];
-  if (w->before && on(in) == PIPE_COPY)
-    return last_needed(w, r, i);
-  return in->wait_copy ? w->at[on(in) == PIPE_COPY ? PIPE_COMM : PIPE_COPY][r][in->wait_copy - 1]
-                       : NONE;
+  return w->need[on(&w->p->rank[r].instr[i]) == PIPE_COPY ? PIPE_COMM : PIPE_COPY][r][i];
 }
 
-/* The instruction above row i in its stream; NONE. */
+/* The instruction above row i in its queue; NONE. */
 static uint32_t previous(const Walk *w, uint32_t r, uint32_t i) {
-  uint8_t c = on(&w->p->rank[r].instr[i]);
-  if (w->before && c == PIPE_COMM)
-    return w->before[r][i];
-  return w->nth[r][i] ? w->at[c][r][w->nth[r][i] - 1] : NONE;
+  const PipeQueues *queues = &w->queues[r];
+  const uint32_t first = queues->first[pipe_queue(w->p->lowering, &w->p->rank[r].instr[i])];
+  return w->nth[r][i] ? queues->row[first + w->nth[r][i] - 1] : NONE;
 }
 
 /* The rank of the next member of a REDUCE or TIE. */
@@ -559,6 +592,8 @@ const Critical *critical(Sched *s) {
   find_path(s, &w, c);
   find_idle(s, &scratch, &w, c);
   guard_end(w.pair, free);
+  for (uint32_t r = 0; r < w.p->nrank; r++)
+    end_queues(w.queues[r]);
   arena_free(&scratch);
   return c;
 }

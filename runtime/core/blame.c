@@ -74,6 +74,24 @@ static uint32_t comm_head(const Look *l, uint32_t r) {
   return row;
 }
 
+/* True if the waits of a row of rank r are met. */
+static bool is_ready(const Look *l, uint32_t r, uint32_t row) {
+  const RankRun *k = &l->run->rank[r];
+  for (uint32_t i = pipe_wait0(k->t, row); i < pipe_wait_end(k->t, row); i++) {
+    const Need *need = &k->need[i];
+    bool met;
+    if (need->queue == PIPE_COMPUTE)
+      met = need->count <= compute_at(l, r);
+    else if (need->queue == PIPE_COPY)
+      met = need->count <= copy_at(l, r);
+    else
+      met = pr_comm_stream(k, need->queue)->place[need->count - 1] < comm_at(l, r);
+    if (!met)
+      return false;
+  }
+  return true;
+}
+
 /* The copy at the head of the COPY stream of rank r; NULL: the stream is complete. */
 static const PipeInstr *copy_head(const Look *l, uint32_t r) {
   const RankRun *k = &l->run->rank[r];
@@ -151,24 +169,19 @@ static uint32_t awaited(const Look *l, uint32_t r, const PipeInstr *c) {
 static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
   const RankRun *k = &l->run->rank[r];
   const PrPlace *at = &l->place[r];
-  uint32_t ci = compute_at(l, r), mi = comm_at(l, r), pi = copy_at(l, r), row = PIPE_NONE;
+  uint32_t ci = compute_at(l, r), pi = copy_at(l, r), row = PIPE_NONE;
   *next = r;
   if (at->condition != PR_ANSWERS)
     return (Blame){at->condition == PR_IS_GONE ? GONE : SILENT, r, PIPE_NONE};
   if (at->running && at->running <= k->t->ninstr) /* a peer may send any number */
     return (Blame){RUNS, r, at->running - 1};
-  const PipeInstr *compute = ci < k->ncompute ? &k->t->instr[k->compute[ci].index] : NULL;
-  const PipeInstr *copy = copy_head(l, r);
-  bool computes = compute && compute->wait <= mi && compute->wait_copy <= pi;
-  bool copies = copy && copy->wait <= ci && copy->wait_copy <= mi;
   uint32_t head_row = comm_head(l, r);
-  const PipeInstr *c = head_row == PIPE_NONE ? NULL : &k->t->instr[head_row];
   /* the thread that must begin it is free */
-  if (c && !at->posted && c->wait <= ci && c->wait_copy <= pi)
+  if (head_row != PIPE_NONE && !at->posted && is_ready(l, r, head_row))
     return (Blame){NOT_BEGUN, r, head_row};
-  if (computes)
+  if (ci < k->ncompute && is_ready(l, r, k->compute[ci].index))
     return (Blame){NOT_BEGUN, r, k->compute[ci].index};
-  if (copies) {
+  if (pi < k->ncopy && is_ready(l, r, k->copy[pi].index)) {
     row = k->copy[pi].index;
     *next = has_turn(l, r);
     if (*next == r)

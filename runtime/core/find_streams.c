@@ -141,70 +141,66 @@ PrStatus pr_take_sums(PrRun *run) {
   return PR_OK;
 }
 
-/* With lowering CHANNELS: makes the streams of the channels of rank k, and the needs of COMPUTE and
- * COPY. */
-static bool take_channels(const PipeProgram *p, RankRun *k) {
+/* Resolves the waits of rank k. of[queue]: number of the COMM stream. */
+static void take_needs(RankRun *k, const uint32_t *of) {
   const PipeRank *t = k->t;
-  uint32_t at = 0, total = 0;
-  uint32_t *of = malloc((p->nchannel + (size_t)t->ninstr) * sizeof *of), *row = of + p->nchannel;
-  for (uint32_t c = 0; of && c < p->nchannel; c++)
-    of[c] = PIPE_NONE;
-  for (uint32_t i = 0; of && i < k->ncomm; i++) {
-    uint32_t *x = &of[t->instr[k->comm[i].index].channel];
-    *x = *x == PIPE_NONE ? k->nstream++ : *x;
+  for (uint32_t i = 0; i < t->nwait; i++) {
+    const PipeWait wait = t->wait[i];
+    if (wait.queue == PIPE_COMPUTE) {
+      k->need[i] = (Need){&k->compute_done, k->ncompute, wait.count, PIPE_COMPUTE};
+    } else if (wait.queue == PIPE_COPY) {
+      k->need[i] = (Need){&k->copy_done, k->ncopy, wait.count, PIPE_COPY};
+    } else {
+      const CommRun *stream = &k->stream[of[wait.queue]];
+      k->need[i] = (Need){&stream->done, stream->n, wait.count, pr_comm_queue(stream->number)};
+    }
+  }
+}
+
+/* Makes the COMM streams of rank k, one for each queue, and its needs. */
+static bool take_comm(const PipeProgram *p, RankRun *k) {
+  const PipeRank *t = k->t;
+  const size_t nqueue = PIPE_NSTREAMS + (size_t)p->nchannel;
+  uint32_t at = 0;
+  uint32_t *of = malloc(nqueue * sizeof *of);
+  if (!of)
+    return false;
+  memset(of, 0xff, nqueue * sizeof *of);
+  if (p->lowering != PIPE_CHANNELS)
+    of[PIPE_COMM] = k->nstream++; /* exists even if it is empty */
+  for (uint32_t i = 0; i < k->ncomm; i++) {
+    uint32_t *number = &of[pipe_queue(p->lowering, &t->instr[k->comm[i].index])];
+    *number = *number == PIPE_NONE ? k->nstream++ : *number;
   }
   k->stream = aligned_alloc(PR_LINE, (k->nstream + (size_t)1) * sizeof *k->stream);
   k->place = malloc((k->ncomm + (size_t)1) * sizeof *k->place);
-  k->need0[0] = calloc((size_t)k->ncompute + k->ncopy + 2, sizeof **k->need0);
-  k->need = malloc((t->nsync + (size_t)1) * sizeof *k->need);
-  if (!of || !k->stream || !k->place || !k->need0[0] || !k->need) {
+  k->need = malloc((t->nwait + (size_t)1) * sizeof *k->need);
+  if (!k->stream || !k->place || !k->need) {
     free(of);
     return false;
   }
-  for (uint32_t x = 0; x < k->nstream; x++)
+  for (uint32_t x = 0; x <= k->nstream; x++)
     k->stream[x] = (CommRun){.k = k, .number = x};
   for (uint32_t i = 0; i < k->ncomm; i++)
-    k->stream[of[t->instr[k->comm[i].index].channel]].n++;
-  k->need0[1] = k->need0[0] + k->ncompute + 1;
+    k->stream[of[pipe_queue(p->lowering, &t->instr[k->comm[i].index])]].n++;
   for (uint32_t x = 0; x < k->nstream; at += k->stream[x++].n)
     k->stream[x].place = k->place + at;
   for (uint32_t i = 0; i < k->ncomm; i++) {
-    const PipeInstr *c = &t->instr[k->comm[i].index];
-    CommRun *s = &k->stream[of[c->channel]];
-    ((uint32_t *)s->place)[s->next++] = i;
-    row[k->comm[i].index] = s->next; /* position in its stream, from 1 */
-    if (c->op == PIPE_SIDE_COMM)
-      k->side_stream = s->number;
+    CommRun *stream = &k->stream[of[pipe_queue(p->lowering, &t->instr[k->comm[i].index])]];
+    k->place[stream->place - k->place + stream->next++] = i;
   }
   for (uint32_t x = 0; x < k->nstream; x++)
     k->stream[x].next = 0;
-  for (int copy = 0; copy < 2; copy++)
-    for (uint32_t i = 0, j = 0, n = copy ? k->ncopy : k->ncompute; i < n; i++) {
-      uint32_t mine = copy ? k->copy[i].index : k->compute[i].index;
-      k->need0[copy][i] = total;
-      while (j < t->nsync && t->sync[j].before < mine)
-        j++;
-      for (; j < t->nsync && t->sync[j].before == mine; j++) {
-        uint32_t after = t->sync[j].after;
-        if (after != PIPE_NONE && pipe_op_info[t->instr[after].op].comm)
-          k->need[total++] = (CommNeed){of[t->instr[after].channel], row[after]};
-      }
-      k->need0[copy][i + 1] = total;
-    }
+  take_needs(k, of);
   free(of);
   return true;
 }
 
-bool pr_has_comm(const RankRun *k, int copy, uint32_t i, uint32_t wait, uint64_t step) {
-  CommNeed one;
-  uint32_t n;
-  const CommNeed *need = pr_needs(k, copy, i, wait, &one, &n);
-  bool has = true;
-  for (uint32_t j = 0; j < n; j++) {
-    const CommRun *c = &k->stream[need[j].stream];
-    has = has && atomic_load(&c->done) >= step * c->n + need[j].count;
-  }
-  return has;
+bool pr_is_ready(const RankRun *k, uint32_t row, uint64_t step) {
+  for (uint32_t i = pipe_wait0(k->t, row); i < pipe_wait_end(k->t, row); i++)
+    if (!pr_is_met(&k->need[i], step))
+      return false;
+  return true;
 }
 
 uint32_t pr_comm_prefix(const RankRun *k, uint64_t step, const CommRun **of) {
@@ -214,7 +210,7 @@ uint32_t pr_comm_prefix(const RankRun *k, uint64_t step, const CommRun **of) {
     const CommRun *c = &k->stream[x];
     uint64_t done = atomic_load(&c->done), before = step * c->n;
     uint32_t i = done <= before ? 0 : done - before < c->n ? (uint32_t)(done - before) : c->n;
-    uint32_t at = i == c->n ? k->ncomm : c->place ? c->place[i] : i;
+    uint32_t at = i == c->n ? k->ncomm : c->place[i];
     if (at < least)
       *of = c, least = at;
   }
@@ -267,14 +263,7 @@ bool pr_take_streams_of(PrRun *run, RankRun *k) {
   for (uint32_t i = 0; ok && i < k->nstage; i++)
     run->stage[k->stage[i]].left = graded[i];
   free(graded);
-  ok = ok && take_recomputed(p, k);
-  k->side_stream = p->nchannel ? PIPE_NONE : 0;
-  if (!ok || p->nchannel)
-    return ok && take_channels(p, k);
-  k->stream = aligned_alloc(PR_LINE, sizeof *k->stream);
-  if (k->stream)
-    *k->stream = (CommRun){.k = k, .n = k->ncomm}, k->nstream = 1;
-  return k->stream != NULL;
+  return ok && take_recomputed(p, k) && take_comm(p, k);
 }
 
 void pr_give_streams(RankRun *k) {
@@ -282,11 +271,10 @@ void pr_give_streams(RankRun *k) {
   free(k->comm);
   free(k->copy);
   free(k->place);
-  free(k->need0[0]);
   free(k->need);
   free(k->stream);
   k->compute = NULL, k->comm = NULL, k->copy = NULL, k->place = NULL, k->stream = NULL;
-  k->need0[0] = k->need0[1] = NULL, k->need = NULL;
+  k->need = NULL;
   k->ncompute = k->ncomm = k->ncopy = k->nstream = 0;
 }
 

@@ -11,9 +11,8 @@
  *            The thread that makes its head possible advances it (pr_advance). The owner is, in
  *            turn,
  *     - the rank's thread, from the start of a step;
- *     - nobody, while the head waits for COMPUTE: CommRun.wait holds the count that it waits for.
- *       The thread that reaches the count clears CommRun.wait and thereby owns the stream.
- *       CommRun.wait_copy does the same for COPY;
+ *     - nobody, while the head waits for another queue: CommRun.awaits is the key of the count. The
+ *       thread that reaches the count clears CommRun.awaits and thereby owns the stream;
  *     - the engine, from `begin` until it has called pr_over for all of the head; then the thread
  *       that made the last of these calls;
  *     - the rank's thread again, once CommRun.done shows that the step is complete.
@@ -22,8 +21,9 @@
  * holds a lock. The fields marked "owned" in CommRun belong to the owner. Each hand-over is an
  * atomic read-modify-write or a store of CommRun.done.
  *
- * A thread that must wait stores what it waits for in sleep_on, looks once more, and sleeps on its
- * semaphore. The thread that makes the awaited count clears sleep_on and wakes only that thread.
+ * A thread meets one wait after the other. If it must wait, it stores the key of the count in
+ * sleep_on, looks once more, and sleeps on its semaphore. The thread that makes the awaited count
+ * clears sleep_on and wakes only that thread.
  * Both sides store and then load, sequentially consistent, so one of the two sees the other.
  *
  * PrRun.live counts the threads that are awake. The waker raises it before the wake-up, so it is 0

@@ -67,8 +67,7 @@ typedef struct CommRun {
   /* Written by the thread that completes an instruction of the stream. */
   _Alignas(PR_LINE) _Atomic uint64_t done;
   _Atomic uint32_t posted;    /* 1: the head has begun */
-  _Atomic uint64_t wait;      /* compute_done that the head waits for; 0: no wait */
-  _Atomic uint64_t wait_copy; /* the same for copy_done */
+  _Atomic uint64_t awaits;    /* key of the count that the head waits for (interpret.c); 0: none */
   /* Owned. */
   _Alignas(PR_LINE) uint32_t next; /* position of the head; of a group, of its first */
   /* Groups: bit j: transfer j of the head is over while others are not. */
@@ -80,14 +79,17 @@ typedef struct CommRun {
   struct CommRun *todo;
   /* Constant after pr_open. */
   struct RankRun *k;
-  const uint32_t *place; /* [n] positions in RankRun.comm; NULL: all of it */
+  const uint32_t *place; /* [n] positions in RankRun.comm */
   uint32_t n, number;    /* number: among the streams of its rank */
 } CommRun;
 
-/* A wait: `count` instructions of COMM stream number `stream` of the rank must be complete. */
-typedef struct CommNeed {
-  uint32_t stream, count;
-} CommNeed;
+/* A PipeWait, resolved. */
+typedef struct Need {
+  const _Atomic uint64_t *done; /* completed instructions of the queue */
+  uint32_t each;                /* instructions of the queue in a step */
+  uint32_t count;               /* how many of them must be complete */
+  uint32_t queue;               /* PIPE_COMPUTE, PIPE_COPY, or pr_comm_queue of a COMM stream */
+} Need;
 
 /* One side of a transfer that is ready to start. */
 typedef struct Post {
@@ -135,18 +137,24 @@ typedef struct Turns {
   uint32_t *rank; /* [n] rank of each turn; owned */
 } Turns;
 
+/* A thread of a rank that sleeps until a count is reached. */
+typedef struct RankThread {
+  /* Key of the count (interpret.c); 0: the thread is awake. Cleared by the thread that wakes it. */
+  _Alignas(PR_LINE) _Atomic uint64_t sleep_on;
+  sem_t sem;
+  pthread_t thread;
+  bool has_sem, has_thread;
+  /* Looks before sleeping; 0 with fewer cores than ranks. Written by the thread itself. */
+  _Alignas(PR_LINE) uint32_t spin;
+} RankThread;
+
 /* A rank. */
 typedef struct RankRun {
-  /* Written by the thread that completes a transfer of this rank. */
-  /* Key of the count that the thread of the rank sleeps for (interpret.c); 0: it is awake. */
-  _Alignas(PR_LINE) _Atomic uint64_t sleep_on;
-  /* Written by the copier of the rank, a thread that only ranks with COPY instructions have. */
+  /* The thread that runs COMPUTE; the copier, which runs COPY. Only ranks with COPY instructions
+   * have a copier. */
+  RankThread main, copier;
+  /* Written by the copier of the rank. */
   _Alignas(PR_LINE) _Atomic uint64_t copy_done;
-  /* Counts that the copier waits for: steps begun, instructions completed of COMPUTE and of COMM,
-   * turns done. */
-  _Atomic uint64_t copy_needs[4];
-  /* Written by the thread that wakes the copier, or by the copier itself. */
-  _Atomic uint32_t copy_sleeps;
   /* Written by the thread of the rank. */
   _Alignas(PR_LINE) _Atomic uint64_t compute_done;
   _Atomic uint64_t copy_begun; /* steps whose COPY instructions may start */
@@ -154,7 +162,6 @@ typedef struct RankRun {
   _Atomic uint64_t step_start; /* ns; UINT64_MAX outside a step */
   _Atomic uint32_t running;    /* 1 + index of the op in a callback; 0: none */
   _Atomic uint64_t running_since; /* ns */
-  uint32_t spin; /* looks before sleeping; 0 with fewer cores than ranks */
   /* Constant after pr_open. */
   /* Its tables. The list is written out (t->rows is NULL) for ranks of this process, and for all
    * ranks after pr_see_all; the same holds for the counts, streams and positions below. */
@@ -167,10 +174,7 @@ typedef struct RankRun {
   CopyAt *copy;
   /* [nstream] The COMM stream, or its channels in the order of their first use. */
   CommRun *stream; uint32_t nstream;
-  /* With lowering CHANNELS: instruction i of COMPUTE (x = 0) or COPY (1) needs need[need0[x][i]] ..
-   * need[need0[x][i + 1] - 1]. Else NULL: its wait says it. */
-  uint32_t *need0[2]; CommNeed *need;
-  uint32_t side_stream;   /* number of the stream with side ops; PIPE_NONE: none */
+  Need *need;             /* [t->nwait] the rows of PipeRank.wait */
   uint32_t *place;        /* arrays of CommRun.place */
   char *block;    /* all tensors of the rank except class HOST */
   char *host;     /* tensors of class HOST; NULL: none */
@@ -187,9 +191,6 @@ typedef struct RankRun {
   PrSpan *span; /* ring of trace_slots steps, [ninstr] each; NULL without trace */
   PrSpan *view; /* trace.c: the kept steps, oldest first */
   PrRun *run;
-  sem_t sem, copy_sem;
-  pthread_t thread, copier;
-  bool has_sem, has_thread, has_copy_sem, has_copier;
 } RankRun;
 
 typedef struct Kept { uint64_t at, bytes; } Kept;
@@ -407,27 +408,30 @@ void pr_keep_inputs(const PrRun *run, const RankRun *k, const PipeInstr *c, cons
 
 /* Instruction i of a stream. */
 static inline CommAt *pr_comm_at(const CommRun *c, uint32_t i) {
-  return &c->k->comm[c->place ? c->place[i] : i];
+  return &c->k->comm[c->place[i]];
 }
 static inline const PipeInstr *pr_comm_instr(const CommRun *c, uint32_t i) {
   return &c->k->t->instr[pr_comm_at(c, i)->index];
 }
 
-/* The COMM instructions that instruction i of COMPUTE (copy = 0) or COPY (1) needs: *n entries.
- * wait: its wait for COMM; one: room for an entry. */
-static inline const CommNeed *pr_needs(const RankRun *k, int copy, uint32_t i, uint32_t wait,
-                                       CommNeed *one, uint32_t *n) {
-  if (k->need) {
-    *n = k->need0[copy][i + 1] - k->need0[copy][i];
-    return &k->need[k->need0[copy][i]];
-  }
-  *n = wait > 0;
-  *one = (CommNeed){0, wait};
-  return one;
+/* The queue of COMM stream number i of a rank, among the queues of this rank alone. */
+static inline uint32_t pr_comm_queue(uint32_t i) {
+  return i == 0 ? (uint32_t)PIPE_COMM : PIPE_NSTREAMS + i - 1;
 }
 
-/* True if these have completed in `step`. */
-bool pr_has_comm(const RankRun *k, int copy, uint32_t i, uint32_t wait, uint64_t step);
+static inline const CommRun *pr_comm_stream(const RankRun *k, uint32_t queue) {
+  return &k->stream[queue == PIPE_COMM ? 0 : queue - PIPE_NSTREAMS + 1];
+}
+
+/* The count that a wait needs in `step`; whether it has been reached. */
+static inline uint64_t pr_needed(const Need *need, uint64_t step) {
+  return step * need->each + need->count;
+}
+static inline bool pr_is_met(const Need *need, uint64_t step) {
+  return atomic_load_explicit(need->done, memory_order_acquire) >= pr_needed(need, step);
+}
+/* True if all waits of a row are met in `step`. */
+bool pr_is_ready(const RankRun *k, uint32_t row, uint64_t step);
 
 /* Length of the prefix of COMM, in list order, that has completed; *of: the stream of the
  * instruction after it. */

@@ -26,9 +26,9 @@
  * both sides, and NCCL starts their kernels in list order; pr_open refuses
  * NCCL_LAUNCH_ORDER_IMPLICIT other than 1. Not run on a device yet.
  *
- * Streams. The streams of a rank meet only through the events of the program (PipeSync). One host
- * thread, that of pr_steps, issues everything in list order, a few microbatches ahead of the
- * device. pr_open allocates all memory; a step allocates none.
+ * Streams. The streams of a rank meet only through the waits of the program (PipeWait); each is an
+ * event. One host thread, that of pr_steps, issues everything in list order, a few microbatches
+ * ahead of the device. pr_open allocates all memory; a step allocates none.
  *
  * Model. A model for this engine gets device memory and a stream (PrCall.stream; in init, reduce
  * and tie: pr_cuda_stream). Its init must load what it runs: launch each kernel once, call each

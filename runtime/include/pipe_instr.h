@@ -4,22 +4,20 @@
  * A program has nrank ranks; each has one list of instructions in issue order. Three streams
  * execute the list, each strictly in list order: COMPUTE runs F B I W R U, COMM runs SEND_x,
  * RECV_x, REDUCE and TIE, COPY runs OFF and LOAD. Each stream also runs side ops (SIDE, SIDE_COMM,
- * SIDE_COPY). The streams of a rank meet only through `wait` and `wait_copy`: an instruction starts
- * once that many instructions of another stream have completed in this step (0: no wait). The
- * streams waited for:
+ * SIDE_COPY). A stream is a queue of the rank; with channels, so is each channel.
  *
- *   instruction of COMPUTE   wait: COMM       wait_copy: COPY
- *   instruction of COMM      wait: COMPUTE    wait_copy: COPY
- *   instruction of COPY      wait: COMPUTE    wait_copy: COMM
- *
- * These counts carry every dependence: data that arrived, data that was produced, a slot that is
- * free. A wait refers only to instructions further up in the list, so a host may issue the list
- * from the top.
+ * Waits. The queues of a rank meet only through waits (PipeWait): an instruction starts once its
+ * queue has reached it and each of its waits is met. A wait is met once that many instructions of
+ * another queue are over in this step. Hosts compare counts; devices record an event after the last
+ * of these instructions. The waits carry every dependence: data that arrived, data that was
+ * produced, a slot that is free. The list has no wait that follows from other waits and the order
+ * of the queues. A wait refers only to instructions further up in the list, so a host may issue the
+ * list from the top.
  *
  * Actions. The ops of an action (F B I W) are consecutive in the list; `group` of each is the
- * number of ops of the action that follow. They start together once the wait of the first op is
- * met; the waits of the others are 0. No op of an action needs another, and no two of them use the
- * same slot.
+ * number of ops of the action that follow. They start together once the waits of the first op are
+ * met; the others have none. No op of an action needs another, and no two of them use the same
+ * slot.
  *
  * Transfers are rendezvous: a SEND and its RECV start together and complete together. They pair in
  * FIFO order per directed pair of ranks; there are no tags. The compiler has proved that order,
@@ -27,18 +25,16 @@
  *
  * Groups of transfers. Consecutive transfers of a COMM stream may form a group; `group` of each is
  * the number of transfers of the group that follow. They start once the waits of the first are met
- * (those of the others are 0), each as soon as its other end has started too. All complete at once,
- * when the last one does, like the calls between ncclGroupStart and ncclGroupEnd. No two transfers
- * of a group use the same slot.
+ * (the others have none), each as soon as its other end has started too. All complete at once, when
+ * the last one does, like the calls between ncclGroupStart and ncclGroupEnd. No two transfers of a
+ * group use the same slot.
  *
  * Channels. With lowering CHANNELS the COMM stream of a rank consists of several streams, its
  * channels (PipeChannel); each COMM instruction names its `channel`. Instructions of one channel
  * start strictly in list order, each once the previous one has completed; different channels are
- * independent. SENDs and RECVs pair in FIFO order per channel. The events of a rank (PipeRank.sync)
- * say which COMM instructions an instruction of COMPUTE or COPY needs. Its wait for COMM is 1 + the
- * position of the last of them among all COMM instructions of the list. The lists also form one
- * global order: executed with one COMM stream per rank, as with the other lowerings, the program
- * completes too, only later.
+ * independent. SENDs and RECVs pair in FIFO order per channel. The lists also form one global
+ * order: executed with one COMM stream per rank, as with lowering GLOBAL, the program completes
+ * too, only later.
  *
  * Memory. Boundary tensors, stashes, buffers and weight versions live in slots. The slots of a rank
  * are numbered 0..nslot-1; a pool is a run of slots of one size. A step allocates nothing.
@@ -71,7 +67,7 @@ extern "C" {
 #define PIPE_VERSION (10000 * PIPE_VERSION_MAJOR + 100 * PIPE_VERSION_MINOR + PIPE_VERSION_PATCH)
 
 #define PIPE_MAGIC 0x45504950u /* "PIPE", little endian */
-#define PIPE_ABI 13u
+#define PIPE_ABI 14u
 #define PIPE_NONE UINT32_MAX   /* no slot, no peer, no microbatch */
 #define PIPE_MANY (UINT32_MAX - 1) /* PipeStage.prev, next: see PipeGraph */
 #define PIPE_GROUP_MOST 64u    /* most transfers of one group */
@@ -157,8 +153,7 @@ typedef struct PipeInstr {
     uint32_t out_list; /* F B I R with several outputs: index of the first in PipeRank.list */
     uint32_t taken;    /* SIDE: slot of class BUFFER that the op takes */
   };
-  uint32_t wait;  /* completed instructions of a stream to wait for (table above) */
-  uint32_t wait_copy; /* the same, for the remaining stream */
+  uint32_t waits, nwait; /* its waits: nwait rows of PipeRank.wait from row `waits` on */
   uint32_t site;  /* row of PipeProgram.site: place in the .pipe text */
 } PipeInstr;
 
@@ -296,18 +291,13 @@ typedef struct PipeGraph {
   const PipeSide *side;  /* of PipeProgram: names */
 } PipeGraph;
 
-/* The waits of a rank as events between its streams, for engines whose streams cannot wait for
- * counts. Once row `after` of PipeRank.instr has been issued, its stream records event `event`;
- * before row `before` is issued, its stream waits for the event. `after` = PIPE_NONE is the start
- * of the step, recorded on COMPUTE before everything else. `before` = ninstr is the end of the
- * step, where COMPUTE waits for whatever still runs; so a step begins and ends on COMPUTE. The
- * events and the order of each stream cover every wait of every instruction, and no event is
- * redundant. Events are reused: in issue order the last wait for one record comes before the next
- * record of the event, at the latest before the row after which the event is recorded again. */
-typedef struct PipeSync {
-  uint32_t after, before;
-  uint32_t event; /* 0 .. nevent - 1; all waits for one record name the same event */
-} PipeSync;
+/* A wait: `count` instructions of a queue of the same rank are over. Queues are COMPUTE, COMM and
+ * COPY (PipeOn); with lowering CHANNELS the instructions of COMM are in queues of their channels
+ * (pipe_queue) instead. Count 0 of COMPUTE is the start of the step: a host that begins a step has
+ * met it. A count never ends inside of a group of transfers. */
+typedef struct PipeWait {
+  uint32_t queue, count;
+} PipeWait;
 
 typedef struct PipeRank {
   const PipeInstr *instr; /* [ninstr], issue order */
@@ -322,16 +312,17 @@ typedef struct PipeRank {
   uint64_t host;
   /* [nlist] slots of the ops that read or write several, op after op */
   const uint32_t *list;
-  uint32_t nlist, nevent;
-  const PipeSync *sync;   /* [nsync] by `before`, then `after` (PIPE_NONE first) */
-  uint32_t nsync;
+  uint32_t nlist, nwait;
+  /* [nwait] The waits of row 0, row 1 and so on (PipeInstr.waits), then those of the end of the
+   * step, where COMPUTE waits for whatever still runs. */
+  const PipeWait *wait;
   /* 1 + number of the group of ranks whose COPY streams take turns; 0: none. Each turn of a group
    * is one instruction; the turns of a rank ascend. */
   uint32_t group;
   /* [ninstr]. NULL, on all ranks: each stage has one copy of its weights, in no slot, and every op
    * uses its current contents. */
   const PipeWeights *weights;
-  /* [nrows] The list in emitted form (pipe_rows.h); instr, list, sync and weights are then NULL,
+  /* [nrows] The list in emitted form (pipe_rows.h); instr, list, wait and weights are then NULL,
    * and pipe_expand makes them from the rows. NULL: the list is written out. */
   const uint32_t *rows;
   /* weighted: 1 if the written-out rows have `weights` */
@@ -403,10 +394,10 @@ PIPE_STATIC_ASSERT(sizeof(PipeInstr) == 48, "ABI");
 PIPE_STATIC_ASSERT(offsetof(PipeInstr, gout) == 20 && offsetof(PipeInstr, channel) == 20, "ABI");
 PIPE_STATIC_ASSERT(offsetof(PipeInstr, keep) == 24 && offsetof(PipeInstr, side) == 24, "ABI");
 PIPE_STATIC_ASSERT(offsetof(PipeInstr, in) == 28 && offsetof(PipeInstr, out) == 32, "ABI");
-PIPE_STATIC_ASSERT(offsetof(PipeInstr, taken) == 32 && offsetof(PipeInstr, wait) == 36, "ABI");
+PIPE_STATIC_ASSERT(offsetof(PipeInstr, taken) == 32 && offsetof(PipeInstr, waits) == 36, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipePool) == 32, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeStage) == 48 + 9 * 8 + 8 * PIPE_NOPS + 16, "ABI");
-PIPE_STATIC_ASSERT(sizeof(PipeSync) == 12, "ABI");
+PIPE_STATIC_ASSERT(sizeof(PipeWait) == 8, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeEdge) == 40, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeShare) == 12, "ABI");
 PIPE_STATIC_ASSERT(sizeof(PipeChannel) == 16, "ABI");
@@ -461,13 +452,6 @@ extern const PipeOpInfo pipe_op_info[PIPE_NOPS];
 extern const char *const pipe_phase_name[PIPE_NPHASES]; /* "warmup" ... */
 extern const char *const pipe_class_name[PIPE_NCLASSES]; /* "act" ... */
 
-/* Instructions of stream `on` that c waits for. `on` is not the stream of c. */
-static inline uint32_t pipe_wait_for(const PipeInstr *c, PipeOn on) {
-  return on == PIPE_COPY || (on == PIPE_COMM && pipe_op_info[c->op].stream == PIPE_COPY)
-             ? c->wait_copy
-             : c->wait;
-}
-
 /* Writes "2SEND_F13" (or "0U") with a NUL to buf[PIPE_OP_TEXT]; returns its length. */
 #define PIPE_OP_TEXT 48
 int pipe_op_text(char *buf, PipeOp op, uint32_t stage, uint32_t mb);
@@ -483,6 +467,34 @@ static inline uint32_t pipe_other_end(PipeGraph g, const PipeInstr *c) {
   if (!g.edge)
     return down ? g.stage[c->stage].next : g.stage[c->stage].prev;
   return g.row[(size_t)(down ? g.edge[c->edge].to : g.edge[c->edge].from) * g.nmb + c->mb];
+}
+
+/* The waits of a row are PipeRank.wait[pipe_wait0 .. pipe_wait_end - 1]; row ninstr: the end of the
+ * step. */
+static inline uint32_t pipe_wait0(const PipeRank *rank, uint32_t row) {
+  const PipeInstr *last = rank->ninstr ? &rank->instr[rank->ninstr - 1] : NULL;
+  return row < rank->ninstr ? rank->instr[row].waits : last ? last->waits + last->nwait : 0;
+}
+static inline uint32_t pipe_wait_end(const PipeRank *rank, uint32_t row) {
+  return row < rank->ninstr ? rank->instr[row].waits + rank->instr[row].nwait : rank->nwait;
+}
+
+/* The queue that instruction c, of a program with this lowering, stands in. */
+static inline uint32_t pipe_queue(uint32_t lowering, const PipeInstr *c) {
+  uint32_t on = pipe_op_info[c->op].stream;
+  return on == PIPE_COMM && lowering == PIPE_CHANNELS ? PIPE_NSTREAMS + c->channel : on;
+}
+
+/* The rows of each queue of a rank: those of queue q are row[first[q]] .. row[first[q + 1] - 1]. */
+typedef struct PipeQueues {
+  uint32_t *first, *row;
+} PipeQueues;
+/* One block, which the caller frees with free(first). first NULL: no memory. Requires ops and
+ * channels in range. Linear in instructions and channels. */
+PipeQueues pipe_queues(const PipeProgram *p, const PipeRank *rank);
+/* 1 + the row that ends a wait; 0: the start of the step. */
+static inline uint32_t pipe_after(const PipeQueues *q, PipeWait wait) {
+  return wait.count > 0 ? q->row[q->first[wait.queue] + wait.count - 1] + 1 : 0;
 }
 
 /* Finds the other side of each transfer: pair[r][i] is the index, in the list of the peer, of the

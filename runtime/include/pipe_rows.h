@@ -2,7 +2,7 @@
  * The list of a rank in emitted form: rows and loops of rows, in issue order.
  *
  *   LOOP(56)
- *     RECV_F(3,8) K(1) AT(steady,0) WAIT(3) OUT(2,F,in)
+ *     RECV_F(3,8) K(1) AT(steady,0) AFTER(3) OUT(2,F,in)
  *     F(3,8) K(1) AT(steady,0) ACT(1,B,act) IN(1,RECV_F,out) OUT(2,SEND_F,in) AFTER(1)
  *     ...
  *   END
@@ -14,10 +14,10 @@
  *   OUT(2,F,in)  it writes the slot in field `in` of the 2nd F above it
  *   NEW(out,4)   it writes slot 4, which no row above uses. NEW(made,4) of the last update of a
  *                stage: the slot of version 0, free by then
- *   WAIT(3)      it waits until all but the last 3 rows of the other stream above it are over
- *   AFTER(1)     its stream waits for an event recorded after the row above it (PipeSync)
+ *   AFTER(1)     it waits until the row above it, and so all of its queue above that, is over
+ *                (PipeWait)
  *
- * pipe_expand writes the rows out as PipeInstr, PipeWeights, PipeSync and slots of PipeRank.list. A
+ * pipe_expand writes the rows out as PipeInstr, PipeWeights, PipeWait and slots of PipeRank.list. A
  * word has its tag in the upper 8 bits and its number in the lower 24; HIGH has the bits above
  * those 24 of the next word. The macros without prefix are for emitted programs, which define
  * PIPE_ROWS. */
@@ -43,8 +43,6 @@ extern "C" {
   X(MB, MB) \
   X(AT, AT)           /* site << 2 | phase */ \
   X(GROUP, GROUP) \
-  X(WAIT, WAIT)       /* PipeInstr.wait; 0 without it */ \
-  X(WAIT_COPY, WAIT_COPY) \
   X(AFTER, AFTER)     /* rows up to the one whose record it waits for; 0: start of the step */ \
   X(PEER, PEER)       /* OFF, LOAD. That of SEND and RECV follows from the stage and the edge */ \
   X(TURN, TURN) \
@@ -109,11 +107,6 @@ static inline int pipe_is_rows(const PipeProgram *p) {
          p->rank[0].rows;
 }
 
-/* Numbers the events of the list of a rank: each record gets the lowest free number, in issue
- * order. sync[nsync] is sorted by `before`; the list has ninstr rows. room: [3 * (ninstr + 1)], any
- * contents. Returns the number of events. */
-uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uint32_t *room);
-
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }
@@ -167,8 +160,6 @@ uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uin
 #define LIST(d, op, f) PIPE_SAME(LIST, d, op, f)
 #define MB(n) PIPE_WORD(PIPE_WORD_MB, n)
 #define GROUP(n) PIPE_WORD(PIPE_WORD_GROUP, n)
-#define WAIT(n) PIPE_WORD(PIPE_WORD_WAIT, n)
-#define WAIT_COPY(n) PIPE_WORD(PIPE_WORD_WAIT_COPY, n)
 #define AFTER(n) PIPE_WORD(PIPE_WORD_AFTER, n)
 #define PEER(n) PIPE_WORD(PIPE_WORD_PEER, n)
 #define TURN(n) PIPE_WORD(PIPE_WORD_TURN, n)

@@ -32,8 +32,9 @@ typedef struct OpRows {
 
 /* Memory that every rank reuses. */
 typedef struct Scratch {
-  uint32_t *events; /* scratch of pipe_number_events */
-  Word *word;       /* [most words of a rank + 1] */
+  uint32_t *nth;  /* [most rows of a rank] position of each row in its queue, from 1 */
+  uint32_t *done; /* [queues] rows so far */
+  Word *word;     /* [most words of a rank + 1] */
   OpRows of[PIPE_NOPS];
   const Field *field[PIPE_WORD_SAME]; /* that a word writes, or the slot that it names; or NULL */
 } Scratch;
@@ -47,9 +48,8 @@ typedef struct Expand {
   PipeInstr *instr;
   PipeWeights *weights; /* NULL: none */
   uint32_t *list;
-  PipeSync *sync;
-  uint32_t nrow, nlist, nsync;
-  uint32_t done[PIPE_NSTREAMS]; /* rows of each stream above the current one */
+  PipeWait *wait;
+  uint32_t nrow, nlist, nwait;
   Loop loop[DEPTH];
   uint32_t turn[DEPTH]; /* of the innermost loop, of the loop around it; 0: no loop */
   uint32_t depth;
@@ -182,21 +182,23 @@ static int same_slot(Expand *x, const Word *w, int64_t n) {
   return put_slot(x, w->tag - PIPE_WORD_SAME, *from);
 }
 
-static int on_stream(const PipeInstr *c, PipeOn on) { return pipe_op_info[c->op].stream == on; }
-
-/* The wait for all rows of a stream above the current one, except the last n. */
-static int wait_for(Expand *x, PipeOn on, int64_t n, uint32_t *wait) {
-  if (n > x->done[on])
-    return refuse(x, "the row waits for %u rows less %lld", x->done[on], (long long)n);
-  *wait = x->done[on] - (uint32_t)n;
+/* The wait for the row `back` rows above; 0: for the start of the step. */
+static int put_wait(Expand *x, int64_t back) {
+  if (back > x->nrow || x->nwait == x->to->nwait)
+    return refuse(x, "wait %u of %u, for the row %lld above", x->nwait, x->to->nwait,
+                  (long long)back);
+  const uint32_t row = x->nrow - (uint32_t)back;
+  x->wait[x->nwait++] = back ? (PipeWait){pipe_queue(x->p->lowering, &x->instr[row]),
+                                          x->scratch->nth[row]}
+                             : (PipeWait){PIPE_COMPUTE, 0};
   return 1;
 }
 
-static int put_sync(Expand *x, int64_t back) {
-  if (back > x->nrow || x->nsync == x->to->nsync)
-    return refuse(x, "event %u of %u, of the row %lld above", x->nsync, x->to->nsync,
-                  (long long)back);
-  x->sync[x->nsync++] = (PipeSync){back ? x->nrow - (uint32_t)back : PIPE_NONE, x->nrow, PIPE_NONE};
+/* Numbers the current row in its queue. */
+static int put_in_queue(Expand *x, const PipeInstr *c) {
+  if (pipe_op_info[c->op].comm && x->p->lowering == PIPE_CHANNELS && c->channel >= x->p->nchannel)
+    return refuse(x, "channel %u of %u", c->channel, x->p->nchannel);
+  x->scratch->nth[x->nrow] = ++x->scratch->done[pipe_queue(x->p->lowering, c)];
   return 1;
 }
 
@@ -212,11 +214,7 @@ static int put_word(Expand *x, PipeInstr *c, const Word *w, int64_t n) {
   case PIPE_WORD_MB: c->mb = (uint32_t)n; return 1;
   case PIPE_WORD_AT: c->phase = n & 3, c->site = (uint32_t)(n >> 2); return 1;
   case PIPE_WORD_GROUP: c->group = (uint16_t)n; return 1;
-  case PIPE_WORD_WAIT:
-    return wait_for(x, on_stream(c, PIPE_COMPUTE) ? PIPE_COMM : PIPE_COMPUTE, n, &c->wait);
-  case PIPE_WORD_WAIT_COPY:
-    return wait_for(x, on_stream(c, PIPE_COPY) ? PIPE_COMM : PIPE_COPY, n, &c->wait_copy);
-  case PIPE_WORD_AFTER: return put_sync(x, n);
+  case PIPE_WORD_AFTER: c->nwait++; return put_wait(x, n);
   case PIPE_WORD_PEER: c->peer = (uint32_t)n; return 1;
   case PIPE_WORD_INS: c->in_list = x->nlist; return 1;
   case PIPE_WORD_OUTS:
@@ -266,6 +264,7 @@ static const Word *put_row(Expand *x, const Word *w, int64_t stage) {
   }
   PipeInstr *c = &x->instr[x->nrow];
   *c = pipe_instr((PipeOp)w->tag, (uint32_t)stage, PIPE_NONE);
+  c->waits = x->nwait;
   if (x->weights)
     x->weights[x->nrow] = pipe_no_weights();
   while ((++w)->tag > PIPE_WORD_FINISH) {
@@ -273,10 +272,9 @@ static const Word *put_row(Expand *x, const Word *w, int64_t stage) {
     if (!number(x, w, &n) || !put_word(x, c, w, n))
       return NULL;
   }
-  if (!find_peer(x, c) || !add_op_row(x, &x->scratch->of[c->op]))
+  if (!find_peer(x, c) || !put_in_queue(x, c) || !add_op_row(x, &x->scratch->of[c->op]))
     return NULL;
   x->nrow++;
-  x->done[pipe_op_info[c->op].stream]++;
   return w;
 }
 
@@ -314,13 +312,13 @@ static int end_list(Expand *x, const Word *w) {
       return 0;
     if (w->tag != PIPE_WORD_AFTER)
       return refuse(x, "a word of kind %u at the end of the step", w->tag);
-    if (!put_sync(x, n))
+    if (!put_wait(x, n))
       return 0;
   }
   if (x->depth || x->nrow != x->to->ninstr || x->nlist != x->to->nlist ||
-      x->nsync != x->to->nsync || w != x->word + x->nword)
-    return refuse(x, "%u rows of %u, %u slots in lists of %u, %u events of %u", x->nrow,
-                  x->to->ninstr, x->nlist, x->to->nlist, x->nsync, x->to->nsync);
+      x->nwait != x->to->nwait || w != x->word + x->nword)
+    return refuse(x, "%u rows of %u, %u slots in lists of %u, %u waits of %u", x->nrow,
+                  x->to->ninstr, x->nlist, x->to->nlist, x->nwait, x->to->nwait);
   return 1;
 }
 
@@ -346,32 +344,6 @@ static int expand_rank(Expand *x) {
   return refuse(x, "the list has no end");
 }
 
-uint32_t pipe_number_events(PipeSync *sync, uint32_t nsync, uint32_t ninstr, uint32_t *room) {
-  const uint32_t n = ninstr;
-  uint32_t nevent = 0, nfree = 0;
-  if (nsync == 0)
-    return 0;
-  /* Indexed by row + 1. last: the last row that waits for a record, + 1. */
-  uint32_t *const last = room, *const event = last + n + 1, *const unused = event + n + 1;
-  PipeSync *const end = sync + nsync;
-  memset(last, 0, (n + (size_t)1) * sizeof *last);
-  for (PipeSync *y = sync; y < end; y++)
-    last[y->after + 1] = y->before + 1;   /* `before` ascends */
-  for (uint32_t i = 0; i <= n + 1; i++) { /* i: row + 1 */
-    for (; sync < end && sync->before + 1 == i; sync++) {
-      uint32_t after = sync->after + 1;
-      sync->event = event[after];
-      if (last[after] == i) {
-        unused[nfree++] = sync->event;
-        last[after] = 0;
-      }
-    }
-    if (i <= n && last[i])
-      event[i] = nfree > 0 ? unused[--nfree] : nevent++;
-  }
-  return nevent;
-}
-
 /* ---- the block ---- */
 
 typedef struct Room {
@@ -391,7 +363,7 @@ static PipeRank lay_out(const PipeProgram *p, uint32_t r, Room *room) {
   k.instr = take(room, k.ninstr, sizeof *k.instr);
   k.weights = k.weighted ? take(room, k.ninstr, sizeof *k.weights) : NULL;
   k.list = k.nlist ? take(room, k.nlist, sizeof *k.list) : NULL;
-  k.sync = take(room, k.nsync, sizeof *k.sync);
+  k.wait = take(room, k.nwait, sizeof *k.wait);
   k.rows = NULL, k.nrows = 0;
   return k;
 }
@@ -401,15 +373,13 @@ static int fill_in(const PipeProgram *p, uint32_t r, PipeRank *k, Scratch *scrat
   Expand x = {.p = p, .rank = r, .to = k, .scratch = scratch, .why = why};
   for (int op = 0; op < PIPE_NOPS; op++)
     scratch->of[op].n = 0;
+  memset(scratch->done, 0, (PIPE_NSTREAMS + (size_t)p->nchannel) * sizeof *scratch->done);
   x.instr = (PipeInstr *)k->instr, x.weights = (PipeWeights *)k->weights;
-  x.list = (uint32_t *)k->list, x.sync = (PipeSync *)k->sync;
+  x.list = (uint32_t *)k->list, x.wait = (PipeWait *)k->wait;
   if (!p->rank[r].rows)
     return refuse(&x, "there are no rows");
   if (!read_words(&x, scratch->word) || !expand_rank(&x))
     return 0;
-  uint32_t nevent = pipe_number_events(x.sync, k->nsync, k->ninstr, scratch->events);
-  if (nevent != k->nevent)
-    return refuse(&x, "%u events, not %u", nevent, k->nevent);
   const uint64_t hash = pipe_rank_hash(k);
   if (p->hash == 0)
     k->hash = hash;
@@ -426,10 +396,11 @@ static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head
     words = p->rank[r].nrows > words ? p->rank[r].nrows : words;
     lay_out(p, r, &count);
   }
-  Scratch scratch = {.events = malloc(3 * (most + 1) * sizeof *scratch.events),
+  Scratch scratch = {.nth = malloc((most + 1) * sizeof *scratch.nth),
+                     .done = malloc((PIPE_NSTREAMS + (size_t)p->nchannel) * sizeof *scratch.done),
                      .word = malloc((words + 1) * sizeof *scratch.word)};
   Room block = {malloc(count.used + 1), head}; /* fill_in leaves no byte of a table unwritten */
-  int ok = scratch.events && scratch.word && block.at;
+  int ok = scratch.nth && scratch.done && scratch.word && block.at;
   for (const Field *field = pipe_field; field->ops; field++)
     scratch.field[field->word] = field;
   if (!ok)
@@ -440,7 +411,8 @@ static char *expand(const PipeProgram *p, uint32_t from, uint32_t n, size_t head
     *to = lay_out(p, from + r, &block);
     ok = fill_in(p, from + r, to, &scratch, why);
   }
-  free(scratch.events);
+  free(scratch.nth);
+  free(scratch.done);
   free(scratch.word);
   for (int op = 0; op < PIPE_NOPS; op++)
     free(scratch.of[op].row);

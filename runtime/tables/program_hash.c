@@ -18,7 +18,7 @@ uint64_t pipe_rank_hash(const PipeRank *k) {
   XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);
   XXH3_64bits_update(h, k->list, k->nlist * sizeof *k->list);
   XXH3_64bits_update(h, k->weights, k->weights ? k->ninstr * sizeof *k->weights : 0);
-  XXH3_64bits_update(h, k->sync, k->nsync * sizeof *k->sync);
+  XXH3_64bits_update(h, k->wait, k->nwait * sizeof *k->wait);
   return XXH3_64bits_digest(h);
 }
 

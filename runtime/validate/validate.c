@@ -94,7 +94,7 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (c->site >= p->nsite)
     FAIL_AT(k, c, "site %u of %u", c->site, p->nsite);
   PrStatus st;
-  if ((st = pr_check_waits(k, c)) || (st = pr_check_action(k, c)) || (st = pr_check_peer(k, c)))
+  if ((st = pr_check_turn(k, c)) || (st = pr_check_action(k, c)) || (st = pr_check_peer(k, c)))
     return st;
   bool comm = pipe_op_info[c->op].comm;
   if ((!pipe_is_side(c->op) && (st = pr_check_order(k, c))) ||
@@ -114,21 +114,16 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   k->pool = calloc((size_t)t->npool + 1, sizeof *k->pool);
   st = k->slot && k->pool ? pr_check_pools(k) : NO_MEMORY(k);
   k->next_turn = k->nlist = 0;
-  memset(k->done, 0, sizeof k->done);
-  memset(k->wait, 0, sizeof k->wait);
-  for (uint32_t on = 0; on < PIPE_NSTREAMS; on++)
-    k->wait[on][on] = UINT32_MAX;
-  if (!st && p->nchannel)
-    st = pr_events_begin(p, r, k->text, k->room, &k->events);
+  if (!st)
+    st = pr_clocks_begin(p, r, k->text, k->room, &k->clocks);
   for (uint32_t i = 0; !st && i < t->ninstr; i++) {
     k->index = i;
-    if ((k->events && (st = pr_events_row(k->events, i))) || (st = check_instr(k, &t->instr[i])))
+    if ((st = pr_clocks_row(k->clocks, i)) || (st = check_instr(k, &t->instr[i])))
       break;
-    k->done[pipe_op_info[t->instr[i].op].stream]++;
-    st = k->events ? pr_events_done(k->events, i) : PR_OK;
+    st = pr_clocks_done(k->clocks, i);
   }
-  pr_events_end(k->events);
-  k->events = NULL;
+  pr_clocks_end(k->clocks);
+  k->clocks = NULL;
   if (!st && k->nlist != t->nlist)
     st = pr_refuse(k->text, k->room, PR_E_ARG,
                    "program: rank %u has a list of %u slots, its ops use %u", r, t->nlist,
@@ -137,9 +132,7 @@ static PrStatus check_rank(Check *k, uint32_t r) {
     st = pr_check_weights(k);
   free(k->slot);
   free(k->pool);
-  /* A program without events is for engines that need none. */
-  bool events = t->nsync > 0 || t->nevent > 0;
-  return st || p->nchannel || !events ? st : pipe_validate_events(p, r, k->text, k->room);
+  return st;
 }
 
 /* Allocates the arrays of the check. Each pair of stage of the model and microbatch needs at least

@@ -21,22 +21,17 @@
  * reason in text[room]. Time and memory are linear in instructions, slots and (stage, mb) pairs. */
 PrStatus pipe_validate(const PipeProgram *p, char *text, size_t room);
 
-/* Checks that the events of the rank cover every wait of its instructions. Engines whose streams
- * wait for counts run programs without events; engines with events call this. Requires a valid
- * program. */
-PrStatus pipe_validate_events(const PipeProgram *p, uint32_t rank, char *text, size_t room);
-
-/* Tracks which instructions of other streams each stream knows to have ended, while the caller
- * walks the list of a rank from the top: pr_events_row before each row, pr_events_done after it.
- * The caller always calls pr_events_end, also after a failure. */
-typedef struct PrEvents PrEvents;
-PrStatus pr_events_begin(const PipeProgram *p, uint32_t rank, char *text, size_t room,
-                         PrEvents **out);
-PrStatus pr_events_row(PrEvents *e, uint32_t row);
-PrStatus pr_events_done(PrEvents *e, uint32_t row);
-void pr_events_end(PrEvents *e);
-/* True if `row`, when it starts, knows that the first `count` instructions of stream `on` have
- * ended. For COMM with lowering CHANNELS: that the last of these `count` instructions has ended. */
-bool pr_events_know(const PrEvents *e, uint32_t row, PipeOn on, uint32_t count);
+/* Tracks which rows of a rank are over when a row starts (validate_waits.c), while the caller walks
+ * its list from the top: pr_clocks_row before each row, pr_clocks_done after it. Requires tables of
+ * the stated lengths; checks the waits and their order. The caller always calls pr_clocks_end, also
+ * after a failure. */
+typedef struct PrClocks PrClocks;
+PrStatus pr_clocks_begin(const PipeProgram *p, uint32_t rank, char *text, size_t room,
+                         PrClocks **out);
+PrStatus pr_clocks_row(PrClocks *clocks, uint32_t row);
+PrStatus pr_clocks_done(PrClocks *clocks, uint32_t row);
+void pr_clocks_end(PrClocks *clocks);
+/* True if row `above` is over when `row`, the current one, starts. */
+bool pr_clocks_over(const PrClocks *clocks, uint32_t row, uint32_t above);
 
 #endif

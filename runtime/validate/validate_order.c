@@ -63,9 +63,8 @@ PrStatus pr_check_action(Check *k, const PipeInstr *c) {
     return PR_OK;
   if (!later)
     k->first = k->index;
-  else if (c->wait > 0 || c->wait_copy > 0)
-    FAIL_AT(k, c, "waits for %u instructions, but only the first op of its action may wait",
-            c->wait + c->wait_copy);
+  else if (c->nwait > 0)
+    FAIL_AT(k, c, "has %u waits, but only the first op of its action may wait", c->nwait);
   if (!later && c->group == 0)
     return PR_OK; /* an action of one op */
   if (c->op <= PIPE_U) {
@@ -126,20 +125,14 @@ static PrStatus check_slices(Check *k, const PipeInstr *c) {
 
 /* ---- sums and updates ---- */
 
-/* True if the current COMM instruction has waited for COMM instruction number `count`, which may be
- * in another channel. */
-static bool follows(const Check *k, uint32_t count) {
-  return !k->events || pr_events_know(k->events, k->index, PIPE_COMM, count);
-}
-
 static PrStatus check_reduce(Check *k, const PipeInstr *c) {
   if (k->p->stage[c->stage].replica == c->stage)
     FAIL_AT(k, c, "stage %u has no replicas", c->stage);
-  if (!k->graded[c->stage] || !is_over(k, c, PIPE_COMPUTE, k->graded[c->stage]))
+  if (!k->graded[c->stage] || !is_over(k, k->graded[c->stage]))
     FAIL_AT(k, c, "does not wait for the gradients of stage %u", c->stage);
   if (k->reduced[c->stage])
     FAIL_AT(k, c, "stage %u is reduced twice", c->stage);
-  k->reduced[c->stage] = k->done[PIPE_COMM] + 1;
+  k->reduced[c->stage] = k->index + 1;
   return PR_OK;
 }
 
@@ -152,10 +145,10 @@ static PrStatus check_tie(Check *k, const PipeInstr *c) {
       continue;
     if (k->tied[s])
       FAIL_AT(k, c, "stage %u is tied twice", s);
-    if (!k->graded[s] || !is_over(k, c, PIPE_COMPUTE, k->graded[s]) ||
-        (g->replica != s && (!k->reduced[s] || !follows(k, k->reduced[s]))))
+    if (!k->graded[s] || !is_over(k, k->graded[s]) ||
+        (g->replica != s && (!k->reduced[s] || !is_over(k, k->reduced[s]))))
       FAIL_AT(k, c, "does not wait for the gradients of stage %u", s);
-    k->tied[s] = k->done[PIPE_COMM] + 1;
+    k->tied[s] = k->index + 1;
   }
   return PR_OK;
 }
@@ -168,9 +161,9 @@ static bool is_complete(uint32_t ops) {
 static PrStatus check_update(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
   const uint32_t s = c->stage;
-  if (p->stage[s].tied != PIPE_NONE && (!k->tied[s] || !is_over(k, c, PIPE_COMM, k->tied[s])))
+  if (p->stage[s].tied != PIPE_NONE && (!k->tied[s] || !is_over(k, k->tied[s])))
     FAIL_AT(k, c, "does not wait for the sum over the stages tied to stage %u", s);
-  if (p->stage[s].replica != s && (!k->reduced[s] || !is_over(k, c, PIPE_COMM, k->reduced[s])))
+  if (p->stage[s].replica != s && (!k->reduced[s] || !is_over(k, k->reduced[s])))
     FAIL_AT(k, c, "does not wait for the sum over the replicas of stage %u", s);
   if (!k->graded[s])
     FAIL_AT(k, c, "stage %u has no gradient to apply", s);
@@ -193,7 +186,7 @@ static PrStatus check_gradient(Check *k, const PipeInstr *c, Seen *seen) {
   if (k->reduced[c->stage])
     FAIL_AT(k, c, "adds to the gradients of stage %u after their sum over the replicas", c->stage);
   k->left[c->stage]--;
-  k->graded[c->stage] = k->done[PIPE_COMPUTE] + 1;
+  k->graded[c->stage] = k->index + 1;
   seen->round = k->updates[c->stage];
   return PR_OK;
 }

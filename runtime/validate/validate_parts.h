@@ -24,7 +24,7 @@ typedef struct Slot {
   uint32_t pool; /* row of PipeRank.pool */
   bool full, gradient;
   uint32_t owner, mb, edge;        /* edge: PIPE_NONE in a chain */
-  uint32_t touched[PIPE_NSTREAMS]; /* instructions of each stream up to its last use; 0: none */
+  uint32_t touched;                /* 1 + row of its last use; 0: none */
   /* WEIGHT: the version in it; GUESS: the version it is made from; PIPE_NONE: none */
   uint32_t version;
   uint32_t guess_stage; /* GUESS: stage of the estimate in it; PIPE_NONE: it is empty */
@@ -64,8 +64,8 @@ typedef struct Check {
   uint8_t *turn;
   uint64_t *turn0;      /* [ngroup + 1] */
   uint32_t *left;       /* [nstage] microbatches whose last op was not seen yet */
-  /* [nstage] graded: COMPUTE instructions up to the last gradient that no U has applied yet;
-   * reduced, tied: COMM instructions up to the REDUCE, TIE for these gradients. 0: none. */
+  /* [nstage] 1 + row. graded: of the last gradient that no U has applied yet; reduced, tied: of the
+   * REDUCE, TIE for these gradients. 0: none. */
   uint32_t *graded, *reduced, *tied;
   uint32_t *updates;    /* [nstage] updates so far */
   /* [nstage] the last action with an op of the stage: 2 * (1 + row of its first instruction), plus
@@ -79,16 +79,13 @@ typedef struct Check {
   uint8_t *channel;     /* [nchannel] 1: some instruction uses it */
   /* The rest belongs to the current rank. */
   const PipeRank *t;
-  PrEvents *events; /* with lowering CHANNELS; else NULL */
+  PrClocks *clocks;
   Slot *slot;
   Pool *pool;
   uint32_t rank, index;         /* of the current instruction */
   uint32_t first;               /* row where the current action of COMPUTE begins */
   uint32_t next_turn;           /* least turn that may follow */
   uint32_t nlist;               /* entries of PipeRank.list that instructions have used */
-  uint32_t done[PIPE_NSTREAMS]; /* instructions above the current one, by stream */
-  /* [of][on] most instructions of `on` waited for; UINT32_MAX: a stream waits for its own */
-  uint32_t wait[PIPE_NSTREAMS][PIPE_NSTREAMS];
 } Check;
 
 /* Writes the reason to text[room]; returns st. */
@@ -143,10 +140,9 @@ static inline Passage passage(const Check *k, uint32_t row, uint32_t mb, bool do
   return (Passage){other, down ? row : other, edge};
 }
 
-/* True if the stream of c, when c starts, has waited for `count` instructions of `on`. */
-static inline bool is_over(const Check *k, const PipeInstr *c, PipeOn on, uint32_t count) {
-  return k->events ? pr_events_know(k->events, k->index, on, count)
-                   : k->wait[pipe_op_info[c->op].stream][on] >= count;
+/* True if a row, given as 1 + row, is over when the current one starts. */
+static inline bool is_over(const Check *k, uint32_t row) {
+  return pr_clocks_over(k->clocks, k->index, row - 1);
 }
 
 /* validate_stages.c: checks the stage table and its links. Ensures in0, in_edge, out0, fixed, work,
@@ -170,9 +166,9 @@ PrStatus pr_check_action(Check *k, const PipeInstr *c);
 PrStatus pr_check_order(Check *k, const PipeInstr *c);
 PrStatus pr_check_complete(Check *k);
 
-/* validate_streams.c: checks waits, turns, the other end of a transfer, and channels. */
+/* validate_streams.c: checks turns, the other end of a transfer, and channels. */
 PrStatus pr_count_turns(Check *k, uint64_t ninstr);
-PrStatus pr_check_waits(Check *k, const PipeInstr *c);
+PrStatus pr_check_turn(Check *k, const PipeInstr *c);
 PrStatus pr_check_peer(Check *k, const PipeInstr *c);
 PrStatus pr_find_pipes(Check *k);
 PrStatus pr_check_channel(Check *k, const PipeInstr *c);

@@ -116,25 +116,13 @@ PrStatus pr_find_guests(Check *k, uint64_t ninstr) {
 
 /* ---- one slot ---- */
 
-/* True if every earlier use of a slot by other streams is over when c, on stream `on`, starts. */
-static inline bool is_free(const Check *k, const PipeInstr *c, const Slot *slot, uint32_t on) {
-  const uint32_t *touched = slot->touched, *wait = k->wait[on];
-  if (!k->events)
-    return touched[PIPE_COMPUTE] <= wait[PIPE_COMPUTE] && touched[PIPE_COMM] <= wait[PIPE_COMM] &&
-           touched[PIPE_COPY] <= wait[PIPE_COPY];
-  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++)
-    if ((x != on || (x == PIPE_COMM && touched[x] <= k->done[x])) && touched[x] > 0 &&
-        !is_over(k, c, (PipeOn)x, touched[x]))
-      return false;
-  return true;
-}
-
+/* Checks that every earlier use of the slot is over when the current row starts. Each use comes
+ * after the one before it, so the last one is enough. */
 static inline PrStatus check_turn(Check *k, const PipeInstr *c, uint32_t at, bool reads) {
-  uint32_t on = pipe_op_info[c->op].stream;
   Slot *slot = &k->slot[at];
-  if (!is_free(k, c, slot, on))
+  if (slot->touched > 0 && !is_over(k, slot->touched))
     FAIL_AT(k, c, "does not wait until slot %u is %s", at, reads ? "full" : "free");
-  slot->touched[on] = k->done[on] + 1;
+  slot->touched = k->index + 1;
   return PR_OK;
 }
 
@@ -481,9 +469,7 @@ PrStatus pr_check_slots(Check *k, const PipeInstr *c) {
 PrStatus pr_check_left(Check *k) {
   const PipeRank *t = k->t;
   for (uint32_t i = 0; i < t->nslot; i++) {
-    const uint32_t *touched = k->slot[i].touched;
-    k->pool[k->slot[i].pool].used += touched[PIPE_COMPUTE] || touched[PIPE_COMM] ||
-                                     touched[PIPE_COPY];
+    k->pool[k->slot[i].pool].used += k->slot[i].touched > 0;
   }
   for (uint32_t i = 0; i < t->npool; i++) {
     const PipePool *l = &t->pool[i];

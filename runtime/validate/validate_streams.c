@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Streams: the part of the validator (validate.h) that checks waits, turns, channels and events.
- *
- * Events carry the waits of a rank for engines whose streams cannot wait for counts. Ensures:
- * events and the order of streams cover each wait; each event is recorded above its wait, not
- * recorded again in between, and not inside an action or group. With channels only events say what
- * COMPUTE and COPY need of COMM; every access of a slot is then checked against them. Linear in
- * instructions, and in events times streams. */
+ * Streams: the part of the validator (validate.h) that checks the other end of a transfer, turns
+ * and channels. */
 #include "fields.h"
 #include "validate_parts.h"
 
@@ -64,7 +59,7 @@ PrStatus pr_count_turns(Check *k, uint64_t ninstr) {
 
 /* Checks the turn of a COPY instruction in a group: its own, and later than those above on its
  * rank. */
-static PrStatus check_turn(Check *k, const PipeInstr *c) {
+PrStatus pr_check_turn(Check *k, const PipeInstr *c) {
   uint32_t g = k->t->group;
   if (pipe_op_info[c->op].stream != PIPE_COPY)
     return PR_OK;
@@ -79,19 +74,6 @@ static PrStatus check_turn(Check *k, const PipeInstr *c) {
             c->turn, (unsigned long long)n);
   k->next_turn = c->turn + 1;
   return PR_OK;
-}
-
-PrStatus pr_check_waits(Check *k, const PipeInstr *c) {
-  const uint32_t on = pipe_op_info[c->op].stream;
-  for (uint32_t x = 0; x < PIPE_NSTREAMS; x++) {
-    uint32_t wait = x == on ? 0 : pipe_wait_for(c, (PipeOn)x);
-    if (wait > k->done[x])
-      FAIL_AT(k, c, "waits for %u %s instructions, but only %u stand above it", wait,
-              pipe_stream_name[x], k->done[x]);
-    if (wait > k->wait[on][x])
-      k->wait[on][x] = wait;
-  }
-  return check_turn(k, c);
 }
 
 /* ---- channels ---- */
@@ -164,224 +146,4 @@ PrStatus pr_check_channels_used(Check *k) {
     if (!k->channel[i])
       FAIL(k, "program: channel %u has no instruction", i);
   return PR_OK;
-}
-
-/* ---- events ---- */
-
-/* Streams of a rank: COMPUTE, COMM, COPY. With channels COMM is empty and each channel of the rank
- * is a further stream. */
-struct PrEvents {
-  const PipeProgram *p;
-  char *text;
-  size_t room;
-  uint32_t rank, index; /* of the current instruction, for FAIL_AT */
-  const PipeRank *t;
-  uint32_t n;
-  uint32_t *stream; /* [ninstr] stream of each row */
-  uint32_t *nth;    /* [ninstr] position of each row in its stream, from 1 */
-  uint32_t *comm;   /* rows of all COMM instructions */
-  /* [n][n] instructions of each stream that a stream knows to be over; for COMPUTE plus 1, for the
-   * start of the step */
-  uint32_t *known;
-  /* [n][3] most instructions of COMPUTE, COMM, COPY that the instructions of a stream have waited
-   * for */
-  uint32_t *waited;
-  uint32_t *done; /* [n] instructions so far */
-  /* [ninstr + 1] at row + 1: 1 + event recorded after the row; at 0: at the start; 0: none */
-  uint32_t *record;
-  uint32_t *last; /* [nevent] row + 1 of the last record, 0: the start; PIPE_NONE: none yet */
-  uint32_t *sent; /* [nevent][n] what the recording stream knew at that time */
-  uint32_t next;  /* next row of sync */
-};
-
-static PrStatus find_records(PrEvents *e) {
-  const PipeRank *t = e->t;
-  uint32_t used = 0;
-  memset(e->last, 0xff, t->nevent * sizeof *e->last);
-  for (uint32_t i = 0; i < t->nsync; i++) {
-    const PipeSync *y = &t->sync[i];
-    uint32_t at = y->after == PIPE_NONE ? 0 : y->after + 1;
-    uint32_t above = i == 0 || y[-1].after == PIPE_NONE ? 0 : y[-1].after + 1;
-    if (y->event >= t->nevent || at > y->before || y->before > t->ninstr ||
-        (i > 0 && (y->before < y[-1].before || (y->before == y[-1].before && at <= above))))
-      FAIL(
-          e,
-          "program: rank %u: event %u of %u, from row %u to row %u, is out of range or out of order",
-          e->rank, y->event, t->nevent, at, y->before);
-    uint32_t moves = at > 0 && pipe_op_info[t->instr[at - 1].op].comm ? t->instr[at - 1].group : 0;
-    if (moves > 0 || (y->before > 0 && t->instr[y->before - 1].group > 0))
-      FAIL(e, "program: rank %u: event %u, from row %u to row %u, is inside of a group", e->rank,
-           y->event, at, y->before);
-    if (e->record[at] && e->record[at] != y->event + 1)
-      FAIL(e, "program: rank %u: two events are recorded after row %u", e->rank, at);
-    e->record[at] = y->event + 1;
-    used += e->last[y->event] == PIPE_NONE;
-    e->last[y->event] = 0;
-  }
-  if (used != t->nevent)
-    FAIL(e, "program: rank %u: %u of %u events are waited for", e->rank, used, t->nevent);
-  memset(e->last, 0xff, t->nevent * sizeof *e->last);
-  return PR_OK;
-}
-
-static void record(PrEvents *e, uint32_t at, uint32_t stream) {
-  if (!e->record[at])
-    return;
-  e->last[e->record[at] - 1] = at;
-  memcpy(&e->sent[(size_t)(e->record[at] - 1) * e->n], &e->known[(size_t)stream * e->n],
-         e->n * sizeof *e->sent);
-}
-
-/* Finds the stream of each row. of: [nchannel], 0. */
-static PrStatus find_streams(PrEvents *e, uint32_t *of) {
-  uint32_t ncomm = 0;
-  e->n = PIPE_NSTREAMS;
-  for (uint32_t i = 0; i < e->t->ninstr; i++) {
-    const PipeInstr *c = &e->t->instr[i];
-    e->index = i;
-    if (c->op >= PIPE_NOPS)
-      FAIL(e, "program: rank %u instruction %u: op %u: out of range", e->rank, i, c->op);
-    e->stream[i] = pipe_op_info[c->op].stream;
-    if (e->stream[i] != PIPE_COMM)
-      continue;
-    e->comm[ncomm++] = i;
-    if (!e->p->nchannel)
-      continue;
-    if (c->channel >= e->p->nchannel)
-      FAIL_AT(e, c, "channel %u of %u", c->channel, e->p->nchannel);
-    of[c->channel] = of[c->channel] ? of[c->channel] : e->n++;
-    e->stream[i] = of[c->channel];
-  }
-  return PR_OK;
-}
-
-PrStatus pr_events_begin(const PipeProgram *p, uint32_t rank, char *text, size_t room,
-                         PrEvents **out) {
-  const PipeRank *t = &p->rank[rank];
-  PrEvents *e = *out = calloc(1, sizeof *e);
-  if (!e)
-    return pr_refuse(text, room, PR_E_MEMORY, "no memory to check the program");
-  *e = (PrEvents){.p = p, .text = text, .room = room, .rank = rank, .t = t};
-  if (t->nevent > t->nsync || (t->nsync > 0 && !t->sync))
-    FAIL(e, "program: rank %u has %u events for %u waits", rank, t->nevent, t->nsync);
-  e->stream = calloc(4 * ((size_t)t->ninstr + 1), sizeof *e->stream);
-  uint32_t *of = calloc(p->nchannel + (size_t)1, sizeof *of);
-  PrStatus st = PR_E_MEMORY;
-  if (e->stream && of) {
-    e->nth = e->stream + t->ninstr + 1;
-    e->comm = e->nth + t->ninstr + 1;
-    e->record = e->comm + t->ninstr + 1;
-    st = find_streams(e, of);
-    size_t n = e->n;
-    e->known = st ? NULL : calloc(n * n + 4 * n + (n + 1) * t->nevent, sizeof *e->known);
-  }
-  free(of);
-  if (!e->known)
-    return st == PR_E_ARG ? st : NO_MEMORY(e);
-  e->waited = e->known + (size_t)e->n * e->n;
-  e->done = e->waited + PIPE_NSTREAMS * (size_t)e->n;
-  e->last = e->done + e->n;
-  e->sent = e->last + t->nevent;
-  e->known[PIPE_COMPUTE] = 1;
-  if ((st = find_records(e)))
-    return st;
-  record(e, 0, PIPE_COMPUTE);
-  return PR_OK;
-}
-
-void pr_events_end(PrEvents *e) {
-  if (!e)
-    return;
-  free(e->stream);
-  free(e->known);
-  free(e);
-}
-
-/* Executes the waits for events before `row`, for its stream. */
-static PrStatus take(PrEvents *e, uint32_t row, uint32_t stream) {
-  uint32_t *known = &e->known[(size_t)stream * e->n];
-  for (; e->next < e->t->nsync && e->t->sync[e->next].before == row; e->next++) {
-    const PipeSync *y = &e->t->sync[e->next];
-    if (e->last[y->event] != (y->after == PIPE_NONE ? 0 : y->after + 1))
-      FAIL(e, "program: rank %u row %u waits for event %u, recorded elsewhere since", e->rank, row,
-           y->event);
-    for (uint32_t x = 0; x < e->n; x++)
-      if (e->sent[(size_t)y->event * e->n + x] > known[x])
-        known[x] = e->sent[(size_t)y->event * e->n + x];
-    uint32_t after = y->after;
-    if (e->p->nchannel && stream == PIPE_COPY && row < e->t->ninstr && after != PIPE_NONE &&
-        pipe_op_info[e->t->instr[after].op].comm && e->t->instr[after].op != PIPE_SIDE_COMM)
-      FAIL_AT(e, &e->t->instr[row], "waits for row %u, a transfer", after);
-  }
-  return PR_OK;
-}
-
-/* As pr_events_know, from events alone. */
-static inline bool covered(const PrEvents *e, uint32_t row, uint32_t stream, PipeOn on,
-                           uint32_t count) {
-  const uint32_t *known = &e->known[(size_t)stream * e->n];
-  if (on != PIPE_COMM || !e->p->nchannel)
-    return known[on] >= count + (on == PIPE_COMPUTE);
-  if (count == 0)
-    return true;
-  uint32_t last = e->comm[count - 1];
-  return last < row && (e->stream[last] == stream || known[e->stream[last]] >= e->nth[last]);
-}
-
-bool pr_events_know(const PrEvents *e, uint32_t row, PipeOn on, uint32_t count) {
-  uint32_t stream = e->stream[row];
-  bool channel = stream >= PIPE_NSTREAMS;
-  if (!(channel && on == PIPE_COMM) && e->waited[PIPE_NSTREAMS * (size_t)stream + on] < count)
-    return false; /* engines without events rely on counts */
-  return covered(e, row, stream, on, count);
-}
-
-PrStatus pr_events_row(PrEvents *e, uint32_t row) {
-  static const char *const name[] = {"COMPUTE", "COMM", "COPY"};
-  const PipeInstr *c = &e->t->instr[row];
-  const uint32_t on = pipe_op_info[c->op].stream, stream = e->stream[row];
-  e->index = row;
-  PrStatus st = take(e, row, stream);
-  for (uint32_t x = 0; !st && x < PIPE_NSTREAMS; x++) {
-    if (x == on)
-      continue;
-    uint32_t wait = pipe_wait_for(c, (PipeOn)x),
-             *most = &e->waited[PIPE_NSTREAMS * (size_t)stream + x];
-    *most = wait > *most ? wait : *most;
-    if (x == PIPE_COMM && wait > 0 && e->p->nchannel && (wait > row || e->comm[wait - 1] >= row))
-      FAIL_AT(e, c, "waits for %u of %s, which are not all above it", wait, name[x]);
-    if (!covered(e, row, stream, (PipeOn)x, wait))
-      FAIL_AT(e, c, "its wait for %s is covered by no event", name[x]);
-  }
-  return st;
-}
-
-PrStatus pr_events_done(PrEvents *e, uint32_t row) {
-  uint32_t stream = e->stream[row];
-  PrStatus st;
-  e->known[(size_t)stream * e->n + stream]++;
-  e->nth[row] = ++e->done[stream];
-  record(e, row + 1, stream);
-  if (row + 1 < e->t->ninstr)
-    return PR_OK;
-  e->index = row + 1;
-  if ((st = take(e, row + 1, PIPE_COMPUTE)))
-    return st;
-  for (uint32_t x = 1; x < e->n; x++)
-    if (e->known[x] < e->done[x])
-      FAIL(e, "program: rank %u: the end of the step does not wait for %s", e->rank,
-           x == PIPE_COPY ? "COPY" : "COMM");
-  if (e->next < e->t->nsync)
-    FAIL(e, "program: rank %u: events are not in order", e->rank);
-  return PR_OK;
-}
-
-PrStatus pipe_validate_events(const PipeProgram *p, uint32_t rank, char *text, size_t room) {
-  PrEvents *e = NULL;
-  PrStatus st = pr_events_begin(p, rank, text, room, &e);
-  for (uint32_t i = 0; !st && i < p->rank[rank].ninstr; i++)
-    if (!(st = pr_events_row(e, i)))
-      st = pr_events_done(e, i);
-  pr_events_end(e);
-  return st;
 }

@@ -105,8 +105,10 @@ static void machine(void) {
   Made *m = make(&s);
   uint64_t total = 0;
   PipeStream stream[2][8] = {{{0}}};
+  const PipeWait *wait[8];
   for (uint32_t r = 0; r < 8; r++) {
     uint32_t n = m->rank[r].ninstr;
+    wait[r] = m->rank[r].wait;
     total += n;
     uint32_t *index[2] = {malloc(n * sizeof(uint32_t)), malloc(n * sizeof(uint32_t))};
     if (!index[0] || !index[1])
@@ -117,7 +119,8 @@ static void machine(void) {
       ((uint32_t *)st->index)[st->n - 1] = i;
     }
   }
-  PipeSimIn in = {.nrank = 8, .compute = stream[0], .comm = stream[1], .stage = m->stage};
+  PipeSimIn in = {
+      .nrank = 8, .compute = stream[0], .comm = stream[1], .stage = m->stage, .wait = wait};
   uint32_t done[2][8];
   PipeSimOut out = {.compute_done = done[0], .comm_done = done[1]};
   uint64_t best = UINT64_MAX;
@@ -227,6 +230,21 @@ static void agree(uint32_t nrank) {
   missed |= best > AGREE_MS * 1000000ull;
 }
 
+/* When the waits of row i of rank r are met, if they are. end[queue][n]: the end of n instructions;
+ * done[queue]: how many have ended. */
+static bool when_ready(const Made *m, uint32_t r, uint32_t i, uint64_t *const *end,
+                       const uint32_t *done, uint64_t *start) {
+  const PipeInstr *c = &m->instr[r][i];
+  for (uint32_t w = c->waits; w < c->waits + c->nwait; w++) {
+    const PipeWait wait = m->rank[r].wait[w];
+    if (wait.count > done[wait.queue])
+      return false;
+    const uint64_t at = end[wait.queue][wait.count];
+    *start = at > *start ? at : *start;
+  }
+  return true;
+}
+
 /* Makespan of traced step `at` if everything between its ops took no time. */
 static uint64_t replay(const PrRun *run, const Made *m, uint32_t at) {
   uint32_t n = m->p.nrank, left = 0;
@@ -248,21 +266,20 @@ static uint64_t replay(const PrRun *run, const Made *m, uint32_t at) {
           while (i < m->rank[r].ninstr && pipe_op_info[m->instr[r][i].op].comm != comm)
             i++;
           next[r][comm] = i;
-          if (i == m->rank[r].ninstr || m->instr[r][i].wait > done[r][!comm])
+          uint64_t start = end[2 * r + comm][done[r][comm]];
+          if (i == m->rank[r].ninstr || !when_ready(m, r, i, &end[2 * r], done[r], &start))
             break;
           const PipeInstr *c = &m->instr[r][i];
-          uint64_t start = end[2 * r + !comm][c->wait], own = end[2 * r + comm][done[r][comm]];
-          start = own > start ? own : start;
           if (comm) {
             q = c->peer;
             j = next[q][1];
             while (j < m->rank[q].ninstr && !pipe_op_info[m->instr[q][j].op].comm)
               j++;
             const PipeInstr *d = &m->instr[q][j];
-            if (j == m->rank[q].ninstr || d->peer != r || d->wait > done[q][0])
+            if (j == m->rank[q].ninstr || d->peer != r ||
+                !when_ready(m, q, j, &end[2 * q], done[q], &start))
               break;
-            uint64_t other = end[2 * q][d->wait], free_at = end[2 * q + 1][done[q][1]];
-            start = other > start ? other : start;
+            uint64_t free_at = end[2 * q + 1][done[q][1]];
             start = free_at > start ? free_at : start;
             next[q][1] = j + 1;
             end[2 * q + 1][++done[q][1]] = start;

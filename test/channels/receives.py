@@ -18,6 +18,8 @@ import subprocess
 import sys
 
 import by_hand
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
+import clocks
 
 OP = re.compile(r"(\d+)([FB])(\d+)$")
 
@@ -29,19 +31,21 @@ def advanced(pipec, path, *sizes):
     early = every = 0
     for rank in json.loads(got.stdout)["rank"]:
         reads, busy, n = {}, {}, 0  # slot: when it is read; position of the op that has read it last
+        known = clocks.Clocks(rank["instr"], clocks.waits_of(rank)).known
         for i in rank["instr"]:
             if "peer" not in i:
                 reads.setdefault(i.get("in"), []).append(n)
                 n += 1
-        for i in rank["instr"]:
+        for i, over in zip(rank["instr"], known):
             if "RECV" not in i["op"]:
                 continue
             every += 1
             slot, reader = i["out"], reads[i["out"]].pop(0)
-            if i["wait"] < busy.get(slot, 0) or i["wait"] > reader:
-                sys.exit(f"{path}: {i['op']} waits for {i['wait']} ops, its slot is free after {busy.get(slot, 0)}")
+            wait = over.get(clocks.COMPUTE, 0)
+            if wait < busy.get(slot, 0) or wait > reader:
+                sys.exit(f"{path}: {i['op']} waits for {wait} ops, its slot is free after {busy.get(slot, 0)}")
             busy[slot] = reader + 1
-            early += i["wait"] < reader
+            early += wait < reader
     return early, every
 
 

@@ -52,7 +52,7 @@ def questions(files):
             by_hand = "by-hand" in f and f.endswith(".csv")
         for more in [["--channels=rank"], ["--channels=tagged"]] if by_hand else [[]]:
             out.append((" ".join([os.path.basename(f)] + more), given + more + [f]))
-    for how in ("swap", "peer", "lost", "last", "edge", "order", "event", "channel", "need", "spare", "again", "slot", "inside", "sums"):
+    for how in ("swap", "peer", "lost", "last", "edge", "order", "channel", "sums"):
         out.append((how, None))
     return out
 

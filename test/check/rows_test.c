@@ -28,7 +28,7 @@ static bool is_program(const PipeProgram *as_rows, const PipeProgram *p) {
   for (uint32_t r = 0; same && r < p->nrank; r++) {
     const PipeRank *a = &p->rank[r], *b = &out->rank[r];
     same = memcmp(a->instr, b->instr, a->ninstr * sizeof *a->instr) == 0 &&
-           (a->nsync == 0 || memcmp(a->sync, b->sync, a->nsync * sizeof *a->sync) == 0) &&
+           (a->nwait == 0 || memcmp(a->wait, b->wait, a->nwait * sizeof *a->wait) == 0) &&
            (a->nlist == 0 || memcmp(a->list, b->list, a->nlist * sizeof *a->list) == 0) &&
            (!a->weights || memcmp(a->weights, b->weights, a->ninstr * sizeof *a->weights) == 0);
   }

@@ -69,7 +69,8 @@ int main(void) {
     for (int comm = 0; comm < 2; comm++)
       for (int r = 0; r < 2; r++)
         st[comm][r] = (PipeStream){m->instr[r], index[comm][r], n[comm][r]};
-    PipeSimIn in = {.nrank = 2, .compute = st[0], .comm = st[1], .stage = m->stage};
+    const PipeWait *const wait[2] = {m->rank[0].wait, m->rank[1].wait};
+    PipeSimIn in = {.nrank = 2, .compute = st[0], .comm = st[1], .stage = m->stage, .wait = wait};
     PipeSimOut out = {.compute_done = done[0], .comm_done = done[1]};
     PipeSimStatus status = pipe_sim(&in, &out, &at);
     uint64_t **end;

@@ -103,12 +103,11 @@ static const Field instr_field[] = {
     FIELD("instr", PipeInstr, peer),  FIELD("instr", PipeInstr, act),
     FIELD("instr", PipeInstr, gout),  FIELD("instr", PipeInstr, keep),
     FIELD("instr", PipeInstr, in),    FIELD("instr", PipeInstr, out),
-    FIELD("instr", PipeInstr, wait),  FIELD("instr", PipeInstr, wait_copy)};
+    FIELD("instr", PipeInstr, waits), FIELD("instr", PipeInstr, nwait)};
 static const Field pool_field[] = {FIELD("pool", PipePool, cls),   FIELD("pool", PipePool, first),
                                    FIELD("pool", PipePool, count), FIELD("pool", PipePool, bytes),
                                    FIELD("pool", PipePool, skip),  FIELD("pool", PipePool, stage)};
-static const Field sync_field[] = {FIELD("sync", PipeSync, after), FIELD("sync", PipeSync, before),
-                                   FIELD("sync", PipeSync, event)};
+static const Field wait_field[] = {FIELD("wait", PipeWait, queue), FIELD("wait", PipeWait, count)};
 static const Field weight_field[] = {
     FIELD("weights", PipeWeights, version), FIELD("weights", PipeWeights, slot),
     FIELD("weights", PipeWeights, out),     FIELD("weights", PipeWeights, guess),
@@ -118,8 +117,8 @@ static const Field rank_field[] = {
     FIELD("rank", PipeRank, ninstr), FIELD("rank", PipeRank, npool),
     FIELD("rank", PipeRank, nslot),  FIELD("rank", PipeRank, inflight),
     FIELD("rank", PipeRank, bytes),  FIELD("rank", PipeRank, host),
-    FIELD("rank", PipeRank, nlist),  FIELD("rank", PipeRank, nevent),
-    FIELD("rank", PipeRank, nsync),  FIELD("rank", PipeRank, group)};
+    FIELD("rank", PipeRank, nlist),  FIELD("rank", PipeRank, nwait),
+    FIELD("rank", PipeRank, group)};
 /* Not: sizes and times, which are given. */
 static const Field stage_field[] = {
     FIELD("stage", PipeStage, rank),  FIELD("stage", PipeStage, chunk),
@@ -180,7 +179,7 @@ static void find_tables(const PipeProgram *p, Tables *t) {
     const PipeRank *k = &p->rank[r];
     ADD(k->instr, k->ninstr, PipeInstr, instr_field, r);
     ADD(k->pool, k->npool, PipePool, pool_field, r);
-    ADD(k->sync, k->nsync, PipeSync, sync_field, r);
+    ADD(k->wait, k->nwait, PipeWait, wait_field, r);
     ADD(k->list, k->nlist, uint32_t, number_field, r);
     ADD(k->weights, k->ninstr, PipeWeights, weight_field, r);
   }
@@ -229,6 +228,91 @@ static Change a_change(const Tables *t) {
   return c;
 }
 
+/* Of `in` or `out` of a row that has a list there: the other list has the same slots. */
+static bool is_same_list(const Sched *s, const Change *c, const PipeInstr *in) {
+  const PipeRank *rank = &s->prog->rank[c->table->rank];
+  const PipeStage *stage = &s->prog->stage[in->stage];
+  const bool input = c->field->at == offsetof(PipeInstr, in);
+  const uint64_t n = input == (in->op == PIPE_F) ? stage->nin : stage->nout;
+  return (input || c->field->at == offsetof(PipeInstr, out)) && n > 1 && c->is + n <= rank->nlist &&
+         c->was + n <= rank->nlist &&
+         memcmp(rank->list + c->is, rank->list + c->was, n * sizeof *rank->list) == 0;
+}
+
+/* The row that wait `at` belongs to; ninstr: the end of the step. */
+static uint32_t owner_of(const PipeRank *rank, uint32_t at) {
+  uint32_t row = 0;
+  while (at >= pipe_wait_end(rank, row))
+    row++;
+  return row;
+}
+
+/* Of a row: its last wait belongs to the end of the step, or the other way around. Both wait on
+ * COMPUTE if the row is the last one and on COMPUTE. */
+static bool is_fine_nwait(const Sched *s, const Change *c) {
+  const PipeRank *rank = &s->prog->rank[c->table->rank];
+  return c->row + 1 == rank->ninstr && c->is > c->was && c->is <= rank->nwait &&
+         pipe_op_info[rank->instr[c->row].op].stream == PIPE_COMPUTE;
+}
+
+/* True if row `target` is over once row `row` is: by queues and waits, found by a search. Rows here
+ * are 1 + row; 0 is the start of the step. */
+static bool is_over_with(const PipeRank *rank, const PipeQueues *queues, const PipeProgram *p,
+                         uint32_t row, uint32_t target) {
+  static bool known[4096];
+  memset(known, 0, sizeof known);
+  known[row] = known[0] = true;
+  for (uint32_t at = row; at > target; at--) { /* rows wait for rows above them */
+    if (!known[at])
+      continue;
+    const PipeInstr *in = &rank->instr[at - 1];
+    for (uint32_t w = in->waits; w < in->waits + in->nwait; w++)
+      known[pipe_after(queues, rank->wait[w])] = true;
+    for (uint32_t above = at - 1; above > 0; above--)
+      if (pipe_queue(p->lowering, &rank->instr[above - 1]) == pipe_queue(p->lowering, in)) {
+        known[above] = true;
+        break;
+      }
+  }
+  return known[target];
+}
+
+/* The wait is for a row above its own that is over no earlier than the one it was for. */
+static bool is_later(const PipeProgram *p, const PipeRank *rank, PipeWait was, PipeWait is,
+                     uint32_t owner) {
+  PipeQueues queues = pipe_queues(p, rank);
+  bool later = false;
+  if (is.queue < PIPE_NSTREAMS + p->nchannel &&
+      is.count <= queues.first[is.queue + 1] - queues.first[is.queue]) {
+    const uint32_t after = pipe_after(&queues, is);
+    later = after <= owner && is_over_with(rank, &queues, p, after, pipe_after(&queues, was));
+  }
+  free(queues.first);
+  return later;
+}
+
+/* Of a wait. What only the text asks for is compared with the text as far as it says; no slot is
+ * touched too early without the rest. */
+static bool is_fine_wait(const Sched *s, const Change *c) {
+  const PipeRank *rank = &s->prog->rank[c->table->rank];
+  const uint32_t row = owner_of(rank, c->row);
+  const PipeWait was = rank->wait[c->row];
+  PipeWait is = was;
+  memcpy((char *)&is + c->field->at, &c->is, c->field->bytes);
+  if (is_later(s->prog, rank, was, is, row))
+    return true;
+  if (row == rank->ninstr)
+    return false;
+  const PipeInstr *in = &rank->instr[row];
+  if (in->op == PIPE_LOAD && was.queue == PIPE_COMPUTE)
+    return true; /* it may stand further up, where its slot is free */
+  if (in->op == PIPE_F && was.queue == PIPE_COPY)
+    return true; /* stashes that leave are in flight until they have left */
+  if (in->op == PIPE_SIDE_COMM && was.queue == PIPE_COMPUTE)
+    return true; /* before its op, where its buffer is free */
+  return s->orders->lists && pipe_op_info[in->op].comm; /* a list says where it is posted */
+}
+
 /* Changes that make another program that is right, that nothing follows from, or that only the text
  * tells apart. */
 static bool is_fine(const Sched *s, const Change *c) {
@@ -240,32 +324,19 @@ static bool is_fine(const Sched *s, const Change *c) {
     if (c->field->at == offsetof(PipeInstr, phase) || c->field->at == offsetof(PipeInstr, site))
       return pipe_op_info[in->op].stream !=
              PIPE_COMPUTE; /* labels of what the text does not have */
-    bool other = c->field->at == offsetof(PipeInstr, wait_copy);
     if (in->op >= PIPE_SEND_F && c->field->at == offsetof(PipeInstr, group))
       return true; /* transfers one after the other, if that completes */
-    if (in->op == PIPE_LOAD && c->field->at == offsetof(PipeInstr, wait))
-      return true; /* it may stand further up, where its slot is free */
-    if (c->field->at != offsetof(PipeInstr, wait) && !other)
-      return false;
-    if (c->is > c->was)
-      return true; /* later than it has to be; it is seen where it can never start */
-    for (const PipeInstr *x = c->table->row; x < in; x++)
-      if (pipe_op_info[x->op].stream == pipe_op_info[in->op].stream &&
-          (other ? x->wait_copy : x->wait) >= c->was)
-        return true; /* one above it in its stream has waited for that */
-    return false;
+    if (c->field->at == offsetof(PipeInstr, nwait))
+      return is_fine_nwait(s, c);
+    return is_same_list(s, c, in);
   }
-  if (c->table->field == sync_field) { /* so may an event */
-    bool after = c->field->at == offsetof(PipeSync, after);
-    return c->field->at == offsetof(PipeSync, event) ? c->is < s->prog->rank[c->table->rank].nevent
-           : after                                   ? c->is > c->was
-                                                     : c->is < c->was;
-  }
+  if (c->table->field == wait_field)
+    return is_fine_wait(s, c);
   if (c->table->field == pool_field) { /* any stage is as good that has this size */
     const PipePool *q = (const PipePool *)base;
     bool one = q->cls == PIPE_OUT || q->cls == PIPE_IN || q->cls == PIPE_WEIGHT;
     return c->field->at == offsetof(PipePool, stage) && c->is < s->model->nstage && !one &&
-           s->model->sized;
+           (s->model->sized || q->cls == PIPE_BUFFER);
   }
   if (c->table->field == weight_field && c->field->at == offsetof(PipeWeights, formula)) {
     const PipeWeights *weights = (const PipeWeights *)base;
@@ -273,6 +344,8 @@ static bool is_fine(const Sched *s, const Change *c) {
       return c->is < s->prog->nrule || (c->is == NONE && weights->guess == NONE);
     return c->was != NONE && c->is < s->prog->nformula;
   }
+  if (c->table->field == rank_field) /* the length of a table, which nothing else says */
+    return c->field->at == offsetof(PipeRank, nwait) && c->is > c->was;
   if (c->table->field == stage_field) /* in no circle */
     return c->field->at == offsetof(PipeStage, tie) && ((const PipeStage *)base)->tied == NONE;
   return false;
@@ -304,6 +377,22 @@ static char outcome(Sched *s, const Change *c) {
   return WEXITSTATUS(status) == GUARD_BUG ? 'a' : 'o';
 }
 
+static void print_missed(const Sched *s, const Change *c, char outcome) {
+  const PipeGraph graph = pipe_graph(s->prog);
+  char text[PIPE_OP_TEXT] = "";
+  if (c->table->field == instr_field)
+    pipe_instr_text(text, graph, (const PipeInstr *)c->table->row + c->row);
+  if (c->table->field == wait_field) {
+    const PipeRank *rank = &s->prog->rank[c->table->rank];
+    const uint32_t row = owner_of(rank, c->row);
+    if (row < rank->ninstr)
+      pipe_instr_text(text, graph, &rank->instr[row]);
+  }
+  printf("%s %s: %s.%s, row %u (%s) of rank %d, is %lld, not %lld\n",
+         outcome == 'o' ? "not seen" : "crashed", s->model->name, c->field->table, c->field->name,
+         c->row, text, (int)c->table->rank, (long long)c->is, (long long)c->was);
+}
+
 int main(int argc, char **argv) {
   if (argc < 3)
     return 2;
@@ -327,13 +416,7 @@ int main(int argc, char **argv) {
       if (o == 'a')
         continue;
       missed++;
-      char text[PIPE_OP_TEXT] = "";
-      if (c.field >= instr_field &&
-          c.field < instr_field + sizeof instr_field / sizeof *instr_field)
-        pipe_instr_text(text, pipe_graph(s->prog), (const PipeInstr *)c.table->row + c.row);
-      printf("%s %s: %s.%s, row %u %sof rank %d, is %lld, not %lld\n",
-             o == 'o' ? "not seen" : "crashed", s->model->name, c.field->table, c.field->name,
-             c.row, text, (int)c.table->rank, (long long)c.is, (long long)c.was);
+      print_missed(s, &c, o);
     }
     arena_free(&arena);
   }

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
 # A second machine: what a program does, written from runtime/include/pipe_instr.h alone and as plainly as
-# possible. It reads `pipec --emit=json` and checks a program in four ways that share nothing with
-# the compiler: it walks the tables, runs the lists with transfers in random order, computes when
-# each instruction starts, and runs them again with random durations to see what lies in every slot
-# at every moment. A fault raises Wrong with a text that names rank and op.
+# possible. It reads `pipec --emit=json` and checks a program in five ways that share nothing with
+# the compiler: it walks the tables, derives from the waits what is over when an instruction starts,
+# runs the lists with transfers in random order, computes when each instruction starts, and runs them
+# again with random durations to see what lies in every slot at every moment. A fault raises Wrong
+# with a text that names rank and op.
 import json
 import re
 
+import clocks
+
 COMPUTE = ("F", "B", "I", "W", "R", "U")
 COPY = ("OFF", "LOAD")
-OTHER = ((1, 2), (0, 2), (0, 1))  # of COMPUTE, COMM, COPY: whose ends wait and wait_copy count
 OP = re.compile(r"(\d+)([A-Z_]+?)(\d*)(?:\.(\d+))?$")
 
 
@@ -39,8 +41,8 @@ class Instr:
         self.send = self.kind.startswith("SEND")
         self.forward = self.kind in ("F", "SEND_F", "RECV_F")
         self.phase = row["phase"]
-        self.wait, self.start, self.end = row["wait"], row["start"], row["end"]
-        self.waits = list(zip(OTHER[self.on], (self.wait, row.get("wait_copy", 0))))
+        self.start, self.end = row["start"], row["end"]
+        self.queue, self.waits = clocks.queue_of(row), clocks.waits_of(row)
         self.keep = row.get("keep")
         self.away = self.on == 2 and row.get("peer") is not None  # its stash goes to its peer
         self.peer, self.act, self.gout = row.get("peer"), row.get("act"), row.get("gout")
@@ -52,24 +54,29 @@ class Instr:
 
 
 class Program:
-    """The JSON of one program. `lists[r]` are its instructions, `compute[r]`, `comm[r]`, `copy[r]` the streams."""
+    """The JSON form of one program, as text or parsed; ranks: those that are read, or all of them. `lists[r]` are its instructions, `compute[r]`, `comm[r]`, `copy[r]` the streams."""
 
-    def __init__(self, text):
-        self.json = json.loads(text)
+    def __init__(self, form, ranks=None):
+        self.json = json.loads(form) if isinstance(form, str) else form
         j = self.json
-        need(j["pipec_json"] == 1, "another version of the JSON")
+        need(j["pipec_json"] == 2, "another version of the JSON")
         self.stages, self.nrank, self.slices = j["stages"], j["ranks"], j["slices"]
         self.nmb = j["microbatches"] * self.slices
         self.nstage = len(self.stages)
-        self.lists = [[Instr(r, i, row, self.slices) for i, row in enumerate(rank["instr"])]
+        self.lists = [[Instr(r, i, row, self.slices) for i, row in enumerate(rank["instr"])] if ranks is None or r in ranks else []
                       for r, rank in enumerate(j["rank"])]
-        self.compute, self.comm, self.copy = self.streams = [
-            [[c for c in l if c.on == x] for l in self.lists] for x in range(3)]
+        self.compute, self.comm, self.copy = [[[c for c in l if c.on == x] for l in self.lists] for x in range(3)]
+        self.queues = [{q: [c for c in l if c.queue == q] for q in sorted({c.queue for c in l}, key=str)}
+                       for l in self.lists]
+        try:
+            self.clocks = [l and clocks.of_rank(j, r) for r, l in enumerate(self.lists)]
+        except clocks.BadWait as e:
+            raise Wrong(e)
         self.send = j.get("send", "end")
         for ops in self.lists:
             for a, b in zip(ops, ops[1:]):
-                need(not a.group or (b.group == a.group - 1 and b.on == 0 and b.wait == b.waits[1][1] == 0), b, "is not in the action of", a)
-            need(not ops[-1].group and not any(c.group and (c.on or c.kind == "U") for c in ops), "an odd action")
+                need(not a.group or (b.group == a.group - 1 and b.on == 0 and not b.waits), b, "is not in the action of", a)
+            need(not ops or not ops[-1].group and not any(c.group and (c.on or c.kind == "U") for c in ops), "an odd action")
 
         self.only_forward = bool(j["forward"])
         self.again = {(c.stage, c.mb) for l in self.compute for c in l if c.kind == "R"}
@@ -94,6 +101,10 @@ class Program:
 
     def orders(self):
         return [[c.text for c in ops if c.kind != "U"] for ops in self.compute]
+
+    def over(self, c, queue):
+        """How many instructions of a queue of its rank are over when c starts."""
+        return self.clocks[c.rank].known[c.index].get(queue, 0)
 
     def crosses(self, a, b):
         return 0 <= a < self.nstage and 0 <= b < self.nstage and self.rank_of(a) != self.rank_of(b)
@@ -134,11 +145,7 @@ def check_tables(p):
                 need(kinds == "", "rank", r, "trains")
                 continue
             need(kinds.endswith("U") and "UU" not in kinds and kinds[0] != "U", "rank", r, "updates as in", kinds)
-        done = [0, 0, 0]
         for c in p.lists[r]:
-            for x, n in c.waits:
-                need(n <= done[x], c, "waits for what stands below it")
-            done[c.on] += 1
             to = c.stage + (1 if (c.kind in ("SEND_F", "RECV_B")) else -1)
             need(c.away or c.peer == (p.rank_of(to) if c.comm else None), c, "peer")
             need(not c.away or 0 <= c.peer < p.nrank and c.peer != r, c, "peer")
@@ -159,14 +166,14 @@ def check_copies(p, r):
         two = [c for c in p.copy[r] if (c.stage, c.mb) == cell]
         need([c.kind for c in two] == ["OFF", "LOAD"], "rank", r, "copies", cell, [c.kind for c in two])
         own = [i for i, c in enumerate(p.compute[r]) if (c.stage, c.mb) == cell]
-        before = [c for c in own if c < two[0].wait]
-        need(before and len(before) < len(own) and own[len(before)] >= two[1].wait,
+        before = [c for c in own if c < p.over(two[0], clocks.COMPUTE)]
+        need(before and len(before) < len(own) and own[len(before)] >= p.over(two[1], clocks.COMPUTE),
              two[0], "and", two[1], "do not stand between two ops of theirs")
 
 
 def walk_compute(p, r, rank):
     """Stashes along the compute stream: counts, peaks, and the exact size of the pools. A copy stands
-    before the op that its wait counts to; the slot of an OFF is free for a LOAD below, and for others once
+    before the first op that need not be over; the slot of an OFF is free for a LOAD below, and for others once
     an op waits for the OFF."""
     live, peak, held, warm = {}, {}, 0, None
     pool = {slot: q["first"] for q in rank["pools"] for slot in range(q["first"], q["first"] + q["count"])}
@@ -186,7 +193,7 @@ def walk_compute(p, r, rank):
     i = 0
     while i < len(p.compute[r]):
         ops = p.action(r, i)
-        while copied < len(p.copy[r]) and p.copy[r][copied].wait <= i:
+        while copied < len(p.copy[r]) and p.over(p.copy[r][copied], clocks.COMPUTE) <= i:
             d = p.copy[r][copied]
             if not d.away:
                 change("host", d.keep, d.kind == "OFF")
@@ -195,7 +202,7 @@ def walk_compute(p, r, rank):
             elif not left.pop(d.act, None):
                 change("act", d.act, True)
             copied += 1
-        while over < ops[0].waits[1][1]:
+        while over < p.over(ops[0], clocks.COPY):
             d = p.copy[r][over]
             if left.get(d.act) is d:
                 change("act", d.act, False)
@@ -276,58 +283,57 @@ def run(p, rng, duration, fused=False, together=False):
     duration(c): of a compute op, a copy or a SEND. The ops of an action run one after the other, or, together,
     side by side from its start to its end; fused: with FB, none later than the end that it gives. Returns
     {instr: (start, end)}; Wrong on a stall or when a SEND meets the RECV of another tensor."""
-    at = [[0, 0, 0] for _ in range(p.nrank)]  # heads of COMPUTE, COMM and COPY
-    ends = [[[], [], []] for _ in range(p.nrank)]
+    heads = [(r, q) for r in range(p.nrank) for q in p.queues[r]]
+    ends = {at: [] for at in heads}  # when each instruction of a queue ends
     when = {}
     total = sum(len(l) for l in p.lists)
 
-    def head(r, x):
-        stream = p.streams[x][r]
-        return stream[at[r][x]] if at[r][x] < len(stream) else None
+    def head(r, q):
+        queue = p.queues[r].get(q, [])
+        n = len(ends[r, q]) if queue else 0
+        return queue[n] if n < len(queue) else None
 
-    def earliest(r, x):
+    def earliest(r, q):
         """When the head could start for all that its rank knows; None: it cannot yet."""
-        c = head(r, x)
-        if c is None or any(n > at[r][y] for y, n in c.waits):
+        c = head(r, q)
+        if c is None or any(n > len(ends.get((r, y), ())) for y, n in c.waits):
             return None
-        return max([ends[r][y][n - 1] for y, n in c.waits if n] + ends[r][x][-1:] + [0])
+        return max([ends[r, y][n - 1] for y, n in c.waits if n] + ends[r, q][-1:] + [0])
 
-    def finish(r, x, start, end):
-        when[head(r, x)] = (start, end)
-        ends[r][x].append(end)
-        at[r][x] += 1
+    def finish(r, q, start, end):
+        when[head(r, q)] = (start, end)
+        ends[r, q].append(end)
 
     while len(when) < total:
-        ready = [(r, x) for r in range(p.nrank) for x in range(3) if earliest(r, x) is not None]
+        ready = [at for at in heads if earliest(*at) is not None]
         rng.shuffle(ready)
-        for r, x in ready:
-            c, start = head(r, x), earliest(r, x)
-            if not x:
-                ops = p.action(r, at[r][0])
+        for r, q in ready:
+            c, start = head(r, q), earliest(r, q)
+            if c.on == 0:
+                ops = p.action(r, len(ends[r, q]))
                 took = {c: duration(c) for c in ops}
                 stop, now = start + (p.action_cost(ops, took.get) if fused else sum(took.values())), start
                 for c in ops:
                     end = stop if together or c is ops[-1] else min(now + took[c], stop)
-                    finish(r, x, start if together else now, end)
+                    finish(r, q, start if together else now, end)
                     now = end
                 break
-            if x == 2:
-                finish(r, x, start, start + duration(c))
+            if c.on == 2:
+                finish(r, q, start, start + duration(c))
                 break
-            d = head(c.peer, 1)
-            other = earliest(c.peer, 1)
+            d = head(c.peer, q)
+            other = earliest(c.peer, q)
             if d is None or other is None or d.peer != r or d.send == c.send:
                 continue
             send, recv = (c, d) if c.send else (d, c)
             need(mate(send, recv), send, "meets", recv)
             start = max(start, other)
             end = start + duration(send)
-            finish(r, 1, start, end)
-            finish(c.peer, 1, start, end)
+            finish(r, q, start, end)
+            finish(c.peer, q, start, end)
             break
         else:
-            heads = [head(r, x) for r in range(p.nrank) for x in range(3)]
-            raise Wrong("stalls at " + ", ".join(str(c) for c in heads if c))
+            raise Wrong("stalls at " + ", ".join(str(head(*at)) for at in heads if head(*at)))
     return when
 
 
@@ -390,97 +396,135 @@ def play(p, cost=None):
     return max(last), max(last[r] - first[r] for r in range(p.nrank))
 
 
+class Use:
+    """How c uses a slot of its rank: it fills it, reads it (fills is False), or leaves what it has
+    filled (fills is None). last: the slot is free after it."""
+
+    def __init__(self, c, slot, tensor, fills, last):
+        self.c, self.slot, self.tensor, self.fills, self.last = c, slot, tensor, fills, last
+
+
+def uses_of(p, r):
+    """Each use of a slot of rank r, in issue order. Checks that a slot holds what its pool is for."""
+    pools = p.json["rank"][r]["pools"]
+    need([q["first"] for q in pools] == [sum(o["count"] for o in pools[:i]) for i in range(len(pools))],
+         "rank", r, "pools are not one run of slots")
+    pool = [q for q in pools for _ in range(q["count"])]
+    uses = []
+
+    def use(c, slot, cls, stage, tensor, fills, last):
+        need(slot is not None and slot < len(pool), c, "has no", cls, "slot")
+        q = pool[slot]
+        need(q["class"] == cls, c, "uses slot", slot, "of class", q["class"], "as", cls)
+        size = {"act": "act", "host": "act", "gout": "gout"}.get(cls, "boundary")
+        if p.json["sized"]:
+            bytes_ = p.stages[stage][size]
+            if cls == "keep":
+                bytes_ = p.stages[stage - 1]["boundary"] if stage else 0
+            need(q["bytes"] == bytes_, c, "puts", bytes_, "bytes in", q)
+        else:
+            need(q["stage"] == stage, c, "shares a pool of another stage's size", q)
+        uses.append(Use(c, slot, tensor, fills, last))
+
+    for c in p.lists[r]:
+        if c.kind == "U":
+            need((c.act, c.gout, c.src, c.dst) == (None,) * 4, c, "has slots")
+            continue
+        key = (c.stage, c.mb)
+        into = c.stage + (-1 if c.forward else 1)   # where the tensor read comes from
+        outof = c.stage + (1 if c.forward else -1)  # where the tensor written goes
+        if c.on == 2:
+            need((c.gout, c.src, c.dst) == (None,) * 3, c, "has slots of an op")
+            use(c, c.act, "act", c.stage, ("stash",) + key, c.kind == "LOAD", True)
+            if not c.away:
+                use(c, c.keep, "host", c.stage, ("stash",) + key, c.kind == "OFF", True)
+            continue
+        if c.comm:
+            need(c.act is None and c.gout is None, c, "has a stash")
+            far = outof if c.send else into
+            y = min(c.stage, far)  # the stage whose output passes this boundary
+            slot, cls, other = (c.src, "out", c.dst) if c.send else (c.dst, "in", c.src)
+            need(other is None, c, "uses both ends")
+            use(c, slot, cls, y, ("Y" if c.forward else "G", y, c.mb), not c.send, True)
+            continue
+        again = key in p.again
+        need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot")
+        if c.keep is not None:
+            use(c, c.keep, "keep", c.stage, ("input",) + key, c.kind == "F", c.kind == "R")
+        if (again or (p.only_forward and p.slices == 1)) and c.kind == "F":
+            use(c, c.act, "act", c.stage, ("work",) + key, True, False)
+            use(c, c.act, "act", c.stage, ("work",) + key, None, True)
+        elif p.only_forward:  # read by the slices behind it, all left by the last
+            use(c, c.act, "act", c.stage, ("stash",) + key, True, False)
+            for d in p.compute[r] if c.mb % p.slices == p.slices - 1 else []:
+                if d.stage == c.stage and d.mb // p.slices == c.mb // p.slices:
+                    use(c, d.act, "act", c.stage, ("stash", d.stage, d.mb), None, True)
+        else:
+            use(c, c.act, "act", c.stage, ("stash",) + key, c.kind in "FR", c.kind in "BW")
+        if c.kind == "R":
+            need(c.src is None and c.gout is None and (c.dst is not None) == (c.stage + 1 < p.nstage), c, "slots")
+            if c.dst is not None:
+                use(c, c.dst, "local", c.stage, ("nobody",) + key, True, False)
+                use(c, c.dst, "local", c.stage, ("nobody",) + key, None, True)
+            continue
+        if c.kind in "IW":
+            use(c, c.gout, "gout", c.stage, ("gout",) + key, c.kind == "I", True)
+        else:
+            need(c.gout is None, c, "has a gout slot")
+        reads = c.kind != "W" and 0 <= into < p.nstage
+        writes = c.kind != "W" and 0 <= outof < p.nstage
+        need((c.src is not None) == reads and (c.dst is not None) == writes, c, "boundary slots")
+        what = "Y" if c.forward else "G"
+        if reads:
+            y = min(c.stage, into)
+            use(c, c.src, "in" if p.rank_of(into) != r else "local", y, (what, y, c.mb), False, True)
+        if writes:
+            y = min(c.stage, outof)
+            use(c, c.dst, "out" if p.rank_of(outof) != r else "local", y, (what, y, c.mb), True, False)
+
+    return uses
+
+
+def check_waits(p):
+    """Waits and the order of queues alone order whatever has to be in order: the start of the step,
+    each two uses of a slot of which one fills it, and the end of the step. uses_of is in issue order,
+    so what is in this order in all runs is right in all if it is right in one (check_slots)."""
+    for r in range(p.nrank):
+        check_rank_waits(p, r)
+
+
+def check_rank_waits(p, r):
+    known, users = p.clocks[r], {}
+    for c in p.lists[r]:
+        need(p.over(c, clocks.START), c, "does not wait for the start of the step")
+        need(known.knows(len(p.lists[r]), c.index), "the end of the step does not wait for", c)
+    for b in uses_of(p, r):
+        for a in users.setdefault(b.slot, []):
+            need(a.c is b.c or not (a.fills or b.fills) or known.knows(b.c.index, a.c.index), b.c, "does not wait for",
+                 a.c, "that uses its slot", b.slot)
+        users[b.slot].append(b)
+
+
 def check_slots(p, rng, slow=()):
     """Runs with random durations, some ops very slow, and looks into the slots: nothing is
-    overwritten, read too early, or read as something else; a slot holds what its pool is for."""
+    overwritten, read too early, or read as something else."""
     longest = rng.choice((2, 10, 100))
     when = run(p, rng, lambda c: 1000000 if c in slow else rng.randint(1, longest),
                together=p.send != "eager")
-    lent = {}  # (rank, slot) -> [(start, end, stash) of its OFFs and LOADs, by rank]
-    for r, rank in enumerate(p.json["rank"]):
-        pools = rank["pools"]
-        need([q["first"] for q in pools] == [sum(o["count"] for o in pools[:i]) for i in range(len(pools))],
-             "rank", r, "pools are not one run of slots")
-        pool = [q for q in pools for _ in range(q["count"])]
-        events = []  # (time, 0 ends before 1 starts, seq, what, slot, tensor)
-
-        def use(c, slot, cls, stage, tensor, fills, last):
-            need(slot is not None and slot < len(pool), c, "has no", cls, "slot")
-            q = pool[slot]
-            need(q["class"] == cls, c, "uses slot", slot, "of class", q["class"], "as", cls)
-            size = {"act": "act", "host": "act", "gout": "gout"}.get(cls, "boundary")
-            if p.json["sized"]:
-                bytes_ = p.stages[stage][size]
-                if cls == "keep":
-                    bytes_ = p.stages[stage - 1]["boundary"] if stage else 0
-                need(q["bytes"] == bytes_, c, "puts", bytes_, "bytes in", q)
-            else:
-                need(q["stage"] == stage, c, "shares a pool of another stage's size", q)
-            start, end = when[c]
-            if fills is not None:  # None: the op that filled it leaves it
-                events.append((start, 1, "fill" if fills else "hold", c, slot, tensor))
-            events.append((end, 0, "filled" if fills else "left" if fills is None else "empty" if last else "release", c, slot, tensor))
-
-        for c in p.lists[r]:
-            if c.kind == "U":
-                need((c.act, c.gout, c.src, c.dst) == (None,) * 4, c, "has slots")
-                continue
-            key = (c.stage, c.mb)
-            into = c.stage + (-1 if c.forward else 1)   # where the tensor read comes from
-            outof = c.stage + (1 if c.forward else -1)  # where the tensor written goes
-            if c.on == 2:
-                need((c.gout, c.src, c.dst) == (None,) * 3, c, "has slots of an op")
-                use(c, c.act, "act", c.stage, ("stash",) + key, c.kind == "LOAD", True)
-                if c.away:
-                    guest(p, when, c, lent)
-                else:
-                    use(c, c.keep, "host", c.stage, ("stash",) + key, c.kind == "OFF", True)
-                continue
-            if c.comm:
-                need(c.act is None and c.gout is None, c, "has a stash")
-                far = outof if c.send else into
-                y = min(c.stage, far)  # the stage whose output passes this boundary
-                slot, cls, other = (c.src, "out", c.dst) if c.send else (c.dst, "in", c.src)
-                need(other is None, c, "uses both ends")
-                use(c, slot, cls, y, ("Y" if c.forward else "G", y, c.mb), not c.send, True)
-                continue
-            again = key in p.again
-            need((c.keep is not None) == (again and c.kind in "FR"), c, "keep slot")
-            if c.keep is not None:
-                use(c, c.keep, "keep", c.stage, ("input",) + key, c.kind == "F", c.kind == "R")
-            if (again or (p.only_forward and p.slices == 1)) and c.kind == "F":
-                use(c, c.act, "act", c.stage, ("work",) + key, True, False)
-                use(c, c.act, "act", c.stage, ("work",) + key, None, True)
-            elif p.only_forward:  # read by the slices behind it, all left by the last
-                use(c, c.act, "act", c.stage, ("stash",) + key, True, False)
-                for d in p.compute[r] if c.mb % p.slices == p.slices - 1 else []:
-                    if d.stage == c.stage and d.mb // p.slices == c.mb // p.slices:
-                        use(c, d.act, "act", c.stage, ("stash", d.stage, d.mb), None, True)
-            else:
-                use(c, c.act, "act", c.stage, ("stash",) + key, c.kind in "FR", c.kind in "BW")
-            if c.kind == "R":
-                need(c.src is None and c.gout is None and (c.dst is not None) == (c.stage + 1 < p.nstage), c, "slots")
-                if c.dst is not None:
-                    use(c, c.dst, "local", c.stage, ("nobody",) + key, True, False)
-                    use(c, c.dst, "local", c.stage, ("nobody",) + key, None, True)
-                continue
-            if c.kind in "IW":
-                use(c, c.gout, "gout", c.stage, ("gout",) + key, c.kind == "I", True)
-            else:
-                need(c.gout is None, c, "has a gout slot")
-            reads = c.kind != "W" and 0 <= into < p.nstage
-            writes = c.kind != "W" and 0 <= outof < p.nstage
-            need((c.src is not None) == reads and (c.dst is not None) == writes, c, "boundary slots")
-            what = "Y" if c.forward else "G"
-            if reads:
-                y = min(c.stage, into)
-                use(c, c.src, "in" if p.rank_of(into) != r else "local", y, (what, y, c.mb), False, True)
-            if writes:
-                y = min(c.stage, outof)
-                use(c, c.dst, "out" if p.rank_of(outof) != r else "local", y, (what, y, c.mb), True, False)
-
+    lent = {}  # (rank, slot) -> [((start, end), c) of its OFFs and LOADs, by rank]
+    for r in range(p.nrank):
+        for c in p.copy[r]:
+            if c.away:
+                lent.setdefault((c.peer, c.keep), []).append((when[c], c))
+        events = []  # (time, 0 ends before 1 starts, what, use)
+        for u in uses_of(p, r):
+            start, end = when[u.c]
+            if u.fills is not None:
+                events.append((start, 1, "fill" if u.fills else "hold", u))
+            events.append((end, 0, "filled" if u.fills else "left" if u.fills is None else "empty" if u.last else "release", u))
         holds = {}  # slot -> [tensor, complete?, readers]
-        for _, _, what, c, slot, tensor in sorted(events, key=lambda e: (e[0], e[1])):
+        for _, _, what, u in sorted(events, key=lambda e: (e[0], e[1])):
+            c, slot, tensor = u.c, u.slot, u.tensor
             if what == "fill":
                 need(slot not in holds, c, "overwrites slot", slot, "that holds", holds.get(slot))
                 holds[slot] = [tensor, False, 0]
@@ -503,10 +547,6 @@ def check_slots(p, rng, slow=()):
     check_guests(p, lent)
 
 
-def guest(p, when, c, lent):
-    lent.setdefault((c.peer, c.keep), []).append((when[c], c))
-
-
 def check_guests(p, lent):
     """A slot for guests is of its class and size, and is filled and emptied in turn; each is used."""
     for r, rank in enumerate(p.json["rank"]):
@@ -526,12 +566,10 @@ def check_guests(p, lent):
         need(holds is None, "slot", slot, "of rank", r, "is full in the end")
 
 
-def check(p, rng, rounds=2, each=False):
-    """each: every instruction in turn is the slow one, so no race can hide."""
+def check(p, rng, rounds=2):
     check_tables(p)
+    check_waits(p)
     check_times(p, rng)
     every = [c for l in p.lists for c in l]
     for _ in range(rounds):
         check_slots(p, rng, set(rng.sample(every, min(len(every), rng.randint(0, 2)))))
-    for c in every if each else ():
-        check_slots(p, rng, {c})

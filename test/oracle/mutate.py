@@ -3,11 +3,15 @@
 # of lang/spec.md 5. `verdicts` compares: accept or refuse, the first diagnostic, the set of all, the
 # ops that they name, and for an accepted program everything that machine.py checks. A disagreement
 # is shrunk before it is printed.
+#
+# Waits of a finished program are changed too (`waits`): lost, one less, one more, for another stream,
+# or moved to the next instruction. What a change breaks is found by reachability, not by clocks.
 import copy
 import re
 import sys
 import time
 
+import clocks
 import driver
 import machine
 
@@ -165,6 +169,106 @@ def mutate(shape, rng):
         elif what == "none":
             o.clear()
     return t
+
+
+# ---- mutations of waits ----
+
+WAITS = ("lost", "one less", "one more", "for another stream", "moved")
+
+
+def rows_of(form, r):
+    """The rows of a rank, and its end of the step as the last one."""
+    return form["rank"][r]["instr"] + [form["rank"][r]]
+
+
+def with_own(form, r):
+    """The form with a copy of rank r, which may be changed."""
+    return dict(form, rank=[copy.deepcopy(rank) if q == r else rank for q, rank in enumerate(form["rank"])])
+
+
+def each_wait(form):
+    """(what, rank, row, number of its wait) for each change of a wait."""
+    for r in range(len(form["rank"])):
+        for i, row in enumerate(rows_of(form, r)):
+            for k in range(len(row.get("waits", ()))):
+                for what in WAITS:
+                    yield what, r, i, k
+
+
+def change_wait(form, what, r, i, k):
+    """Changes wait k of row i of rank r; False: there is no such change."""
+    rows = rows_of(form, r)
+    waits = rows[i]["waits"]
+    wait = waits[k]
+    if what == "lost" or (what == "one less" and wait["count"] < 2):  # nothing is left to wait for
+        del waits[k]
+    elif what == "one less":
+        wait["count"] -= 1
+    elif what == "one more":
+        wait["count"] += 1
+    elif what == "for another stream":
+        own = clocks.queue_of(rows[i]) if i + 1 < len(rows) else clocks.COMPUTE
+        others = sorted({clocks.queue_of(row) for row in rows[:-1]} - {own, (wait["stream"], wait.get("channel"))}, key=str)
+        if not others:
+            return False
+        stream, channel = others[0]
+        waits[k] = {"stream": stream, "count": min(wait["count"] or 1, sum(clocks.queue_of(x) == others[0] for x in rows[:i]))}
+        if channel is not None:
+            waits[k]["channel"] = channel
+        if waits[k]["count"] == 0:
+            return False
+    else:
+        if i + 1 == len(rows):
+            return False
+        del waits[k]
+        rows[i + 1].setdefault("waits", []).append(wait)
+    return True
+
+
+def mutate_wait(form, what, rng):
+    """Changes a random wait so that it breaks something; False: none does."""
+    p = machine.Program(copy.deepcopy(form))
+    places = [x[1:] for x in each_wait(form) if x[0] == what]
+    rng.shuffle(places)
+    for r, i, k in places:
+        t = with_own(form, r)
+        if change_wait(t, what, r, i, k) and breaks(t, r, must_precede(p, r)):
+            return change_wait(form, what, r, i, k)
+    return False
+
+
+def must_precede(p, r):
+    """(above, row): the row above must be over when the row starts. Row -1: the start of the step; the
+    row after the last one: its end."""
+    end, users, pairs = len(p.lists[r]), {}, []
+    for c in p.lists[r]:
+        pairs += [(-1, c.index), (c.index, end)]
+    for b in machine.uses_of(p, r):
+        pairs += [(a.c.index, b.c.index) for a in users.get(b.slot, ()) if a.c is not b.c and (a.fills or b.fills)]
+        users.setdefault(b.slot, []).append(b)
+    return pairs
+
+
+def breaks(form, r, pairs):
+    """Whether the waits of rank r leave out one of the pairs, name what does not stand above, or stand inside
+    of an action."""
+    rows, queues = rows_of(form, r), {}
+    over = []  # by row: the rows that are over when it starts
+    for i, row in enumerate(rows):
+        last = i + 1 == len(rows)
+        at = clocks.COMPUTE if last else clocks.queue_of(row)
+        if row.get("waits") and i and rows[i - 1].get("group"):
+            return True
+        direct = queues.get(at, [])[-1:] + ([-1] if at == clocks.COMPUTE else [])
+        for wait in row.get("waits", ()):
+            queue = queues.get((wait["stream"], wait.get("channel")), [])
+            if wait["count"] > len(queue):
+                return True
+            direct.append(queue[wait["count"] - 1] if wait["count"] else -1)
+        over.append(set(direct).union(*(over[j] for j in direct if j >= 0)))
+        if not last:
+            queues.setdefault(at, []).append(i)
+    return any(a not in over[b] for a, b in pairs)
 
 
 # ---- brute force ----

@@ -7,6 +7,7 @@
 #   numbers   closed forms and published numbers
 #   verdicts  mutated random schedules: pipec's verdict against brute force (mutate.py)
 #   pytorch   literals of PyTorch's tests (--shared DIR)
+#   waits     each wait of good programs changed: machine.py finds each change that breaks a dependence
 #   itself    machine.py finds every fault of a list that is planted in good programs
 #
 # The seed is printed; --seed repeats a run. Exit 0 and a line of counts, or 1 and what disagrees.
@@ -18,6 +19,7 @@ import sys
 
 sys.dont_write_bytecode = True  # nothing beside the sources
 
+import clocks
 import driver
 import machine
 import mutate
@@ -227,14 +229,8 @@ def tamper(j, rng):
         return None
 
     def pick(t, ok):
-        found = [(r, i) for r, rank in enumerate(t["rank"]) for i, c in enumerate(rank["instr"])
-                 if ok(c) and (c["wait"] == 0 or alone(rank["instr"], i))]
+        found = [(r, i) for r, rank in enumerate(t["rank"]) for i, c in enumerate(rank["instr"]) if ok(c)]
         return found and rng.choice(found)
-
-    def alone(l, i):
-        """Nothing above in its stream waits for as much: its wait is needed."""
-        on = lambda c: 1 if "_" in c["op"] else 2 if kind(*machine.COPY)(c) else 0
-        return all(c["wait"] < l[i]["wait"] for c in l[:i] if on(c) == on(l[i]))
 
     def on_instr(ok, change):
         def edit_one(t):
@@ -266,14 +262,27 @@ def tamper(j, rng):
         return True
 
     kind = lambda *ks: lambda c: machine.OP.match(c["op"]).group(2) in ks
-    waits = lambda *ks: lambda c: kind(*ks)(c) and c["wait"] > 0
+    has_wait = lambda c, stream: any(w["stream"] == stream and w["count"] > 0 for w in c.get("waits", ()))
+    waits = lambda stream, *ks: lambda c: kind(*ks)(c) and has_wait(c, stream)
+    no_waits = lambda l, i: l[i].pop("waits")
     yield edit("an op is missing", on_instr(kind("F", "B", "I", "W"), drop))
     yield edit("an op is there twice", on_instr(kind("F"), lambda l, i: l.append(dict(l[i]))))
     yield edit("a transfer is missing", on_instr(kind("SEND_F", "SEND_B"), drop))
-    no_wait = set_key("wait", lambda c: 0)
-    yield edit("a send does not wait for its tensor", on_instr(waits("SEND_F", "SEND_B"), no_wait))
-    yield edit("an op does not wait for its tensor", on_instr(waits("B", "I"), no_wait))
-    yield edit("a wait is too high", on_instr(kind("F"), set_key("wait", lambda c: c["wait"] + 1000)))
+    yield edit("a send does not wait for its tensor", on_instr(waits("compute", "SEND_F", "SEND_B"), no_waits))
+    yield edit("an op does not wait for its tensor", on_instr(waits("comm", "B", "I"), no_waits))
+    yield edit("a wait is too high", on_instr(kind("F"), set_key("waits", lambda c: [{"stream": "compute", "count": 1000}])))
+    yield edit("a receive does not wait for the start", on_instr(
+        lambda c: c.get("waits") == [{"stream": "compute", "count": 0}], no_waits))
+
+    def no_end(t):
+        found = [rank for rank in t["rank"] if rank["waits"]]
+        if found:
+            rng.choice(found)["waits"].pop()
+        return bool(found)
+    yield edit("the end of the step does not wait", no_end)
+    for what in mutate.WAITS:
+        if what != "one more":  # it may be right: waits.test
+            yield edit("a wait is " + what, lambda t, w=what: mutate.mutate_wait(t, w, rng))
     yield edit("another stash is read", on_instr(kind("B", "I"), set_key("act", lambda c: c["act"] + 1)))
     yield edit("another tensor is sent", on_instr(kind("SEND_F"), set_key("in", lambda c: c["in"] ^ 1)))
     yield edit("two transfers are swapped", swap_transfers)
@@ -288,19 +297,58 @@ def tamper(j, rng):
         lambda c: kind("F")(c) and c["mb"] == 0, lambda l, i: l[i].update(op=l[i]["op"][:-1] + "1", mb=1)))
     for key in ("makespan", "busy", "span", "ideal"):
         yield edit(key + " is wrong", lambda t, k=key: t.__setitem__(k, t[k] + 1) or True)
-    loads = lambda c: kind("I")(c) and c.get("wait_copy", 0) > 0
-    def first_load(t):
-        found = [c for rank in t["rank"] for i, c in enumerate(rank["instr"]) if loads(c) and all(
-            d.get("wait_copy", 0) < c["wait_copy"] for d in rank["instr"][:i] if kind("F", "I", "W")(d))]
-        for c in found[:1]:
-            del c["wait_copy"]
-        return bool(found)
-    yield edit("an op does not wait for its stash", first_load)
+    yield edit("an op does not wait for its stash", on_instr(waits("copy", "B", "I"), no_waits))
     yield edit("a copy is missing", on_instr(kind("OFF", "LOAD"), drop))
     yield edit("another slot of host memory is read", on_instr(kind("LOAD"), set_key("keep", lambda c: c["keep"] + 1)))
-    yield edit("a copy does not wait for its stash", on_instr(waits("OFF"), no_wait))
+    yield edit("a copy does not wait for its stash", on_instr(waits("compute", "OFF"), no_waits))
     for key in ("inflight", "held", "host", "warmup_depth"):
         yield edit(key + " is wrong", lambda t, k=key: t["rank"][0].__setitem__(k, t["rank"][0][k] + 1) or True)
+
+
+def cmd_waits(c, rng, args):
+    """Every wait of a program is changed in each way of mutate.WAITS. A change that breaks a dependence
+    must be found; one that breaks none must not be reported. Only waits of copies or for copies may be spare."""
+    tally = {}
+    shapes = [(n, {"P": 3, "M": 4}) for n in ("1f1b", "gpipe", "zb_h1")]
+    shapes += [("dualpipev", {"P": 2, "M": 4}), ("interleaved", {"P": 2, "M": 4, "V": 2}), ("seq1f1b", {"P": 2, "M": 2, "Q": 2}),
+               ("po_f", {"P": 2, "M": 4, "V": 2}), ("bpipe", {"P": 4, "M": 6})]
+    texts = []
+    for name, params in shapes:
+        for lowering in ("global", "channels"):
+            texts.append(c.ok("%s/%s.pipe" % (c.stdlib, name), "--emit=json", "--lowering=" + lowering,
+                              *("-D%s=%d" % kv for kv in params.items())))
+    for _ in range(args.count or 40):
+        source = mutate.text(mutate.legal(rng, join=0.2), rng, costs=True)
+        status, out, err = c.text(source, "--emit=json", "--lowering=" + rng.choice(("global", "channels")))
+        if status:
+            sys.exit("a legal schedule is refused:\n%s\n%s" % (source, err))
+        texts.append(out)
+    for text in texts:
+        p = checked("untouched", text, rng)
+        pairs = [mutate.must_precede(p, r) for r in range(p.nrank)]
+        for what, r, i, k in mutate.each_wait(p.json):
+            form = mutate.with_own(p.json, r)
+            row = mutate.rows_of(form, r)[i]
+            # A copy starts where the text says, and a stash is in flight until its copy is over.
+            spare = "op" in row and clocks.stream_of(row) == "copy" or row["waits"][k]["stream"] == "copy"
+            if not mutate.change_wait(form, what, r, i, k):
+                continue
+            broken = mutate.breaks(form, r, pairs[r])
+            try:
+                machine.check_rank_waits(machine.Program(form, [r]), r)
+                found = None
+            except machine.Wrong as e:
+                found = str(e)
+            where = "%s %s rank %d %s, wait %d %s" % (
+                p.json["schedule"], p.json["lowering"], r, row.get("op", "the end"), k, what)
+            if bool(found) != broken:
+                sys.exit("%s: %s" % (where, found or "is not found"))
+            n = tally.setdefault(what, [0, 0])
+            n[0] += 1
+            n[1] += broken
+            if what == "lost" and not broken and not spare:
+                sys.exit("%s: nothing needs the wait" % where)
+    print("waits: " + ", ".join("%s %d of %d" % (what, tally[what][1], tally[what][0]) for what in mutate.WAITS))
 
 
 def cmd_itself(c, rng, args):
@@ -316,20 +364,20 @@ def cmd_itself(c, rng, args):
             what, bad = fault
             caught = False
             try:
-                machine.check(machine.Program(bad), rng, rounds=2, each=True)
+                machine.check(machine.Program(bad), rng, rounds=2)
             except (machine.Wrong, KeyError, IndexError):
                 caught = True
             if not caught:
                 sys.exit("machine.py does not see that %s" % what)
             seen[what] = seen.get(what, 0) + 1
     print("itself: %d kinds of fault, %d planted, all seen" % (len(seen), sum(seen.values())))
-    if len(seen) < 25:
+    if len(seen) < 32:
         sys.exit("some kind of fault was never planted")
 
 
 def main():
     a = argparse.ArgumentParser()
-    a.add_argument("what", choices=["orders", "replay", "numbers", "verdicts", "pytorch", "itself"])
+    a.add_argument("what", choices=["orders", "replay", "numbers", "verdicts", "pytorch", "waits", "itself"])
     for key in ("pipec", "stdlib", "scratch"):
         a.add_argument("--" + key, required=True)
     a.add_argument("--shared")
@@ -339,7 +387,7 @@ def main():
     print("seed %d" % args.seed, flush=True)
     c = driver.Pipec(args.pipec, args.stdlib, args.scratch)
     rng = random.Random(args.seed)
-    commands = {"orders": cmd_orders, "replay": cmd_replay, "numbers": cmd_numbers, "itself": cmd_itself,
+    commands = {"orders": cmd_orders, "replay": cmd_replay, "numbers": cmd_numbers, "waits": cmd_waits, "itself": cmd_itself,
                 "verdicts": mutate.verdicts, "pytorch": pytorch.compare}
     commands[args.what](c, rng, args)
 

@@ -10,6 +10,9 @@
 #include "driver.h"
 #include "lower.h"
 #include "programs.h"
+#include "queues.h"
+
+#include "../run/cut_wait.h"
 
 enum { NTEXTS = NPROGRAMS, PLACES = 6 };
 
@@ -33,13 +36,20 @@ static bool is_back(const At *a) { return a->in->op == PIPE_B || a->in->op == PI
 static bool is_recv(const At *a) { return a->in->op == PIPE_RECV_F || a->in->op == PIPE_RECV_B; }
 static bool any(const At *a) { return a->in != NULL; }
 static bool reads(const At *a) { return a->in->in != NONE; }
-static bool has_wait(const At *a) { /* and nothing above in its stream waits for as much */
-  for (uint32_t j = 0; j < a->i; j++)
-    if (pipe_op_info[a->rank->instr[j].op].stream == pipe_op_info[a->in->op].stream &&
-        a->rank->instr[j].wait >= a->in->wait)
-      return false;
-  return a->in->wait > 0;
+/* The first of its waits for the queue; NULL. */
+static PipeWait *first_wait(const At *a, uint32_t queue) {
+  for (uint32_t w = a->in->waits; w < a->in->waits + a->in->nwait; w++)
+    if (a->rank->wait[w].queue == queue)
+      return (PipeWait *)&a->rank->wait[w];
+  return NULL;
 }
+/* It has one wait, and no slot is right without. Not: copies and side ops, which wait where the
+ * text says, and ops that wait for copies. */
+static bool has_wait(const At *a) {
+  const uint32_t op = a->in->op;
+  return a->in->nwait == 1 && op != PIPE_LOAD && op != PIPE_SIDE_COMM && !first_wait(a, PIPE_COPY);
+}
+static bool has_count(const At *a) { return has_wait(a) && a->rank->wait[a->in->waits].count > 0; }
 static bool alone(const At *a) { return a->in->group == 0 && (a->i == 0 || a->in[-1].group == 0); }
 static bool leads(const At *a) { return a->in->group > 0; }
 static bool follows(const At *a) { return a->i > 0 && a->in[-1].group > 0; }
@@ -47,53 +57,74 @@ static bool is_side(const At *a) { return pipe_is_side(a->in->op); }
 static bool takes_buffer(const At *a) { return is_side(a) && a->in->out != NONE; }
 static bool gives_buffer(const At *a) { return is_side(a) && a->in->in != NONE; }
 static bool after_op(const At *a) { return a->in->op == PIPE_SIDE_COPY; }
-static bool only_wait(const At *a) { return after_op(a) && has_wait(a); }
+static bool only_wait(const At *a) { return after_op(a) && a->in->nwait > 0; }
 static bool has_turn(const At *a) {
   return a->rank->group && pipe_op_info[a->in->op].stream == PIPE_COPY;
 }
-static bool needs_side(
-    const At *a) { /* an F that waits for a side op of the COMM stream, as the first */
-  uint32_t n = 0;
-  if (a->in->op != PIPE_F || a->in->wait == 0)
+static bool needs_side(const At *a) { /* an F that waits for a side op of the COMM stream */
+  const PipeWait *wait = first_wait(a, PIPE_COMM);
+  if (a->in->op != PIPE_F || !wait)
     return false;
-  for (uint32_t j = 0; j < a->i; j++) {
-    const PipeInstr *in = &a->rank->instr[j];
-    if (pipe_op_info[in->op].stream == PIPE_COMPUTE && in->wait >= a->in->wait)
-      return false;
-    n += pipe_op_info[in->op].stream == PIPE_COMM;
-    if (n == a->in->wait && pipe_op_info[in->op].stream == PIPE_COMM)
-      return in->op == PIPE_SIDE_COMM && in->stage == a->in->stage;
-  }
-  return false;
+  const PipeQueues queues = queues_of(a->p, a->rank);
+  const PipeInstr *in = &a->rank->instr[pipe_after(&queues, *wait) - 1];
+  end_queues(queues);
+  return in->op == PIPE_SIDE_COMM && in->stage == a->in->stage;
 }
 static bool is_off(const At *a) { return a->in->op == PIPE_OFF; }
 static bool is_load(const At *a) { return a->in->op == PIPE_LOAD; }
-static bool needs_copy(const At *a) { /* and no op above waits for as much */
-  for (uint32_t j = 0; j < a->i; j++)
-    if (a->rank->instr[j].wait_copy >= a->in->wait_copy)
-      return false;
-  return a->in->wait_copy > 0 && is_back(a);
-}
+static bool needs_copy(const At *a) { return is_back(a) && first_wait(a, PIPE_COPY); }
 static bool is_lent(const At *a) { return is_off(a) && a->in->peer != NONE; }
 static bool is_guest_back(const At *a) { return is_load(a) && a->in->peer != NONE; }
 static bool has_host(const At *a) { return a->i == 0 && a->rank->host > 0; }
 static bool sized(const At *a) { return a->p->sized && a->i == 0; }
 static bool first(const At *a) { return a->i == 0; }
 
+/* Another instruction in the place of `to`, which keeps its waits. */
+static void replace(PipeInstr *to, const PipeInstr *by) {
+  const uint32_t waits = to->waits, nwait = to->nwait;
+  *to = *by;
+  to->waits = waits, to->nwait = nwait;
+}
+static void no_waits(At *a) {
+  while (a->in->nwait > 0)
+    cut_wait(a->rank, a->in->waits);
+}
 static void lost(At *a) {
+  no_waits(a);
   memmove(a->in, a->in + 1, (a->rank->ninstr - a->i - 1) * sizeof *a->in);
   a->rank->ninstr--;
 }
 static void twice(At *a) { /* in the place of the next one, so that the count is right */
-  if (a->i + 1 == a->rank->ninstr)
-    a->in[-1] = *a->in;
-  else
-    a->in[1] = *a->in;
+  replace(a->i + 1 == a->rank->ninstr ? &a->in[-1] : &a->in[1], a->in);
 }
-static void no_wait(At *a) { a->in->wait = 0; }
-static void less_wait(At *a) { a->in->wait--; }
-static void no_wait_copy(At *a) { a->in->wait_copy = 0; }
-static void copy_below(At *a) { a->in->wait_copy = a->rank->ninstr; }
+static void less_wait(At *a) { ((PipeWait *)a->rank->wait)[a->in->waits].count--; }
+static void other_queue(At *a) { /* whose first instruction stands above */
+  PipeWait *wait = (PipeWait *)&a->rank->wait[a->in->waits];
+  *wait = (PipeWait){pipe_queue(a->p->lowering, &a->rank->instr[0]), 1};
+}
+static bool has_other_queue(const At *a) {
+  return has_count(a) &&
+         a->rank->wait[a->in->waits].queue != pipe_queue(a->p->lowering, &a->rank->instr[0]);
+}
+static void next_wait(At *a) {
+  a->in->nwait--;
+  if (a->i + 1 < a->rank->ninstr) {
+    a->in[1].waits--;
+    a->in[1].nwait++;
+  }
+}
+static bool waits_alone(const At *a) { return has_wait(a) && !follows(a) && !leads(a); }
+/* The waits of rows end here. */
+static uint32_t wait_end(const At *a) { return pipe_wait0(a->rank, a->rank->ninstr); }
+static bool waits_at_end(const At *a) { return a->i == 0 && a->rank->nwait > wait_end(a); }
+static void no_end(At *a) { a->rank->nwait = wait_end(a); }
+static void add_wait(At *a, uint32_t queue, uint32_t count) {
+  PipeWait *wait = NEW_ARRAY(a->s->arena, PipeWait, a->rank->nwait + 1);
+  memcpy(wait, a->rank->wait, a->rank->nwait * sizeof *wait);
+  a->rank->wait = wait;
+  put_wait(a->rank, a->in->waits + a->in->nwait, a->i, (PipeWait){queue, count});
+}
+static void copy_below(At *a) { add_wait(a, PIPE_COPY, a->rank->ninstr); }
 static void next_out(At *a) { a->in->out++; }
 static void no_in(At *a) { a->in->in = NONE; }
 static void other_clause(At *a) { a->in->keep = (a->in->keep + a->p->nstage) % a->p->nside; }
@@ -104,7 +135,7 @@ static void no_guest(At *a) { a->in->keep = 0; }
 static void other_keep(At *a) { a->in->keep++; }
 static void a_keep(At *a) { a->in->keep = a->rank->nslot - 1; }
 static void more_host(At *a) { a->rank->host += 64; }
-static void wait_below(At *a) { a->in->wait = a->rank->ninstr; }
+static void wait_below(At *a) { add_wait(a, PIPE_COMPUTE, a->rank->ninstr); }
 static void other_mb(At *a) { a->in->mb = (a->in->mb + 1) % a->p->nmb; }
 static void no_mb(At *a) { a->in->mb = a->p->nmb; }
 static void other_stage(At *a) { a->in->stage = (a->in->stage + 1) % a->p->nstage; }
@@ -122,7 +153,7 @@ static void other_out(At *a) { a->in->out = a->in->out == NONE ? 0 : NONE; }
 static void join(At *a) { a->in->group = 1; }
 static void longer(At *a) { a->in->group++; }
 static void apart(At *a) { a->in->group = 0; }
-static void own_wait(At *a) { a->in->wait = 1; }
+static void own_wait(At *a) { add_wait(a, PIPE_COMPUTE, 0); }
 static void same_stash(At *a) { a->in->act = a->in[-1].act; }
 static void a_phase(At *a) { a->in->phase = PIPE_NPHASES; }
 static void a_site(At *a) { a->in->site = a->p->nsite; }
@@ -155,8 +186,9 @@ static PipePool *skip_pool(const At *a) {
 }
 static bool has_skip_pool(const At *a) { return skip_pool(a) != NULL; }
 static bool is_tie(const At *a) { return a->in->op == PIPE_TIE; }
+static bool tie_waits(const At *a) { return is_tie(a) && a->in->nwait > 0; }
 static bool is_tied_update(const At *a) {
-  return a->in->op == PIPE_U && a->p->stage[a->in->stage].tied != PIPE_NONE;
+  return a->in->op == PIPE_U && a->in->nwait > 0 && a->p->stage[a->in->stage].tied != PIPE_NONE;
 }
 static void other_edge(At *a) { a->in->keep = (a->in->keep + 1) % a->p->nedge; }
 static void no_edge(At *a) { a->in->keep = a->p->nedge; }
@@ -176,15 +208,6 @@ static void other_listed(At *a) {
 }
 static void short_list(At *a) { a->rank->nlist--; }
 static void chain_pool(At *a) { skip_pool(a)->skip = 0; }
-static void early_tie(At *a) { /* nothing above it in its stream waits for as much, either */
-  uint32_t wait = a->in->wait;
-  for (uint32_t j = 0; j <= a->i; j++) {
-    PipeInstr *c = (PipeInstr *)&a->rank->instr[j];
-    if (pipe_op_info[c->op].comm && c->wait >= wait)
-      c->wait = wait - 1;
-  }
-}
-static void early_update(At *a) { a->in->wait = 0; }
 static void tie_size(At *a) { ((PipeStage *)a->p->stage)[a->in->stage].tied_bytes--; }
 static void tie_circle(At *a) { ((PipeStage *)a->p->stage)[a->in->stage].tie = a->in->stage; }
 static void fewer_inputs(At *a) { ((PipeStage *)a->p->stage)[2].nin--; }
@@ -201,12 +224,9 @@ static bool is_send_not_last(const At *a) {
   return pipe_is_send(a->in->op) && next_alike(a) && next_alike(a)->peer == a->in->peer;
 }
 static void swapped(At *a) { /* waits stay: nothing is lost but the order */
-  PipeInstr *b = next_alike(a), t = *a->in;
-  uint32_t wait = b->wait;
-  *a->in = *b;
-  a->in->wait = t.wait;
-  *b = t;
-  b->wait = wait;
+  PipeInstr *other = next_alike(a), keep = *a->in;
+  replace(a->in, other);
+  replace(other, &keep);
 }
 
 static const struct Fault {
@@ -216,8 +236,11 @@ static const struct Fault {
 } faults[] = {
     {"an instruction is lost", any, lost},
     {"an instruction is there twice", any, twice},
-    {"a wait is lost", has_wait, no_wait},
-    {"a wait is one less", has_wait, less_wait},
+    {"a wait is lost", has_wait, no_waits},
+    {"a wait is one less", has_count, less_wait},
+    {"a wait is for another queue", has_other_queue, other_queue},
+    {"a wait is of the next instruction", waits_alone, next_wait},
+    {"the end of the step does not wait", waits_at_end, no_end},
     {"a wait points below itself", any, wait_below},
     {"another microbatch", is_f, other_mb},
     {"no such microbatch", is_recv, no_mb},
@@ -266,12 +289,12 @@ static const struct Fault {
     {"another slot in a list", has_list, other_listed},
     {"a list that is too short", has_list, short_list},
     {"a pool of the chain", has_skip_pool, chain_pool},
-    {"a sum that comes too early", is_tie, early_tie},
-    {"an update before the sum", is_tied_update, early_update},
+    {"a sum that comes too early", tie_waits, no_waits},
+    {"an update before the sum", is_tied_update, no_waits},
     {"shared weights of another size", is_tie, tie_size},
     {"another circle of ties", is_tie, tie_circle},
     {"fewer inputs", has_tables, fewer_inputs},
-    {"a backward does not wait for its stash", needs_copy, no_wait_copy},
+    {"a backward does not wait for its stash", needs_copy, no_waits},
     {"a copy that stands below is waited for", is_f, copy_below},
     {"another host slot", is_load, other_keep},
     {"a host slot of a compute op", is_f, a_keep},
@@ -287,8 +310,8 @@ static const struct Fault {
     {"another buffer is given back", gives_buffer, other_in},
     {"no buffer", takes_buffer, other_out},
     {"no buffer is given back", gives_buffer, no_in},
-    {"an op does not wait for its side op", needs_side, no_wait},
-    {"a side op does not wait for its op", only_wait, no_wait},
+    {"an op does not wait for its side op", needs_side, no_waits},
+    {"a side op does not wait for its op", only_wait, no_waits},
     {"a side op of another microbatch", after_op, other_mb},
     {"another turn", has_turn, other_turn},
     {"no turn", has_turn, no_gout},

@@ -15,7 +15,7 @@ PipeProgram *as_rows(Arena *a, const PipeProgram *p) {
     RankRows rows = make_rows(maker, r);
     uint32_t *word = arena_alloc(a, rows.n * sizeof *word);
     rank[r] = p->rank[r];
-    rank[r].instr = NULL, rank[r].weights = NULL, rank[r].list = NULL, rank[r].sync = NULL;
+    rank[r].instr = NULL, rank[r].weights = NULL, rank[r].list = NULL, rank[r].wait = NULL;
     rank[r].rows = memcpy(word, rows.word, rows.n * sizeof *word);
     rank[r].nrows = rows.n, rank[r].weighted = p->rank[r].weights != NULL;
     rank[r].hash = pipe_rank_hash(&p->rank[r]);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "expect.h"
+#include "list_waits.h"
 #include "make_program.h"
 #include "pipe_run.h"
 #include "run.h"
@@ -433,7 +434,7 @@ static void refused(void) {
   m->p.nunit_time = 2;
   tell("times", m, t, &o);
   m->p.nunit_time = 0;
-  m->instr[1][1].wait = 2;
+  wait_of(&m->rank[1], &m->instr[1][1], PIPE_COMM)->count = 2;
   tell("wait", m, t, &o);
   free_made(m);
 
@@ -450,8 +451,7 @@ static void refused(void) {
   m = make(&s);
   for (uint32_t i = 0; i < m->rank[0].ninstr; i++)
     if (m->instr[0][i].op == PIPE_B)
-      m->instr[0][i].wait = 0;
-  m->instr[0][m->rank[0].ninstr - 2].wait = 0;
+      cut_waits(&m->rank[0], i);
   tell("missing wait", m, t, &o);
   free_made(m);
 
@@ -532,21 +532,20 @@ static void refused_copies(void) {
   for (int i = 0; i < N; i++) {
     Made *m = make(&s);
     PipeInstr *off = find(m, PIPE_OFF, 0), *load = find(m, PIPE_LOAD, 0), *b = find(m, PIPE_B, 0);
+    PipeRank *rank = &m->rank[0];
     switch (i) {
-    case RACE: off->wait = 0; break;
-    case LATE: b->wait_copy = 0; break;
+    case RACE: wait_of(rank, off, PIPE_COMPUTE)->count = 0; break;
+    case LATE: cut_waits(rank, (uint32_t)(b - rank->instr)); break;
     case TWICE: load->op = PIPE_OFF; break;
     case LOST: off->op = PIPE_LOAD; break;
-    case AWAY: { /* the first microbatch: F OFF LOAD B, now F OFF B LOAD */
-      PipeInstr c = *b;
-      *b = *load, *load = c;
-      load->wait_copy = 1;
+    case AWAY: /* the first microbatch: F OFF LOAD B, now F OFF B LOAD */
+      swap_rows(rank, (uint32_t)(load - rank->instr));
+      wait_of(rank, load, PIPE_COPY)->count = 1;
       break;
-    }
     case KEEP: load->away = load->act; break;
     case CLASS: off->act = off->away; break;
     case HOST: m->rank[0].host += 64; break;
-    default: load->wait_copy = 1; break;
+    default: wait_of(rank, off, PIPE_COMPUTE)->count++; break;
     }
     tell(name[i], m, t, &o);
     free_made(m);
@@ -590,10 +589,14 @@ static void refused_replicas(void) {
     case ALONE: g[0].replica = 0; break;
     case FALLING: g[2].replica = 2; break;
     case SAME: g[2].rank = 0; break;
-    case NO_WAIT: find(m, PIPE_REDUCE, 2)->wait = 0; break;
+    case NO_WAIT:
+      c = find(m, PIPE_REDUCE, 2);
+      wait_of(&m->rank[m->stage[2].rank], c, PIPE_COMPUTE)->count = 0;
+      break;
     case NO_SUM:
-      for (c = m->instr[0]; c < m->instr[0] + m->rank[0].ninstr; c++)
-        c->wait = c->op == PIPE_U ? 0 : c->wait;
+      for (uint32_t at = 0; at < m->rank[0].ninstr; at++)
+        if (m->instr[0][at].op == PIPE_U)
+          cut_waits(&m->rank[0], at);
       break;
     case TWICE: find(m, PIPE_REDUCE, 3)->stage = 0; break;
     case PEER: find(m, PIPE_REDUCE, 2)->peer = 0; break;
@@ -673,25 +676,32 @@ static void mutants(void) {
       if (at == m->rank[r].ninstr)
         continue;
       uint32_t word = below(4) ? below(6) : below(UINT32_MAX);
-      switch (below(13)) {
+      PipeRank *rank = &m->rank[r];
+      PipeWait *wait = (PipeWait *)(uintptr_t)&rank->wait[below(rank->nwait ? rank->nwait : 1)];
+      switch (below(15)) {
       case 0:
       case 1:
       case 2:
       case 3:
-      case 4: ((uint32_t *)(void *)&m->instr[r][at])[below(12)] = word; break;
-      case 5: m->instr[r][at].wait = below(at + 1); break;
+      case 4:
+        ((uint32_t *)(void *)&m->instr[r][at])[below(sizeof(PipeInstr) / sizeof word)] = word;
+        break;
+      case 5: wait->count = below(at + 1); break;
+      case 13: wait->queue = below(PIPE_NSTREAMS + 1); break;
       case 12: m->instr[r][at].group = (uint16_t)(1 + below(2)); break;
       case 6:
-        m->instr[r][at].wait -= m->instr[r][at].wait > 0;
-        m->instr[r][at].wait_copy -= m->instr[r][at].wait_copy > 0;
+        if (below(2))
+          wait->count -= wait->count > 0;
+        else if (rank->nwait > 1)
+          cut_wait(rank, (uint32_t)(wait - rank->wait));
         break;
-      case 7: {
-        uint32_t with = at + 1 < m->rank[r].ninstr ? at + 1 : at;
-        PipeInstr c = m->instr[r][at];
-        m->instr[r][at] = m->instr[r][with];
-        m->instr[r][with] = c;
+      case 14: /* a sum, if there is one */
+        while (at + 2 < rank->ninstr && rank->instr[at].op != PIPE_REDUCE)
+          at++; /* fall through */
+      case 7:
+        if (at + 1 < rank->ninstr)
+          swap_rows(rank, at);
         break;
-      }
       case 8:
         if (m->rank[r].npool)
           ((uint32_t *)(void *)&m->pool[r][below(m->rank[r].npool)])[below(8)] = word;
@@ -870,8 +880,11 @@ static void trace(void) {
           const PipeInstr *c = &m->instr[r][i];
           bool comm = pipe_op_info[c->op].comm;
           EXPECT(a[i].start_ns <= a[i].end_ns);
-          EXPECT(a[i].start_ns >= end[comm][n[comm] - 1]); /* streams are FIFO */
-          EXPECT(a[i].start_ns >= end[!comm][c->wait]);    /* and waits hold */
+          EXPECT(a[i].start_ns >= end[comm][n[comm] - 1]);            /* streams are FIFO */
+          for (uint32_t w = c->waits; w < c->waits + c->nwait; w++) { /* and waits hold */
+            const PipeWait wait = m->rank[r].wait[w];
+            EXPECT(a[i].start_ns >= end[wait.queue == PIPE_COMM][wait.count]);
+          }
           end[comm][n[comm]++] = a[i].end_ns;
           zero = a[i].start_ns < zero ? a[i].start_ns : zero;
           first = a[i].start_ns < first ? a[i].start_ns : first;

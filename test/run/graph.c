@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "graph_model.h"
+#include "list_waits.h"
 #include "orders.h"
 #include "program.h"
 #include "seeded.h"
@@ -78,6 +79,24 @@ static void damage(void *table, size_t bytes, uint32_t most) {
     word[below(n)] = below(6) ? below(most + 2) : UINT32_MAX - below(3);
 }
 
+/* With channels: the first transfer of a channel that waits only for the start of the step now
+ * waits for the transfer above it, of another channel. The program stays right: the lists are one
+ * global order. */
+static void link_channels(const PipeProgram *p, const PipeRank *rank) {
+  const PipeInstr *above = NULL;
+  for (const PipeInstr *c = rank->instr; c < rank->instr + rank->ninstr; c++) {
+    if (c->op >= PIPE_NOPS || !pipe_op_info[c->op].comm)
+      continue;
+    PipeWait *wait = c->nwait == 1 ? wait_of(rank, c, PIPE_COMPUTE) : NULL;
+    if (above && wait && wait->count == 0) {
+      wait->queue = pipe_queue(p->lowering, above);
+      for (const PipeInstr *q = rank->instr; q <= above; q++)
+        wait->count += q->op < PIPE_NOPS && pipe_queue(p->lowering, q) == wait->queue;
+    }
+    above = c;
+  }
+}
+
 /* Copies a program, damages one to three words of its tables, and runs what is not refused. */
 static void mutate(const char *name, Meant *g, const PipeProgram *from, const Result *want) {
   PipeProgram p = *from;
@@ -88,6 +107,7 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
   for (uint32_t r = 0; r < p.nrank; r++) {
     rank[r].instr = copy(rank[r].instr, rank[r].ninstr * sizeof *rank[r].instr);
     rank[r].pool = copy(rank[r].pool, rank[r].npool * sizeof *rank[r].pool);
+    rank[r].wait = copy(rank[r].wait, rank[r].nwait * sizeof *rank[r].wait);
     rank[r].list = copy(rank[r].list, rank[r].nlist * sizeof *rank[r].list);
     most = rank[r].nslot > most ? rank[r].nslot : most;
   }
@@ -97,19 +117,21 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
     PipeRank *t = &rank[below(p.nrank)];
     uint32_t at = below(t->ninstr);
     PipeInstr *c = (PipeInstr *)&t->instr[at];
-    switch (below(9)) {
+    PipeWait *wait = (PipeWait *)&t->wait[below(t->nwait)];
+    switch (below(11)) {
     case 0: damage(c, sizeof *c, most); break;
-    case 1: c->wait = below(at + 1); break;
+    case 1: wait->count = below(at + 1); break;
+    case 9: damage(wait, sizeof *wait, PIPE_NSTREAMS + p.nchannel); break;
     case 2: damage(&c->edge, sizeof c->edge, p.nedge); break;
     case 3: damage((void *)t->list, t->nlist * sizeof *t->list, t->nslot); break;
     case 4: damage((void *)t->pool, t->npool * sizeof *t->pool, most); break;
     case 5: damage(stage, p.nstage * sizeof *stage, most); break;
     case 6: damage(edge, p.nedge * sizeof *edge, p.nmodel); break;
     case 7: damage(row, p.row ? (size_t)p.nmodel * p.nmb * sizeof *row : 0, p.nstage); break;
+    case 10: link_channels(&p, t); break;
     case 8: { /* two neighbours change places; an F that reads other weights is another program */
-      PipeInstr *d = at + 1 < t->ninstr ? c + 1 : c, swap = *c;
-      if (c->op != PIPE_U && d->op != PIPE_U)
-        *c = *d, *d = swap;
+      if (at + 1 < t->ninstr && c[0].op != PIPE_U && c[1].op != PIPE_U)
+        swap_rows(t, at);
     }
     }
   }
@@ -132,7 +154,8 @@ static void mutate(const char *name, Meant *g, const PipeProgram *from, const Re
   }
   pr_close(run);
   for (uint32_t r = 0; r < p.nrank; r++)
-    free((void *)rank[r].instr), free((void *)rank[r].pool), free((void *)rank[r].list);
+    free((void *)rank[r].instr), free((void *)rank[r].pool), free((void *)rank[r].list),
+        free((void *)rank[r].wait);
   free(rank), free(stage), free(edge), free(row);
 }
 

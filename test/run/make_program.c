@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "list_waits.h"
+
 static void *need(void *p) {
   if (!p)
     abort();
@@ -366,11 +368,13 @@ static void make_rank(const MakeSpec *spec, const MakeList *list, Made *m, uint3
   uint32_t live = 0, inflight = 0, nstage = npipe(spec) * nmodel(spec);
   uint32_t *graded = zeroed(nstage, 4), *reduced = zeroed(nstage, 4); /* as in validate.c */
   PipeInstr *instr = m->instr[r] = zeroed(list->n, sizeof *instr);
+  RowNeeds *needs = zeroed(list->n, sizeof *needs);
   for (uint32_t i = 0; i < list->n; i++) {
     const MakeOp *o = &list->op[i];
     const PipeOpInfo *info = &pipe_op_info[o->op];
     PipeInstr *c = &instr[i];
     bool b = o->op == PIPE_B || o->op == PIPE_I;
+    uint32_t *wait = &needs[i].of[info->comm ? PIPE_COMPUTE : PIPE_COMM]; /* not of COPY */
     c->op = (uint8_t)o->op;
     c->phase = PIPE_STEADY;
     c->stage = o->stage;
@@ -381,8 +385,8 @@ static void make_rank(const MakeSpec *spec, const MakeList *list, Made *m, uint3
     else if (info->comm && o->op != PIPE_REDUCE)
       c->peer = is_first(spec, o->stage) ? PIPE_NONE : rank_of(spec, o->stage - 1);
     c->site = r * PIPE_NOPS + (uint32_t)o->op;
-    c->in = boundary(spec, &l, o, (PipeTensor)info->in, true, &c->wait);
-    c->out = boundary(spec, &l, o, (PipeTensor)info->out, false, &c->wait);
+    c->in = boundary(spec, &l, o, (PipeTensor)info->in, true, wait);
+    c->out = boundary(spec, &l, o, (PipeTensor)info->out, false, wait);
     c->act = o->op == PIPE_F || b || o->op == PIPE_W ? stash(&l, o, PIPE_ACT, info->act)
                                                      : PIPE_NONE;
     c->gout = o->op == PIPE_I || o->op == PIPE_W ? stash(&l, o, PIPE_GOUT, info->gout) : PIPE_NONE;
@@ -390,22 +394,24 @@ static void make_rank(const MakeSpec *spec, const MakeList *list, Made *m, uint3
     if (info->stream == PIPE_COPY) { /* after all compute above it, and all of that after it */
       c->act = stash(&l, o, PIPE_ACT, info->act);
       c->keep = stash(&l, o, PIPE_HOST, -info->act);
-      c->wait = l.done[PIPE_COMPUTE];
+      needs[i].of[PIPE_COMPUTE] = l.done[PIPE_COMPUTE];
     } else if (c->act != PIPE_NONE) {
-      c->wait_copy = l.done[PIPE_COPY];
+      needs[i].of[PIPE_COPY] = l.done[PIPE_COPY];
     }
     if (o->op == PIPE_B || o->op == PIPE_W)
       graded[o->stage] = l.done[0] + 1;
     if (o->op == PIPE_REDUCE)
       reduced[o->stage] = l.done[1] + 1;
     if (o->op == PIPE_REDUCE || o->op == PIPE_U)
-      raise_to(&c->wait, o->op == PIPE_U ? reduced[o->stage] : graded[o->stage]);
+      raise_to(wait, o->op == PIPE_U ? reduced[o->stage] : graded[o->stage]);
     l.done[info->stream]++;
     live += (uint32_t)info->act;
     inflight = live > inflight ? live : inflight;
   }
   make_pools(spec, &l, m, r, &inflight);
   m->rank[r].ninstr = list->n;
+  list_waits(&m->rank[r], needs);
+  free(needs);
   for (uint32_t i = 0; i < list->n; i++) {
     instr[i].in = slot_number(&l, instr[i].in);
     instr[i].out = slot_number(&l, instr[i].out);
@@ -497,6 +503,7 @@ void free_made(Made *m) {
   for (uint32_t r = 0; r < m->p.nrank; r++) {
     free(m->instr[r]);
     free(m->pool[r]);
+    free((void *)(uintptr_t)m->rank[r].wait);
   }
   free(m->instr);
   free(m->pool);

@@ -66,14 +66,12 @@ static void look_at(PrRun *run, RankRun *k) {
   uint64_t step = atomic_load(&k->step), copied = atomic_load(&k->copy_done) - step * k->ncopy;
   uint64_t computed = atomic_load(&k->compute_done) - step * k->ncompute;
   uint32_t i = (uint32_t)computed, j = (uint32_t)copied;
-  const PipeInstr *op = i < k->ncompute ? &k->t->instr[k->compute[i].index] : NULL;
   const PipeInstr *copy = j < k->ncopy ? &k->t->instr[k->copy[j].index] : NULL;
-  if (op && !s->queued[0][k->id] && op->wait_copy <= j && pr_has_comm(k, 0, i, op->wait, step)) {
+  if (i < k->ncompute && !s->queued[0][k->id] && pr_is_ready(k, k->compute[i].index, step)) {
     s->queued[0][k->id] = true;
     put(run, (Ready){PIPE_COMPUTE, i, k, NULL});
   }
-  if (copy && !s->queued[1][k->id] && copy->wait <= i &&
-      pr_has_comm(k, 1, j, copy->wait_copy, step) &&
+  if (copy && !s->queued[1][k->id] && pr_is_ready(k, k->copy[j].index, step) &&
       (!k->turns || atomic_load(&k->turns->done) == step * k->turns->n + copy->turn)) {
     s->queued[1][k->id] = true;
     put(run, (Ready){PIPE_COPY, j, k, NULL});
@@ -198,7 +196,7 @@ static void seeded_close(PrRun *run) {
 }
 
 const PrEngine seeded_engine = {.name = "seeded",
-                            .open = seeded_open,
-                            .steps = seeded_steps,
-                            .close = seeded_close,
-                            .begin = begin};
+                                .open = seeded_open,
+                                .steps = seeded_steps,
+                                .close = seeded_close,
+                                .begin = begin};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "driver.h"
+#include "list_waits.h"
 #include "pipe_run.h"
 #include "seeded.h"
 #include "tiny_model.h"
@@ -119,7 +120,7 @@ int main(void) {
       break;
     }
     case TAKEN: give->given = NONE; break;
-    case WAIT: next->wait = 0; break;
+    case WAIT: wait_of(&p->rank[0], next, PIPE_COMPUTE)->count = 0; break;
     case COPY: copy->act = 0; break;
     default: break;
     }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "list_waits.h"
 #include "noise.h"
 #include "orders.h"
 #include "pipe_run.h"
@@ -424,9 +425,12 @@ static int refuses(void) {
     uint32_t one = 1;
     const PrModel m = model_of(&one, 3);
     const PipeProgram *p = program.s.prog;
-    PipeInstr *c = (PipeInstr *)&p->rank[0].instr[cases_[i].at], swap = c[0];
-    c[0] = c[1], c[1] = swap;
-    c[0].wait -= c[0].op == PIPE_OFF, c[0].wait_copy -= c[0].wait_copy > 0;
+    PipeRank *rank = (PipeRank *)p->rank;
+    const PipeInstr *c = &rank->instr[cases_[i].at];
+    swap_rows(rank, cases_[i].at);
+    PipeWait *wait = wait_of(rank, &c[0], pipe_queue(p->lowering, &c[1]));
+    if (wait)
+      wait->count--;
     PrRun *run = NULL;
     PrStatus st = pr_open(&run, p, &m, NULL);
     if (st != PR_E_ARG || !strstr(pr_error(run), cases_[i].says)) {

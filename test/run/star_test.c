@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "list_waits.h"
 #include "pipe_run.h"
 #include "seeded.h"
 #include "test_model.h"
@@ -54,12 +55,14 @@ static int update(void *self, const PrCall *c) {
 /* A rank's list in the making: strictly serial, each instruction waits for all above it. */
 typedef struct List {
   PipeInstr *c;
+  RowNeeds *needs;
   uint32_t n, done[2];
 } List;
 
 static void add(List *l, PipeOp op, uint32_t stage, uint32_t peer, uint32_t act, uint32_t in,
                 uint32_t out) {
   int comm = pipe_op_info[op].comm;
+  l->needs[l->n].of[comm ? PIPE_COMPUTE : PIPE_COMM] = l->done[!comm];
   l->c[l->n++] = (PipeInstr){.op = (uint8_t)op,
                              .phase = PIPE_STEADY,
                              .stage = stage,
@@ -69,8 +72,7 @@ static void add(List *l, PipeOp op, uint32_t stage, uint32_t peer, uint32_t act,
                              .gout = PIPE_NONE,
                              .keep = PIPE_NONE,
                              .in = in,
-                             .out = out,
-                             .wait = l->done[!comm]};
+                             .out = out};
   l->done[comm]++;
 }
 
@@ -114,6 +116,7 @@ int main(int argc, char **argv) {
   PipePool *pool = zeroed(5 * (size_t)nstage, sizeof *pool);
   uint32_t *first = zeroed(nstage, sizeof *first);
   PipeInstr *instr = zeroed(7 * (size_t)nstage, sizeof *instr);
+  RowNeeds *needs = zeroed(7 * (size_t)nstage, sizeof *needs);
   List *list = zeroed(nrank, sizeof *list);
   for (uint32_t s = 0; s < nstage; s++)
     stage[s] = (PipeStage){.rank = rank_of(s),
@@ -129,6 +132,7 @@ int main(int argc, char **argv) {
   for (uint32_t r = 0; r < nrank; r++) {
     uint32_t n = r ? 1 : nstage / 2;
     list[r].c = r ? instr + 7 * ((size_t)n * (nstage / 2) + r - 1) : instr;
+    list[r].needs = needs + (list[r].c - instr);
     PipePool *own = &pool[5 * (size_t)(list[r].c - instr) / 7];
     rank[r] = (PipeRank){.instr = list[r].c, .pool = own};
     for (uint32_t i = 0; i < n; i++)
@@ -140,8 +144,10 @@ int main(int argc, char **argv) {
     pass(list, first, nstage, s, 1);
   for (uint32_t s = 0; s < nstage; s++)
     add(&list[rank_of(s)], PIPE_U, s, PIPE_NONE, PIPE_NONE, PIPE_NONE, PIPE_NONE);
-  for (uint32_t r = 0; r < nrank; r++)
+  for (uint32_t r = 0; r < nrank; r++) {
     rank[r].ninstr = list[r].n;
+    list_waits(&rank[r], list[r].needs);
+  }
   PipeProgram p = {.magic = PIPE_MAGIC,
                    .abi = PIPE_ABI,
                    .name = "star",
@@ -167,11 +173,14 @@ int main(int argc, char **argv) {
   printf("%u stages on %u ranks: pr_open took %.3f s, %s\n", nstage, nrank, seconds,
          right ? "right" : "wrong");
   pr_close(run);
+  for (uint32_t r = 0; r < nrank; r++)
+    free((void *)(uintptr_t)rank[r].wait);
   free(stage);
   free(rank);
   free(pool);
   free(first);
   free(instr);
+  free(needs);
   free(list);
   return !right;
 }

@@ -18,30 +18,52 @@
 #include "pipe_run.h"
 #include "test_model.h"
 
-#define OP(o, h, s, m, p, a, i, u, w) \
-  { PIPE_##o, PIPE_##h, 0, s, m, p, a, {PIPE_NONE}, {PIPE_NONE}, {i}, {u}, w, 0, 0 }
 #define NO PIPE_NONE
+#define OP(o, h, s, m, p, a, i, u, w, n) \
+  { \
+    .op = PIPE_##o, .phase = PIPE_##h, .stage = s, .mb = m, .peer = p, .act = a, .gout = NO, \
+    .keep = NO, .in = i, .out = u, .waits = w, .nwait = n \
+  }
+/* clang-format off */
 static const PipeInstr rank0[] = {
-    OP(F, WARMUP, 0, 0, NO, 0, NO, 2, 0),      OP(SEND_F, WARMUP, 0, 0, 1, NO, 2, NO, 1),
-    OP(F, STEADY, 0, 1, NO, 1, NO, 3, 0),      OP(SEND_F, STEADY, 0, 1, 1, NO, 3, NO, 2),
-    OP(RECV_B, STEADY, 0, 0, 1, NO, NO, 4, 0), OP(B, STEADY, 0, 0, NO, 0, 4, NO, 3),
-    OP(RECV_B, FLUSH, 0, 1, 1, NO, NO, 5, 0),  OP(B, FLUSH, 0, 1, NO, 1, 5, NO, 4),
-    OP(U, STEADY, 0, NO, NO, NO, NO, NO, 0),
+    OP(F, WARMUP, 0, 0, NO, 0, NO, 2, 0, 0),      OP(SEND_F, WARMUP, 0, 0, 1, NO, 2, NO, 0, 1),
+    OP(F, STEADY, 0, 1, NO, 1, NO, 3, 1, 0),      OP(SEND_F, STEADY, 0, 1, 1, NO, 3, NO, 1, 1),
+    OP(RECV_B, STEADY, 0, 0, 1, NO, NO, 4, 2, 0), OP(B, STEADY, 0, 0, NO, 0, 4, NO, 2, 1),
+    OP(RECV_B, FLUSH, 0, 1, 1, NO, NO, 5, 3, 0),  OP(B, FLUSH, 0, 1, NO, 1, 5, NO, 3, 1),
+    OP(U, STEADY, 0, NO, NO, NO, NO, NO, 4, 0),
 };
 static const PipeInstr rank1[] = {
-    OP(RECV_F, STEADY, 1, 0, 0, NO, NO, 1, 0), OP(F, STEADY, 1, 0, NO, 0, 1, NO, 1),
-    OP(RECV_F, STEADY, 1, 1, 0, NO, NO, 2, 0), OP(B, STEADY, 1, 0, NO, 0, NO, 3, 0),
-    OP(SEND_B, STEADY, 1, 0, 0, NO, 3, NO, 2), OP(F, STEADY, 1, 1, NO, 0, 2, NO, 2),
-    OP(B, STEADY, 1, 1, NO, 0, NO, 4, 0),      OP(SEND_B, STEADY, 1, 1, 0, NO, 4, NO, 4),
-    OP(U, STEADY, 1, NO, NO, NO, NO, NO, 0),
+    OP(RECV_F, STEADY, 1, 0, 0, NO, NO, 1, 0, 1), OP(F, STEADY, 1, 0, NO, 0, 1, NO, 1, 1),
+    OP(RECV_F, STEADY, 1, 1, 0, NO, NO, 2, 2, 0), OP(B, STEADY, 1, 0, NO, 0, NO, 3, 2, 0),
+    OP(SEND_B, STEADY, 1, 0, 0, NO, 3, NO, 2, 1), OP(F, STEADY, 1, 1, NO, 0, 2, NO, 3, 1),
+    OP(B, STEADY, 1, 1, NO, 0, NO, 4, 4, 0),      OP(SEND_B, STEADY, 1, 1, 0, NO, 4, NO, 4, 1),
+    OP(U, STEADY, 1, NO, NO, NO, NO, NO, 5, 0),
 };
+/* clang-format on */
+static const PipeWait wait0[] = {
+    {PIPE_COMPUTE, 1}, {PIPE_COMPUTE, 2}, {PIPE_COMM, 3}, {PIPE_COMM, 4}};
+static const PipeWait wait1[] = {{PIPE_COMPUTE, 0}, {PIPE_COMM, 1},    {PIPE_COMPUTE, 2},
+                                 {PIPE_COMM, 2},    {PIPE_COMPUTE, 4}, {PIPE_COMM, 4}};
 static const PipePool pool0[] = {
     {PIPE_ACT, 0, 0, 2, 0, 0, 0}, {PIPE_OUT, 0, 2, 2, 0, 0, 0}, {PIPE_IN, 0, 4, 2, 0, 0, 0}};
 static const PipePool pool1[] = {
     {PIPE_ACT, 1, 0, 1, 0, 0, 0}, {PIPE_IN, 0, 1, 2, 0, 0, 0}, {PIPE_OUT, 0, 3, 2, 0, 0, 0}};
-static const PipeRank ranks[] = {
-    {.instr = rank0, .pool = pool0, .ninstr = 9, .npool = 3, .nslot = 6, .inflight = 2},
-    {.instr = rank1, .pool = pool1, .ninstr = 9, .npool = 3, .nslot = 5, .inflight = 1}};
+static const PipeRank ranks[] = {{.instr = rank0,
+                                  .pool = pool0,
+                                  .wait = wait0,
+                                  .ninstr = 9,
+                                  .npool = 3,
+                                  .nslot = 6,
+                                  .inflight = 2,
+                                  .nwait = 4},
+                                 {.instr = rank1,
+                                  .pool = pool1,
+                                  .wait = wait1,
+                                  .ninstr = 9,
+                                  .npool = 3,
+                                  .nslot = 5,
+                                  .inflight = 1,
+                                  .nwait = 6}};
 static const PipeStage stages[] = {
     {.rank = 0,
      .prev = NO,

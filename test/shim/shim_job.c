@@ -217,7 +217,7 @@ static void check_trace(Job *j, PrRun *run, uint32_t id) {
 }
 
 void *job_slots[MOST_RANKS][512];
-uint32_t job_first_event[MOST_RANKS];
+uint32_t job_first_event[MOST_RANKS], job_events[MOST_RANKS];
 
 /* A model that fails once. */
 typedef struct Failing {
@@ -295,6 +295,7 @@ static void *host_thread(void *arg) {
       const RankRun *k = &run->rank[h->id];
       memcpy(job_slots[h->id], k->slot, k->t->nslot * sizeof *k->slot);
       job_first_event[h->id] = shim_event_number(cuda_of(run)->rank[0].event[0]);
+      job_events[h->id] = cuda_of(run)->rank[0].nevent;
     }
     shim_wait(all_opened, j);
     if (h->id == 0) {

@@ -108,6 +108,6 @@ bool job_pairs(const char *send, const char *recv);
 /* Of the last run with a log: the addresses of the slots of each rank, and the number that the shim
  * gave to the first event of its plan. */
 extern void *job_slots[MOST_RANKS][512];
-extern uint32_t job_first_event[MOST_RANKS];
+extern uint32_t job_first_event[MOST_RANKS], job_events[MOST_RANKS];
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shim_job.h"
+#include "../run/cut_wait.h"
 
 /* ---- log ---- */
 
@@ -36,27 +37,26 @@ static uint32_t streams(const PipeProgram *p, uint32_t r, uint32_t *on) {
   return PIPE_NSTREAMS + (n > 1 ? n - 1 : 0);
 }
 
-/* What the table of rank r asks for in a step, call by call. Written from PipeInstr and PipeSync
- * alone; the addresses of slots are those that the run has. */
+/* What the table of rank r asks for in a step, call by call. Written from PipeInstr and PipeWait
+ * alone; the addresses of slots are those that the run has. Want.event: 1 + the row that is
+ * recorded, or waited for; 0: the start. */
 static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Want *w) {
   const PipeRank *t = &p->rank[r];
-  uint32_t n = 0, sync = 0;
+  const PipeQueues queues = pipe_queues(p, t);
+  uint32_t n = 0;
   bool *recorded = calloc(t->ninstr + 1u, sizeof *recorded);
-  uint32_t *event = calloc(t->ninstr + 1u, sizeof *event);
   uint32_t *of = calloc(t->ninstr + 1u, sizeof *of);
   streams(p, r, of); /* the last one is the end: COMPUTE */
-  for (uint32_t i = 0; i < t->nsync; i++) {
-    recorded[t->sync[i].after + 1] = true;
-    event[t->sync[i].after + 1] = t->sync[i].event;
-  }
+  for (uint32_t i = 0; i < t->nwait; i++)
+    recorded[pipe_after(&queues, t->wait[i])] = true;
   if (recorded[0])
-    w[n++] = (Want){.call = SHIM_RECORD, .stream = PIPE_COMPUTE, .event = event[0]};
+    w[n++] = (Want){.call = SHIM_RECORD, .stream = PIPE_COMPUTE};
   for (uint32_t i = 0; i <= t->ninstr; i++) {
     const PipeInstr *c = &t->instr[i];
     uint32_t on = of[i];
     bool turn = on == PIPE_COPY && t->group;
-    for (; sync < t->nsync && t->sync[sync].before == i; sync++)
-      w[n++] = (Want){.call = SHIM_WAIT, .stream = on, .event = t->sync[sync].event};
+    for (uint32_t k = pipe_wait0(t, i); k < pipe_wait_end(t, i); k++)
+      w[n++] = (Want){.call = SHIM_WAIT, .stream = on, .event = pipe_after(&queues, t->wait[k])};
     for (uint32_t k = 0; turn && k < 2; k++) /* is awaited, and taken */
       w[n++] = (Want){.call = SHIM_NUMBER, .stream = on};
     if (i == t->ninstr)
@@ -92,34 +92,37 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
     if (turn)
       w[n++] = (Want){.call = SHIM_COPY, .stream = on};
     if (recorded[i + 1])
-      w[n++] = (Want){.call = SHIM_RECORD, .stream = on, .event = event[i + 1]};
+      w[n++] = (Want){.call = SHIM_RECORD, .stream = on, .event = i + 1};
   }
   free(recorded);
-  free(event);
   free(of);
+  free(queues.first);
   return n;
 }
 
 /* The engine's own calls: the number of the step, the losses, how far the device is. */
-static bool is_frame(const ShimLog *l, uint32_t first, uint32_t nevent) {
+static bool is_frame(const ShimLog *l, uint32_t r) {
   bool event = l->call == SHIM_RECORD || l->call == SHIM_WAIT;
-  return event ? l->event < first || l->event >= first + nevent : !l->name[0];
+  return event ? l->event - job_first_event[r] >= job_events[r] : !l->name[0];
 }
 
 static void compare_log(const char *name, const Job *j, uint32_t r, bool say) {
   const PipeRank *t = &j->p->rank[r];
   Want *w = calloc(8 * (size_t)t->ninstr + 16, sizeof *w);
+  uint32_t *recorded = calloc(job_events[r] + 1u, sizeof *recorded); /* Want.event, by event */
   uint32_t n = expected(j->p, r, job_slots[r], w), at = 0, wrong = 0;
   static const char *const call[] = {"kernel", "copy", "set", "record", "wait",
                                      "send",   "recv", "sum", "graph",  "number"};
   for (uint32_t i = 0; i < shim_log_length(r); i++) {
     const ShimLog *l = &shim_log(r)[i];
-    if (is_frame(l, job_first_event[r], t->nevent))
+    if (is_frame(l, r))
       continue;
     const Want *x = &w[at % n];
-    bool event = l->call == SHIM_RECORD || l->call == SHIM_WAIT;
-    bool ok = l->call == x->call && l->stream == x->stream &&
-              (!event || l->event == job_first_event[r] + x->event);
+    bool ok = l->call == x->call && l->stream == x->stream;
+    if (ok && l->call == SHIM_RECORD)
+      recorded[l->event - job_first_event[r]] = x->event;
+    if (ok && l->call == SHIM_WAIT)
+      ok = recorded[l->event - job_first_event[r]] == x->event;
     if (x->p)
       ok &= l->p == x->p && l->bytes == x->bytes;
     if (x->call == SHIM_SEND || x->call == SHIM_RECV)
@@ -133,6 +136,7 @@ static void compare_log(const char *name, const Job *j, uint32_t r, bool say) {
   if (say)
     printf("%s: rank %u: %u calls\n", name, r, n);
   free(w);
+  free(recorded);
 }
 
 /* Which log entries carry out row i of rank r in each step: the first and the last. */
@@ -172,42 +176,30 @@ static bool after_side(const PipeRank *t, uint32_t i, const Done *d) {
   return ok;
 }
 
-/* Has each instruction of rank r started after all that its waits count was over, and each step
- * after the one before? By the order that streams and events make, as the shim has seen it. With
- * channels a wait for COMM is the place of the last that is needed; what else is races show. */
+/* Has each instruction of rank r started after its waits were met, and each step after the one
+ * before? By the order that streams and events make, as the shim has seen it. */
 static bool in_order(const Job *j, uint32_t r) {
   const PipeRank *t = &j->p->rank[r];
   Done *d = calloc((size_t)t->ninstr * STEPS, sizeof *d);
   uint32_t *on = calloc(t->ninstr + 1u, sizeof *on), n = streams(j->p, r, on);
-  uint32_t **row = calloc(n, sizeof *row), *len = calloc(n, sizeof *len);
-  uint32_t *comm = calloc(t->ninstr + 1u, sizeof *comm), ncomm = 0;
+  uint32_t *last = calloc(n, sizeof *last); /* the last row of each stream, + 1 */
+  const PipeQueues queues = pipe_queues(j->p, t);
   bool ok = find_rows(j, r, d);
-  for (uint32_t x = 0; x < n; x++)
-    row[x] = calloc(t->ninstr, sizeof **row);
   for (uint32_t i = 0; i < t->ninstr; i++)
-    if (pipe_op_info[t->instr[i].op].comm)
-      comm[ncomm++] = i;
-  for (uint32_t i = 0; i < t->ninstr; i++)
-    row[on[i]][len[on[i]]++] = i;
+    last[on[i]] = i + 1;
   for (uint32_t s = 0; s < STEPS && ok; s++)
     for (uint32_t i = 0; i < t->ninstr && ok; i++) {
-      const ShimLog *me = d[s * t->ninstr + i].first;
-      for (uint32_t x = 0; x < n && ok; x++) {
-        uint32_t w = x < PIPE_NSTREAMS && x != pipe_op_info[t->instr[i].op].stream
-                         ? pipe_wait_for(&t->instr[i], (PipeOn)x)
-                         : 0;
-        const uint32_t *rows = x == PIPE_COMM ? comm : row[x];
-        ok = w == 0 || shim_after(me, d[s * t->ninstr + rows[w - 1]].last);
-        ok &= x != PIPE_COMM || after_side(t, i, d + s * t->ninstr);
-        ok &= s == 0 || len[x] == 0 ||
-              shim_after(me, d[(s - 1) * t->ninstr + row[x][len[x] - 1]].last);
+      const Done *step = d + s * t->ninstr;
+      for (uint32_t w = pipe_wait0(t, i); w < pipe_wait_end(t, i) && ok; w++) {
+        const uint32_t after = pipe_after(&queues, t->wait[w]);
+        ok = after == 0 || shim_after(step[i].first, step[after - 1].last);
       }
+      ok = ok && after_side(t, i, step);
+      for (uint32_t x = 0; x < n && s > 0 && ok; x++)
+        ok = last[x] == 0 || shim_after(step[i].first, (step - t->ninstr)[last[x] - 1].last);
     }
-  for (uint32_t x = 0; x < n; x++)
-    free(row[x]);
-  free(row);
-  free(len);
-  free(comm);
+  free(queues.first);
+  free(last);
   free(on);
   free(d);
   return ok;
@@ -289,11 +281,9 @@ typedef struct Cut {
   uint32_t i;
 } Cut;
 
-static void cut_wait(void *arg) {
+static void damage_wait(void *arg) {
   const Cut *c = arg;
-  PipeSync *y = (PipeSync *)c->rank->sync;
-  memmove(y + c->i, y + c->i + 1, (c->rank->nsync - c->i - 1) * sizeof *y);
-  c->rank->nsync--;
+  cut_wait(c->rank, c->i);
 }
 
 typedef struct Skip {
@@ -376,10 +366,11 @@ void plan_events(const char *stdlib, uint64_t seed) {
     shim_end();
     for (uint32_t r = 0; r < p->nrank; r++) {
       PipeRank *k = (PipeRank *)&p->rank[r];
-      uint32_t nsync = k->nsync;
-      PipeSync *keep = malloc(nsync * sizeof *keep);
-      memcpy(keep, k->sync, nsync * sizeof *keep);
-      for (uint32_t w = 0; w < nsync; w++) {
+      for (uint32_t w = 0; w < k->nwait; w++) {
+        const PipeWait keep = k->wait[w];
+        uint32_t row = 0;
+        while (w >= pipe_wait_end(k, row))
+          row++;
         if (!is_asked())
           continue;
         bool is = false, race = false;
@@ -392,25 +383,23 @@ void plan_events(const char *stdlib, uint64_t seed) {
                    .cuda = {.graph = t > 0},
                    .log = t == 0,
                    .deaf = t == 0,
-                   .damage = cut_wait,
+                   .damage = damage_wait,
                    .arg = &cut,
                    .seed = seed * 1000000 + (uint64_t)i * 10000 + w * 10 + t};
           job_run(&j);
+          put_wait(k, w, row, keep); /* in_order knows all waits */
           race = t == 0 && j.errors > 0;
           is = j.errors > 0 || j.broken > 0 || (t == 0 && !in_order(&j, r));
           if (t == 0)
             shim_end();
-          memcpy((PipeSync *)k->sync, keep, nsync * sizeof *keep);
-          k->nsync = nsync;
         }
         n++;
         found += is;
         raced += race;
         if (!is)
-          printf("%s: rank %u: without wait %u (row %u for row %u) nothing is found\n",
-                 samples[i].name, r, w, keep[w].before, keep[w].after);
+          printf("%s: rank %u: without wait %u (of row %u) nothing is found\n", samples[i].name, r,
+                 w, row);
       }
-      free(keep);
     }
     if (n)
       printf("%s: %u of %u waits, %u by a race\n", samples[i].name, found, n, raced);

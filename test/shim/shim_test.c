@@ -36,6 +36,7 @@
 
 #include "../run/as_rows.h"
 #include "shim_job.h"
+#include "../run/cut_wait.h"
 #include "shim_plan.h"
 
 static uint64_t seed0 = 1;
@@ -498,12 +499,15 @@ static void faults(const char *stdlib) {
   arena_free(&f->arena);
   free(f);
   PipeRank *k = (PipeRank *)&p->rank[1];
-  uint32_t nsync = k->nsync, nevent = k->nevent;
-  k->nsync = k->nevent = 0;
+  const PipeWait first = k->wait[0];
+  uint32_t row = 0;
+  while (pipe_wait_end(k, row) == 0)
+    row++;
+  cut_wait(k, 0);
   j = (Job){.p = p, .seed = seed0};
   job_run(&j);
-  show("a rank without events", &j);
-  k->nsync = nsync, k->nevent = nevent;
+  show("a rank without its first wait", &j);
+  put_wait(k, 0, row, first);
   j = (Job){.p = p, .seed = seed0, .processes = true, .fails = true};
   job_run(&j);
   show("a model that fails", &j);

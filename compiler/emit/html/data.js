@@ -35,19 +35,25 @@ function scaleTimes(form, by) {
       of[k] *= by;
 }
 
+/* A stream of a rank, or a channel of its comm stream. */
+function queueOf(stream, channel) {
+  return channel === undefined ? stream : `${stream} ${channel}`;
+}
+
 function makePanel(packed, index) {
   const form = unpack(packed.form, packed.shapes);
   if (packed.scale !== 1)
     scaleTimes(form, packed.scale);
   const p = {
     form, index, scale: packed.scale, sources: packed.sources, timed: form.timed === 1, byName: new Map(), tracks: [],
-    compute: [], comm: [], copy: [], lane: [], kindOf: [], chunkOf: [], chunks: 1, deps: false, pairs: null, curves: null, path: null,
+    queues: [], compute: [], comm: [], copy: [], lane: [], kindOf: [], chunkOf: [], chunks: 1, deps: false, pairs: null, curves: null, path: null,
     title: form.params ? form.schedule + ' ' + form.params : form.schedule,
   };
   for (const s of form.stages)
     p.chunks = Math.max(p.chunks, s.chunk + 1);
   for (const rank of form.rank) {
-    const streams = new Map();
+    const streams = new Map(), queues = new Map();
+    const add = (lists, key, i) => lists.has(key) ? lists.get(key).push(i) : lists.set(key, [i]);
     for (const i of rank.instr) {
       const side = i.side === undefined ? null : SIDE[form.sides[i.side].stream];
       const [, kind, label] = side ? [i.op, side, i.mb === undefined ? 'S' : String(i.mb)] : /^\d+([A-Z_]+)(.*)$/.exec(i.op);
@@ -56,15 +62,14 @@ function makePanel(packed, index) {
       i.comm = k.stream !== 'COMPUTE';
       i.chunk = form.stages[i.stage].chunk;
       i.from = i.to = none;
-      if (!streams.has(k.stream))
-        streams.set(k.stream, []);
-      const list = streams.get(k.stream);
-      i.nth = list.length;
-      list.push(i);
+      add(streams, k.stream, i);
+      i.nth = streams.get(k.stream).length - 1;
+      add(queues, queueOf(k.stream.toLowerCase(), i.channel), i);
       p.byName.set(i.op, i);
       k.used ||= k.stream !== 'COMM' || side !== null;
     }
     const ops = streams.get('COMPUTE') || [];
+    p.queues.push(queues);
     p.compute.push(ops);
     p.kindOf.push(Uint8Array.from(ops, i => i.kind.index));
     p.chunkOf.push(Uint8Array.from(ops, i => i.mb === undefined ? 0 : i.chunk));
@@ -229,16 +234,11 @@ function neighbours(i, way) {
   return {ops, transfers};
 }
 
-/* The instruction of the COMM (or COMPUTE) stream that i waits for. */
+/* Of the instructions that i waits for, the last to end; undefined: i waits for its queue alone. */
 function awaited(i) {
-  const list = i.comm ? i.panel.compute[i.rank] : i.panel.comm[i.rank];
-  const rank = i.panel.form.rank[i.rank];
-  if (i.panel.form.comm_channels && !i.comm) { /* the last to end of those that events name */
-    const row = rank.instr.indexOf(i);
-    return rank.sync.filter(s => s.before === row && s.after !== undefined).map(s => rank.instr[s.after])
-      .filter(x => x.kind.stream === 'COMM').sort((a, b) => b.end - a.end)[0];
-  }
-  return i.wait ? list[i.wait - 1] : undefined;
+  const queues = i.panel.queues[i.rank];
+  return (i.waits || none).filter(w => w.count > 0).map(w => queues.get(queueOf(w.stream, w.channel))[w.count - 1])
+    .sort((a, b) => b.end - a.end)[0];
 }
 
 function criticalPath(p) {

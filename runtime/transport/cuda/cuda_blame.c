@@ -27,7 +27,7 @@ static void find_known(const PrCuda *c, CudaPlace *to) {
   const PipeRank *t = d->k->t;
   const uint32_t most = d->nstream < CUDA_PLACES ? d->nstream : CUDA_PLACES;
   uint32_t last[CUDA_PLACES] = {0}, first[CUDA_PLACES] = {0}, n[CUDA_PLACES] = {0}; /* row + 1 */
-  for (uint32_t e = 0; e < t->nevent && c->held_step == c->done_steps; e++) {
+  for (uint32_t e = 0; e < d->nevent && c->held_step == c->done_steps; e++) {
     uint32_t row = d->held[e], on = row == UINT32_MAX || row == 0 ? most : d->on[row - 1];
     cudaError_t is = on >= most ? cudaErrorInvalidValue : cudaEventQuery(d->event[e]);
     if (is == cudaSuccess && row > last[on])
@@ -131,20 +131,11 @@ static bool raise(uint32_t *n, uint32_t to) {
 
 /* How many instructions of stream x row `row` of rank r waits for. */
 static uint32_t waits_for(const Look *l, uint32_t r, uint32_t row, uint32_t x) {
-  const PipeInstr *in = instr(l, r, row);
-  const PipeOn own = (PipeOn)pipe_op_info[in->op].stream;
   const RankRun *k = &l->run->rank[r];
-  CommNeed one;
-  uint32_t n, most = 0;
-  if (!cuda_is_comm(x))
-    return x == (uint32_t)own ? 0 : pipe_wait_for(in, (PipeOn)x);
-  if (own == PIPE_COMM)
-    return 0;
-  const CommNeed *need = pr_needs(k, own == PIPE_COPY, l->of[r].nth[row],
-                                  pipe_wait_for(in, PIPE_COMM), &one, &n);
-  for (uint32_t i = 0; i < n; i++)
-    if (cuda_channel_stream(need[i].stream) == x && need[i].count > most)
-      most = need[i].count;
+  uint32_t most = 0;
+  for (uint32_t i = pipe_wait0(k->t, row); i < pipe_wait_end(k->t, row); i++)
+    if (k->need[i].queue == x && k->need[i].count > most)
+      most = k->need[i].count;
   return most;
 }
 

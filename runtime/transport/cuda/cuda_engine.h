@@ -23,9 +23,6 @@
 
 /* The streams of a rank: COMPUTE, COMM and COPY. With lowering CHANNELS the first of its channels
  * is COMM, and the others come after COPY, as in streams.h of the compiler. */
-static inline uint32_t cuda_channel_stream(uint32_t i) {
-  return i == 0 ? (uint32_t)PIPE_COMM : PIPE_NSTREAMS + i - 1;
-}
 static inline bool cuda_is_comm(uint32_t stream) {
   return stream == PIPE_COMM || stream >= PIPE_NSTREAMS;
 }
@@ -77,7 +74,9 @@ typedef struct CudaRank {
   RankRun *k;
   cudaStream_t *stream; uint32_t nstream;
   uint32_t *on;           /* [ninstr] the stream of a row */
-  cudaEvent_t *event;     /* [nevent] of PipeSync */
+  cudaEvent_t *event;     /* [nevent] */
+  uint32_t nevent;
+  PipeQueues queues;
   /* [ninstr + 1] event + 1 recorded after a row, at row + 1; at 0 at the begin */
   uint32_t *record;
   /* [nevent] 1 + row after which it was recorded last in this step; for reports */
@@ -95,7 +94,6 @@ typedef struct CudaRank {
   CudaCheck *check;       /* [ninstr]; NULL: headers are not sent */
   /* Issuing a step. */
   uint32_t next;          /* row */
-  uint32_t sync;          /* row of PipeRank.sync */
   /* without a group: bit i: transfer i at `next` is issued while others are not */
   uint64_t moved;
   uint32_t done[PIPE_NSTREAMS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Issues instructions: each row of a list once, from the top, on the stream of its op, between the
- * waits and records of PipeSync.
+ * waits of PipeRank.wait and their records.
  *
  * note [host order]: with a group, the host of a rank waits for its own device, to stay at most a
  * few microbatches ahead, and never for other hosts: the prologue has made the first contacts of
@@ -332,8 +332,10 @@ static PrStatus mark(PrRun *run, CudaRank *d, uint64_t step, uint32_t row, bool 
 /* Issues the waits of row d->next. */
 static PrStatus waits(PrRun *run, CudaRank *d, cudaStream_t s) {
   const PipeRank *t = d->k->t;
-  for (; d->sync < t->nsync && t->sync[d->sync].before == d->next; d->sync++)
-    CUDA_TRY(run, cudaStreamWaitEvent(s, d->event[t->sync[d->sync].event], 0));
+  for (uint32_t i = pipe_wait0(t, d->next); i < pipe_wait_end(t, d->next); i++) {
+    const uint32_t record = d->record[pipe_after(&d->queues, t->wait[i])];
+    CUDA_TRY(run, cudaStreamWaitEvent(s, d->event[record - 1], 0));
+  }
   return PR_OK;
 }
 
@@ -671,10 +673,10 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
     memset(c->turns, 0, run->p->ngroup * sizeof *c->turns);
   for (uint32_t r = 0; r < c->nhere && !st; r++) {
     CudaRank *d = &c->rank[r];
-    d->next = d->sync = 0;
+    d->next = 0;
     d->moved = 0;
     memset(d->done, 0, sizeof d->done);
-    memset(d->held, 0xff, d->k->t->nevent * sizeof *d->held);
+    memset(d->held, 0xff, d->nevent * sizeof *d->held);
     if (r > 0)
       CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COMPUTE], c->begin, 0));
     st = record(run, d, PIPE_NONE, d->stream[PIPE_COMPUTE]);

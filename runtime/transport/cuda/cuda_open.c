@@ -266,7 +266,7 @@ void cuda_find_streams(const RankRun *k, uint32_t *on) {
     on[i] = pipe_op_info[k->t->instr[i].op].stream;
   for (uint32_t x = 0; x < k->nstream; x++)
     for (uint32_t i = 0; i < k->stream[x].n; i++)
-      on[pr_comm_at(&k->stream[x], i)->index] = cuda_channel_stream(x);
+      on[pr_comm_at(&k->stream[x], i)->index] = pr_comm_queue(x);
 }
 
 /* Streams for transfers and sums have high priority. */
@@ -283,6 +283,36 @@ static PrStatus open_stream(PrRun *run, CudaRank *d, uint32_t x, uint32_t n) {
   return PR_OK;
 }
 
+/* Numbers the events of a rank: one is recorded after each row that a wait names. An event is
+ * recorded again once its last wait has been issued. */
+static PrStatus number_events(PrRun *run, CudaRank *d) {
+  const PipeRank *t = d->k->t;
+  const size_t rows = (size_t)t->ninstr + 1;
+  uint32_t *last = calloc(2 * rows, sizeof *last); /* at row + 1: the last row that waits for it */
+  uint32_t *unused = last + rows, nunused = 0, at = 0;
+  d->queues = pipe_queues(run->p, t);
+  if (!last || !d->queues.first) {
+    free(last);
+    return pr_fail(run, PR_E_MEMORY, "no memory for the events of rank %u", d->k->id);
+  }
+  for (uint32_t row = 0; row <= t->ninstr; row++)
+    for (uint32_t i = pipe_wait0(t, row); i < pipe_wait_end(t, row); i++)
+      last[pipe_after(&d->queues, t->wait[i])] = row + 1;
+  for (uint32_t i = 0; i <= t->ninstr + 1; i++) { /* i: row + 1 */
+    for (; i > 0 && at < pipe_wait_end(t, i - 1); at++) {
+      const uint32_t after = pipe_after(&d->queues, t->wait[at]);
+      if (last[after] == i) {
+        unused[nunused++] = d->record[after] - 1;
+        last[after] = 0;
+      }
+    }
+    if (i <= t->ninstr && last[i])
+      d->record[i] = 1 + (nunused > 0 ? unused[--nunused] : d->nevent++);
+  }
+  free(last);
+  return PR_OK;
+}
+
 static PrStatus open_rank(PrRun *run, CudaRank *d) {
   const RankRun *k = d->k;
   const PipeRank *t = k->t;
@@ -291,11 +321,13 @@ static PrStatus open_rank(PrRun *run, CudaRank *d) {
   d->stream = calloc(d->nstream, sizeof *d->stream);
   d->fence = calloc(d->nstream, sizeof *d->fence);
   d->on = calloc((size_t)t->ninstr + 1, sizeof *d->on);
-  d->event = calloc((size_t)t->nevent + 1, sizeof *d->event);
-  d->held = calloc((size_t)t->nevent + 1, sizeof *d->held);
+  d->event = calloc((size_t)t->nwait + 1, sizeof *d->event);
+  d->held = calloc((size_t)t->nwait + 1, sizeof *d->held);
   d->record = calloc((size_t)t->ninstr + 1, sizeof *d->record);
   if (!d->stream || !d->fence || !d->on || !d->event || !d->held || !d->record)
     return pr_fail(run, PR_E_MEMORY, "no memory for the streams and events of rank %u", k->id);
+  if ((st = number_events(run, d)))
+    return st;
   cuda_find_streams(k, d->on);
   for (uint32_t x = 0; x < d->nstream; x++) {
     uint32_t n = 0;
@@ -306,10 +338,8 @@ static PrStatus open_rank(PrRun *run, CudaRank *d) {
   }
   CUDA_TRY(run, cudaEventCreateWithFlags(&d->over, cudaEventDisableTiming));
   CUDA_TRY(run, cudaEventCreateWithFlags(&d->ready, cudaEventDisableTiming));
-  for (uint32_t i = 0; i < t->nevent; i++)
+  for (uint32_t i = 0; i < d->nevent; i++)
     CUDA_TRY(run, cudaEventCreateWithFlags(&d->event[i], cudaEventDisableTiming));
-  for (uint32_t i = 0; i < t->nsync; i++)
-    d->record[t->sync[i].after + 1] = t->sync[i].event + 1;
   return PR_OK;
 }
 
@@ -387,12 +417,8 @@ static PrStatus open_here(PrRun *run) {
     return st;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = run->rank[r].t;
-    char why[PR_TEXT];
     if (!pr_is_here(run, r))
       continue;
-    bool validated = run->p->rank[r].rows != NULL; /* pipec did it */
-    if (!validated && (st = pipe_validate_events(run->p, r, why, sizeof why)))
-      return pr_fail(run, st, "%s", why);
     for (uint32_t i = 0; i < t->ninstr && c->o.group; i++) {
       const PipeInstr *in = &t->instr[i];
       if (pipe_op_info[in->op].comm && in->group > 0 && (st = check_group(run, r, i)))
@@ -457,7 +483,7 @@ static void close_rank(CudaRank *d) {
     if (d->stream && d->stream[x])
       cudaStreamDestroy(d->stream[x]);
   }
-  for (uint32_t i = 0; d->event && i < d->k->t->nevent; i++)
+  for (uint32_t i = 0; d->event && i < d->nevent; i++)
     if (d->event[i])
       cudaEventDestroy(d->event[i]);
   if (d->over)
@@ -467,6 +493,7 @@ static void close_rank(CudaRank *d) {
   free(d->stream);
   free(d->fence);
   free(d->on);
+  free(d->queues.first);
   free(d->event);
   free(d->held);
   free(d->record);

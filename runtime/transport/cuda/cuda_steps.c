@@ -114,7 +114,7 @@ static const PipeInstr *first_stalled(PrRun *run, uint32_t *rank) {
   for (uint32_t r = 0; r < c->nhere; r++) {
     CudaRank *d = &c->rank[r];
     uint32_t first = UINT32_MAX;
-    for (uint32_t e = 0; e < d->k->t->nevent && c->held_step == c->done_steps; e++)
+    for (uint32_t e = 0; e < d->nevent && c->held_step == c->done_steps; e++)
       if (d->held[e] != UINT32_MAX && d->held[e] > 0 && d->held[e] - 1 < first &&
           cudaEventQuery(d->event[e]) == cudaErrorNotReady)
         first = d->held[e] - 1;

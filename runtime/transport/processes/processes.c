@@ -169,7 +169,7 @@ PrStatus proc_steps(PrRun *run, uint64_t n) {
   RankRun *k = e->k;
   uint64_t step = e->first = atomic_load(&k->step);
   atomic_store(&run->target, step + n);
-  if (k->has_copier)
+  if (k->copier.has_thread)
     pr_start_copier(k);
   for (uint32_t i = 0; i < e->nguest; i++)
     proc_start(&e->guest[i]);

@@ -52,7 +52,7 @@ static void *rank_thread(void *arg) {
   if (run->m.thread)
     run->m.thread(run->m.self, 1);
   pr_init_rank(run, k);
-  for (pr_rest(run, &k->sem); !atomic_load(&run->quit); pr_rest(run, &k->sem)) {
+  for (pr_rest(run, &k->main.sem); !atomic_load(&run->quit); pr_rest(run, &k->main.sem)) {
     while (!pr_failed(run) &&
            atomic_load_explicit(&k->step, memory_order_relaxed) < atomic_load(&run->target))
       pr_run_step(run, k);
@@ -107,9 +107,9 @@ static PrStatus threads_steps(PrRun *run, uint64_t n) {
   for (uint32_t r = 0; r < run->p->nrank; r++)
     atomic_store_explicit(&run->rank[r].step_start, now, memory_order_relaxed);
   for (uint32_t r = 0; r < run->p->nrank; r++) {
-    sem_post(&run->rank[r].sem);
-    if (run->rank[r].has_copier)
-      sem_post(&run->rank[r].copy_sem);
+    sem_post(&run->rank[r].main.sem);
+    if (run->rank[r].copier.has_thread)
+      sem_post(&run->rank[r].copier.sem);
   }
   wait_idle(run);
   return (PrStatus)atomic_load(&run->status);

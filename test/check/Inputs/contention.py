@@ -40,6 +40,10 @@ class Item:
         self.start = self.end = self.ready = self.posted = None
         self.meet = [self]
 
+    def waits(self, stream):
+        """How many instructions of another stream it waits for."""
+        return max([w["count"] for w in self.instr.get("waits", ()) if w["stream"] == stream], default=0)
+
 
 def play(program, links_of, time_of):
     ranks = program["rank"]
@@ -91,12 +95,12 @@ def play(program, links_of, time_of):
             for r in range(len(ranks)):
                 if at[r] < len(compute[r]):
                     x = compute[r][at[r]]
-                    if done(compute, r, at[r]) and x.instr["wait"] <= len(comm[r]) and done(comm, r, x.instr["wait"]):
+                    if done(compute, r, at[r]) and done(comm, r, x.waits("comm")):
                         x.start, x.end = t, t + time_of(kind(x), x.instr["stage"])
                         at[r] += 1
                         moved = True
                 if cat[r] < len(comm[r]) and done(comm, r, cat[r]) and comm[r][cat[r]].posted is None and \
-                        done(compute, r, comm[r][cat[r]].instr["wait"]) and comm[r][cat[r]].instr["wait"] <= at[r]:
+                        done(compute, r, comm[r][cat[r]].waits("compute")):
                     group[r] = comm[r][cat[r]].instr.get("group", 0) + 1
                     for x in comm[r][cat[r]:cat[r] + group[r]]:
                         x.posted = t

@@ -14,6 +14,9 @@ import re
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "oracle"))
+import clocks
+
 pipec, scratch = sys.argv[1:3]
 seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(10**6)
 programs = int(sys.argv[4]) if len(sys.argv) > 4 else 60
@@ -94,7 +97,9 @@ COUNTS = ("inflight", "held", "kept", "host")
 def play(rank, chunk_of):
     """The sum of each limit of the rank, at its most in one play."""
     ops, copies = [], []
-    for i in rank["instr"]:
+    known = clocks.Clocks(rank["instr"], clocks.waits_of(rank)).known
+    for i, over in zip(rank["instr"], known):
+        i["copied"], i["computed"] = over.get(clocks.COPY, 0), over.get(clocks.COMPUTE, 0)
         kind = re.sub(r"[\d.]", "", i["op"])
         if kind in ("OFF", "LOAD"):
             copies.append((kind, i))
@@ -113,19 +118,19 @@ def play(rank, chunk_of):
     done = begun = over = 0
     eager = rng.random()  # how early copies are
     while done < len(ops):
-        if rng.random() < eager or over < ops[done][1].get("wait_copy", 0):
+        if rng.random() < eager or over < ops[done][1]["copied"]:
             if begun > over:
                 kind, i = copies[over]
                 over += 1
                 step(i["stage"], **({"inflight": -1} if kind == "OFF" else {"host": -1}))
                 continue
-            if begun < len(copies) and copies[begun][1]["wait"] <= done:
+            if begun < len(copies) and copies[begun][1]["computed"] <= done:
                 kind, i = copies[begun]
                 begun += 1
                 step(i["stage"], **({"inflight": 1} if kind == "LOAD" else {"host": 1}))
                 continue
         kind, i = ops[done]
-        if over < i.get("wait_copy", 0):
+        if over < i["copied"]:
             continue
         unit = (i["stage"], i["mb"]) if kind != "U" else None
         takes = {"F": {"inflight": 1, "kept": int(unit in again)}, "I": {"held": 1}, "R": {"inflight": 1}}

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: MIT
 """critical.py < JSON: the critical path and the idle time by cause of the JSON form, against its instructions.
 
-A path is right if it begins at 0, ends at the makespan, has no gap, and each of its steps had to wait for
-the one above: the op before it in its stream, the instruction its `wait` names, or either for the other
-side of a transfer. Idle time is computed here per unit of time, from what the other rank and the transfer
+A path is right if it begins at 0, ends at the makespan, has no gap, and each of its steps starts as the one
+above ends and had to wait for it, by its own waits and the order of queues or by those of the other side
+of a transfer. Idle time is computed here per unit of time, from what the other rank and the transfer
 did then. Prints how many steps, and idle time by cause summed over the ranks."""
 import json
+import os
 import re
 import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "oracle"))
+import clocks
 
 form = json.load(sys.stdin)
 bad = []
 comm = lambda i: "peer" in i
 where = {}  # op -> (rank, instruction)
 stream = {}  # (rank, comm?) -> instructions
+known = {}  # op -> (clocks of its rank, row)
 for r in form["rank"]:
-    for i in r["instr"]:
+    own = clocks.of_rank(form, r["rank"])
+    for at, i in enumerate(r["instr"]):
+        known[i["op"]] = (own, at)
         where[i["op"]] = (r["rank"], i)
         stream.setdefault((r["rank"], comm(i)), []).append(i)
 
@@ -28,13 +35,20 @@ def partner(op):
 
 def before(op):
     """The ops that had to end before this one could start."""
-    r, i = where[op]
-    list_ = stream[r, comm(i)]
-    at = next(k for k, j in enumerate(list_) if j is i)
-    found = [list_[at - 1]["op"]] if at else []
-    if i["wait"]:
-        found.append(stream[r, not comm(i)][i["wait"] - 1]["op"])
-    return found
+    own, at = known[op]
+    return [i["op"] for k, i in enumerate(form["rank"][where[op][0]]["instr"][:at]) if own.knows(at, k)]
+
+
+def awaited(i):
+    """The last to end of the transfers that a compute op waits for."""
+    own, instr = known[i["op"]][0], form["rank"][where[i["op"]][0]]["instr"]
+    return max((instr[own.rows_of[q][n - 1]] for q, n in clocks.waits_of(i) if q[0] == "comm"), key=lambda x: x["end"])
+
+
+def maker(op):
+    """The compute op whose tensor a SEND carries."""
+    s, way, mb = re.fullmatch(r"(\d+)SEND_(.)(\d+)", op).groups()
+    return next(where[s + k + mb][1] for k in ("F" if way == "F" else "BI") if s + k + mb in where)
 
 
 path = form["critical_path"]
@@ -52,13 +66,16 @@ for a, b in zip(path, path[1:]):
         bad.append(f"{b['op']} does not wait for {a['op']}")
 
 def starved(r, ops, k, t):
-    """The next forward, before any update, has its input at time t, and every slot of its kind is taken."""
+    """The next forward, before any update, has its input and a slot for its output at time t, but no slot for its stash."""
     later = ops[k:]
     kinds = [re.sub("[0-9.]", "", i["op"]) for i in later]
     if "F" not in kinds or kinds[0] == "F" or "U" in kinds[:kinds.index("F")]:
         return False
     f = later[kinds.index("F")]
-    if f["wait"] and stream[r["rank"], True][f["wait"] - 1]["end"] > t:
+    instr = r["instr"][:known[f["op"]][1]]
+    filled = [i for i in instr if "RECV" in i["op"] and i["out"] == f.get("in")]
+    freed = [i for i in instr if "SEND" in i["op"] and i["in"] == f.get("out")]
+    if any(i["end"] > t for i in filled[-1:] + freed[-1:]):
         return False
     pool = next(p for p in r["pools"] if p["first"] <= f["act"] < p["first"] + p["count"])
     mine = lambda i: pool["first"] <= i["act"] < pool["first"] + pool["count"]
@@ -78,14 +95,13 @@ for r in form["rank"]:
             if not k:
                 cause = "warmup"
             else:
-                x = stream[r["rank"], True][i["wait"] - 1]
+                x = awaited(i)
                 if starved(r, ops, k, t):
                     cause = "memory"
                 elif "SEND" in x["op"]:
                     cause = "slot"
                 else:
-                    made = before(partner(x["op"]))[-1]
-                    cause = "peer" if where[made][1]["end"] > t else "transfer"
+                    cause = "peer" if maker(partner(x["op"]))["end"] > t else "transfer"
             idle[cause] += 1
     idle["flush"] = form["makespan"] - ops[-1]["end"]
     if idle != r["idle"]:

@@ -76,9 +76,7 @@ int main(void) {
       optional("keep", in->keep);
       optional("in", in->in);
       optional("out", in->out);
-      optional("wait", in->wait);
-      if (in->wait_copy)
-        optional("wait_copy", in->wait_copy);
+      printf(" waits=%" PRIu32, in->nwait);
       const PipeWeights *w = k->weights ? &k->weights[i] : NULL;
       if (w && w->version != PIPE_NONE) {
         optional("version", w->version);
@@ -91,12 +89,8 @@ int main(void) {
       const PipeSite *at = &p->site[in->site];
       printf(" at %" PRIu32 ":%" PRIu32 ":%" PRIu32 "\n", at->file, at->line, at->col);
     }
-    for (uint32_t i = 0; i < k->nsync; i++) {
-      printf("sync %" PRIu32 "/%" PRIu32 ":", k->sync[i].event, k->nevent);
-      optional("after", k->sync[i].after);
-      optional("before", k->sync[i].before < k->ninstr ? k->sync[i].before : PIPE_NONE);
-      printf("\n");
-    }
+    for (uint32_t i = 0; i < k->nwait; i++)
+      printf("wait for %" PRIu32 " of queue %" PRIu32 "\n", k->wait[i].count, k->wait[i].queue);
   }
   pipe_expand_free(lists);
   return 0;

@@ -36,8 +36,9 @@ for r, k in enumerate(p["rank"]):
     for i in k["instr"]:
         stage, op, mb = re.fullmatch(r"(\d+)([A-Z_]+)(\d*)", i["op"]).groups()
         assert int(stage) == i["stage"] and mb == str(i.get("mb", ""))
-        print(f"{op} {i['phase']}" + optional(i, ("stage", "mb", "peer", "group", "act", "gout", "keep", "in", "out", "wait", "wait_copy",
-                                             "version", "weight", "into", "guess", "formula", "behind", "ahead"))
+        print(f"{op} {i['phase']}" + optional(i, ("stage", "mb", "peer", "group", "act", "gout", "keep", "in", "out"))
+              + f" waits={len(i.get('waits', []))}" + optional(i, ("version", "weight", "into", "guess", "formula", "behind", "ahead"))
               + f" at {':'.join(map(str, i['at']))}")
-    for y in k["sync"]:
-        print(f"sync {y['event']}/{k['events']}:" + optional(y, ("after", "before")))
+    for wait in [w for i in k["instr"] + [k] for w in i.get("waits", [])]:
+        queue = 3 + wait["channel"] if "channel" in wait else ("compute", "comm", "copy").index(wait["stream"])
+        print(f"wait for {wait['count']} of queue {queue}")
