@@ -69,7 +69,6 @@ typedef struct Copy {
   uint32_t free_at; /* OFF (offload): the first op of the rank that may use its ACT slot */
   uint32_t free_by; /* OFF of rules: 1 + the op that needs the slot; 0: none */
   uint32_t use;     /* SIDE_COPY: row of Sides.use */
-  uint32_t turn;    /* (offload) its place among the copies of its group */
   uint64_t plan;    /* (offload) its start on an idle network, in time units */
 } Copy;
 
@@ -210,7 +209,7 @@ typedef struct Model {
   uint32_t ntie, *tie_of, *tie_row0, *tie_row;
   uint32_t *rank_stage;  /* [nstage] rows, rank after rank, ascending */
   uint32_t *rank_stage0; /* [nrank + 1] where each rank starts in rank_stage */
-  /* [nrank] 1 + group of ranks whose copies take turns; 0: in no group. NULL: no groups. */
+  /* [nrank] 1 + group of ranks whose copies share a link; 0: in no group. NULL: no groups. */
   uint32_t *group, ngroup;
   uint32_t given;        /* bit k: the text or a profile gives CostKey k (names.h) */
   bool profiled;         /* a profile gives costs */

@@ -1098,7 +1098,7 @@ static const char *form(int token) {
     return "sizes are written 'bytes s { act = e }': a stage has the same sizes for all microbatches";
   case TOK_SIDE: return side_form;
   case TOK_EXCLUSIVE:
-    return "ranks whose copies take turns are written 'exclusive r -> e': those with the same e; transfers, by the "
+    return "ranks whose copies share a link are written 'exclusive r -> e': those with the same e; transfers, by the "
            "ranks at their ends, 'exclusive a, b -> e'";
   case TOK_CHECK: return "a check is written 'check c' or 'check c for r in a..b'";
   case TOK_LIMIT:

@@ -384,10 +384,10 @@ typedef struct Wait {
   bool met;
 } Wait;
 
-/* The number of conditions for posting: need[0], need[1], one for each of `more`, the far need, the
- * queue, and with TAGGED the order. */
+/* The number of conditions for posting: need[0], need[1], one for each of `more`, the queue, and
+ * with TAGGED the order. */
 static uint32_t nneed(const Machine *m, uint32_t i) {
-  return 4 + instr(m, i)->nmore + (m->above != NULL);
+  return 3 + instr(m, i)->nmore + (m->above != NULL);
 }
 
 static bool is_joint(const Machine *m, uint32_t i, uint32_t j) {
@@ -397,15 +397,11 @@ static bool is_joint(const Machine *m, uint32_t i, uint32_t j) {
 static Wait need(const Machine *m, uint32_t i, uint32_t k) {
   const MachineInstr *in = instr(m, i);
   if (k == 2 + in->nmore) {
-    uint32_t on = in->far ? m->base[in->far_rank] + in->far - 1 : NONE;
-    return (Wait){on, WAIT_NEED, !in->far || !HAS(EDGE_NEED) || is(m, on, DONE)};
-  }
-  if (k == 3 + in->nmore) {
     uint32_t on = m->row[i].prev;
     return on == NONE || is_joint(m, i, on) ? (Wait){NONE, WAIT_NEED, true}
                                             : (Wait){on, WAIT_NEED, is(m, on, DONE)};
   }
-  if (k == 4 + in->nmore) {
+  if (k == 3 + in->nmore) {
     uint32_t on = m->above[i];
     return on == NONE || !HAS(EDGE_ORDER) || is_joint(m, i, on)
                ? (Wait){NONE, WAIT_ORDER, true}

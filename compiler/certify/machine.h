@@ -6,7 +6,7 @@
  * A rank is a list of instructions. Its COMPUTE instructions run one after the other. So do its
  * COPY instructions, beside them. A SEND, RECV or ALL (a collective) enters a queue of its rank, in
  * list order; a queue carries out one at a time. An instruction waits for communication only
- * through its needs (`need`, `more`, `far`). The model says which queues there are:
+ * through its needs (`need`, `more`). The model says which queues there are:
  *
  *   RANK    one for each channel of a rank; most ranks have one channel for all communication
  *   PAIR    one per peer
@@ -61,8 +61,6 @@ typedef struct MachineInstr {
    * pair meet, and share a buffer, within a channel. Other models: 0. */
   uint32_t channel;
   const uint32_t *more; /* [nmore] further needs */
-  /* 1 + position in the list of rank `far_rank` that must be done before; 0: no such need */
-  uint32_t far_rank, far;
   uint64_t tensor;  /* SEND, RECV, ALL: the tensor; equal for both ends of a transfer */
   uint64_t bytes;   /* SEND: bytes of the message */
 } MachineInstr;

@@ -1,41 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * Verifies that the emitted lists complete: the machine of machine.h runs them, and machine_verify
  * checks its certificate. The machine gets what engines get, from the tables alone: streams in
- * order, waits, turns, groups, and the rendezvous of SEND and RECV. Row, edge and microbatch
+ * order, waits, groups, and the rendezvous of SEND and RECV. Row, edge and microbatch
  * identify the tensor of a transfer. A program with lowering CHANNELS runs twice: as one COMM
  * stream per rank, and as one stream per channel. */
 #include "machine.h"
 #include "queues.h"
 #include "verify.h"
 
-typedef struct Turn { /* a COPY instruction of a group */
-  uint32_t rank, row;
-} Turn;
-
 typedef struct Build {
   const PipeProgram *p;
   Arena *a;
-  Turn **turn;    /* [ngroup][] the copies of a group by turn */
   uint32_t *lead; /* [nstage] 1 + the least row of its tie */
   bool channels;  /* true: each channel is a stream; false: COMM of a rank is one */
 } Build;
-
-static void find_turns(Build *b) {
-  const PipeProgram *p = b->p;
-  uint32_t *n = NEW_ARRAY(b->a, uint32_t, p->ngroup);
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; p->rank[r].group && i < p->rank[r].ninstr; i++)
-      n[p->rank[r].group - 1] += pipe_op_info[p->rank[r].instr[i].op].stream == PIPE_COPY;
-  b->turn = NEW_ARRAY(b->a, Turn *, p->ngroup);
-  for (uint32_t g = 0; g < p->ngroup; g++)
-    b->turn[g] = NEW_ARRAY(b->a, Turn, n[g]);
-  for (uint32_t r = 0; r < p->nrank; r++)
-    for (uint32_t i = 0; p->rank[r].group && i < p->rank[r].ninstr; i++) {
-      const PipeInstr *in = &p->rank[r].instr[i];
-      if (pipe_op_info[in->op].stream == PIPE_COPY)
-        b->turn[p->rank[r].group - 1][in->gout] = (Turn){r, i};
-    }
-}
 
 static void find_leads(Build *b) {
   const PipeProgram *p = b->p;
@@ -79,7 +57,6 @@ static MachineList list_of(const Build *b, uint32_t r) {
   uint32_t *more = arena_alloc(b->a, k->nwait * sizeof *more + 1);
   for (uint32_t i = 0; i < k->ninstr; i++) {
     const PipeInstr *in = &k->instr[i];
-    const uint32_t on = pipe_op_info[in->op].stream;
     MachineInstr *m = &out[i];
     *m = machine_instr(b, r, in);
     m->more = more;
@@ -87,10 +64,6 @@ static MachineList list_of(const Build *b, uint32_t r) {
       if (k->wait[at].count > 0)
         more[m->nmore++] = pipe_after(&queues, k->wait[at]) - 1;
     more += m->nmore;
-    if (on == PIPE_COPY && k->group && in->gout > 0) {
-      Turn before = b->turn[k->group - 1][in->gout - 1];
-      m->far_rank = before.rank, m->far = before.row + 1;
-    }
   }
   end_queues(queues);
   return (MachineList){out, k->ninstr};
@@ -99,7 +72,6 @@ static MachineList list_of(const Build *b, uint32_t r) {
 MachineList *emitted_lists(Arena *a, const PipeProgram *p, bool channels) {
   Build b = {.p = p, .a = a, .channels = channels};
   MachineList *list = NEW_ARRAY(a, MachineList, p->nrank);
-  find_turns(&b);
   find_leads(&b);
   for (uint32_t r = 0; r < p->nrank; r++)
     list[r] = list_of(&b, r);

@@ -216,8 +216,6 @@ static const char *check_posted(const Check *c, uint32_t i) {
   for (uint32_t k = 0; k < in->nmore; k++)
     if (!is_before(c->ended, base + in->more[k], t))
       return "it is posted before what it needs has ended";
-  if (in->far && !is_before(c->ended, c->base[in->far_rank] + in->far - 1, t))
-    return "it is posted before what it needs of another rank has ended";
   if (r->prev != NONE && c->row[r->prev].first != r->first && !is_before(c->ended, r->prev, t))
     return "it is posted before the one above it in its queue has ended";
   if (c->model.channels == CHANNELS_TAGGED && moves(in) && r->nth > 0) {
@@ -383,8 +381,7 @@ static bool is_needed(const Check *c, uint32_t i, uint32_t on) {
   for (uint32_t k = 0; k < r->in->nmore; k++)
     found |= r->in->more[k] == at;
   found |= r->in->need[0] == at || r->in->need[1] == at;
-  return (found && r->rank == c->row[on].rank) ||
-         (r->in->far == at + 1 && r->in->far_rank == c->row[on].rank);
+  return found && r->rank == c->row[on].rank;
 }
 
 /* note [wait cycle]: does i wait for `on` for this reason? on: NONE for some reasons. */
@@ -461,7 +458,7 @@ static bool is_mispaired(const Check *c, uint32_t i) {
 
 static const char *check_hops(const Check *c, uint32_t nrank, const MachineResult *got) {
   const bool cycle = got->status == MACHINE_STUCK && got->nhop > 0 &&
-                      got->hop[0].why != WAIT_NOBODY;
+                     got->hop[0].why != WAIT_NOBODY;
   if (got->nhop == 0 || (!cycle && got->nhop > 1))
     return "no reason is given";
   for (uint32_t i = 0; i < c->n && got->status == MACHINE_STUCK; i++)

@@ -150,9 +150,8 @@ static void rank_tables(Sched *s, Text *text) {
   PUT(text, "\nstatic const PipeRank rank[] = {\n");
   for (uint32_t r = 0; r < program->nrank; r++) {
     const PipeRank *rank = &ranks[r];
-    PUT(text, "  {0, pool#, #, #, #, #, #, #, 0, #, #, 0, #, 0, ", r, rank->ninstr, rank->npool,
-        rank->nslot, rank->inflight, rank->bytes, rank->host, rank->nlist, rank->nwait,
-        rank->group);
+    PUT(text, "  {0, pool#, #, #, #, #, #, #, 0, #, #, 0, 0, ", r, rank->ninstr, rank->npool,
+        rank->nslot, rank->inflight, rank->bytes, rank->host, rank->nlist, rank->nwait);
     PUT(text, "rank#, sizeof rank# / 4, #, 0x@u},\n", r, r, rank->weighted, rank->hash);
   }
   PUT(text, "};\n");
@@ -232,7 +231,6 @@ static void rare_tables(const PipeProgram *program, Text *text) {
   if (program->nshare)
     PUT(text, "  .share = share, .nshare = #, .nlink = #,\n", program->nshare, program->nlink);
   rare_table(text, program->nside, "  .nside = #, .side = side,\n");
-  rare_table(text, program->ngroup, "  .ngroup = #,\n");
 }
 
 static void program_table(Sched *s, Text *text) {

@@ -384,14 +384,13 @@ static void summary_json(const Json *json, uint32_t r) {
   const Lowered *lowered = json->s->lowered;
   const Versions *versions = json->s->versions;
   const Peak *peak = &lowered->peak[r];
-  const uint32_t group = json->program->rank[r].group;
   const uint64_t busy = json->critical->busy[r];
   PUT(json->text, "{'rank':#,'busy':#,'utilisation':%,'messages':#", r, busy,
       share(json->s, (double)busy, (double)json->s->times->makespan), lowered->sent[r]);
   if (json->program->sized)
     PUT(json->text, ",'volume':#", lowered->sent_bytes[r]);
-  PUT(json->text, ",'group_of_copies':?,'inflight':#,'held':#,'kept':#,'host':#",
-      group ? group - 1 : NONE, peak->inflight, peak->held, peak->kept, peak->host);
+  PUT(json->text, ",'inflight':#,'held':#,'kept':#,'host':#", peak->inflight, peak->held,
+      peak->kept, peak->host);
   if (json->program->sized)
     PUT(json->text, ",'host_bytes':#", peak->bytes[PEAK_host]);
   PUT(json->text, ",'guests':#,'warmup_depth':#,'staleness':#,'discrepancy':#,'versions':#",

@@ -105,7 +105,6 @@ static PipeProgram *begin(Sched *s) {
   p->lowering = s->lowered->lowering;
   p->channel = s->lowered->npipe_channel ? s->lowered->pipe_channel : NULL,
   p->nchannel = s->lowered->npipe_channel;
-  p->ngroup = s->model->ngroup;
   p->side = s->sides->nrow ? s->sides->row : NULL, p->nside = s->sides->nrow;
   p->stage = s->model->stage, p->site = site, p->file = file;
   return p;
@@ -135,7 +134,6 @@ static PipeRank lower_rank(Sched *s, Lowered *lowered, uint32_t r, PipeInstr *co
                     .inflight = lowered->peak[r].inflight,
                     .bytes = s->model->sized ? lowered->peak[r].bytes[PEAK_total] : 0,
                     .host = s->model->sized ? lowered->peak[r].bytes[PEAK_host] : 0,
-                    .group = s->model->group ? s->model->group[r] : 0,
                     .list = s->model->graph ? lowered->slot_list[r] : NULL,
                     .nlist = s->model->graph ? lowered->nslot_list[r] : 0,
                     .weights = weights};

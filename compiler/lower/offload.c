@@ -18,8 +18,8 @@
  * the next LOAD must start, or when an OFF starts that would overlap it: whichever is first. Ops
  * and OFFs have their times on an idle network.
  *
- * The ranks of an `exclusive` group share one link, as one rank with all their copies would:
- * note [turns].
+ * The ranks of an `exclusive` group share one link. The plan has their copies one after the other,
+ * as one rank with all their copies would: note [turns]. Nothing but times holds the ranks to it.
  *
  * Cost: linear in ops and copies, and a sort of the copies of each rank. A clause looks at every
  * stage and microbatch. */
@@ -180,7 +180,7 @@ static uint32_t not_ended(const Sched *s, uint32_t from, uint32_t to, uint64_t t
   return from;
 }
 
-/* Gives the LOADs of a rank, or of ranks that take turns, their places: note [latest]. Drops a
+/* Gives the LOADs of a rank, or of the ranks of a group, their places: note [latest]. Drops a
  * stash that, behind earlier OFFs, has no time to go and come back; a stash of a clause with a lead
  * may be late and stays. Returns the number left. */
 static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
@@ -429,7 +429,7 @@ static bool check_cell(Sched *s, size_t cell) {
   return true;
 }
 
-/* A copy in the order of its unit: a rank, or the ranks that take turns. */
+/* A copy in the order of its unit: a rank, or the ranks of a group. */
 typedef struct Turn {
   uint64_t time;             /* end of the op before it, on an idle network */
   uint32_t unit, made, copy; /* made: OrderRun.made of that op */
@@ -447,9 +447,7 @@ static int by_unit(const void *a, const void *b) {
 }
 
 /* note [turns]: the copies of a group take turns in the order in which the ops before them end on
- * an idle network; ties in the order of the play. Transfers are in this order, too: comm.c,
- * note [enough slots]. A copy stands after everything that it waits for, and before everything that
- * waits for it. */
+ * an idle network; ties in the order of the play. */
 static Turn *find_turns(Sched *s) {
   Turn *turn = arena_alloc(s->arena, s->orders->ncopy * sizeof *turn);
   for (uint32_t r = 0; r < s->model->nrank; r++)
@@ -467,21 +465,20 @@ static Turn *find_turns(Sched *s) {
   return turn;
 }
 
-/* Plays the COPY streams beside the ops on an idle network. Ensures plan, turn and free_at; see
+/* Plays the COPY streams beside the ops on an idle network. Ensures plan and free_at; see
  * note [free_at]. */
 static void play(Sched *s, Orders *orders) {
   const Turn *turn = find_turns(s);
-  uint32_t *free_at = NEW_ARRAY(s->arena, uint32_t, s->model->nrank), nth = 0;
+  uint32_t *free_at = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   uint64_t now = 0;
   memcpy(free_at, s->orders->rank_op0, s->model->nrank * sizeof *free_at);
   for (uint32_t i = 0; i < s->orders->ncopy; i++) {
     Copy *c = &orders->copy[turn[i].copy];
     uint32_t r = rank_of(s, c), last = s->orders->rank_op0[r + 1];
     if (i == 0 || turn[i].unit != turn[i - 1].unit)
-      now = 0, nth = 0;
+      now = 0;
     uint64_t from = c->at > s->orders->rank_op0[r] ? s->ideal->end[c->at - 1] : 0;
     c->plan = from > now ? from : now;
-    c->turn = nth++;
     now = c->plan + cost(s, c);
     free_at[r] = c->at > free_at[r] ? c->at : free_at[r];
     uint32_t latest = c->free_by ? c->free_by - 1 : last;
@@ -538,7 +535,6 @@ void offload_streams(Sched *s, Lowered *lowered) {
       PipeInstr *in = &out[i];
       if (c->kind == PIPE_SIDE_COPY) {
         *in = side_instr(s, &s->sides->use[c->use]);
-        in->turn = in_group(s, r) ? c->turn : NONE;
         wait_for(s, lowered, r, in, PIPE_COMPUTE, c->at - s->orders->rank_op0[r]);
         lowered->side_pos[c->use] = i - first + 1;
         continue;
@@ -546,7 +542,6 @@ void offload_streams(Sched *s, Lowered *lowered) {
       *in = pipe_instr((PipeOp)c->kind, c->stage, c->mb);
       in->phase = c->phase, in->site = c->site;
       in->peer = c->to;
-      in->turn = in_group(s, r) ? c->turn : NONE;
       wait_for(s, lowered, r, in, PIPE_COMPUTE, c->at - s->orders->rank_op0[r]);
       if (c->kind == PIPE_LOAD)
         wait_for(s, lowered, r, op_instr(s, lowered, r, load_reader(s, c)), PIPE_COPY,

@@ -100,8 +100,6 @@ static Play new_play(const Sched *s, const Lowered *lowered) {
                       .side = s->sides->row,
                       .unit_time = m->unit_time,
                       .nunit_time = m->nunit_time,
-                      .group = m->group,
-                      .ngroup = m->ngroup,
                       .share = m->share,
                       .nshare = m->nshare,
                       .nlink = m->nlink,

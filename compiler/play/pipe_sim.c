@@ -8,8 +8,8 @@
  * polled: each visit but the first is paid for by an instruction. pipe_sim.h has the exceptions to
  * linear cost.
  *
- * With shared links, a transfer that is ready on both sides waits in a heap until nothing else can
- * run.
+ * With shared links, a copy, or a transfer that is ready on both sides, waits in a heap until
+ * nothing else can run.
  *
  * The start of an instruction depends only on the ends of earlier ones, never on the order of
  * visits. Sums of times saturate at UINT64_MAX. */
@@ -44,29 +44,22 @@ typedef struct Rank {
   uint64_t *compute_end, *comm_end, *copy_end;
   uint8_t *over;                 /* [comm] with channels: the instruction is done */
   uint64_t begin, compute_begin; /* first start: of all streams, of COMPUTE; UINT64_MAX: none yet */
-  bool queued;
+  bool queued, copy_held;        /* copy_held: the head of COPY is in Machine.heap */
 } Rank;
 
-/* COPY streams that take turns: next turn, and its earliest start. */
-typedef struct Group {
-  uint32_t next, n;
-  uint64_t free;
-  uint32_t *rank; /* [n] rank of each turn */
-} Group;
-
-/* A transfer or sum whose members are all ready and that waits for shared links. */
+/* A transfer, sum or copy that is ready and waits for shared links. */
 typedef struct Waiting {
   uint64_t ready, time;
   uint32_t from, at;  /* queue of the sender, or of the lowest row of the sum; position there */
-  uint32_t to, to_at; /* the other end; PIPE_NONE: a sum */
+  uint32_t to, to_at; /* the other end; PIPE_NONE: a sum; COPIES: a copy, and `from` is its rank */
 } Waiting;
+#define COPIES (PIPE_NONE - 1) /* Waiting.to of a copy */
 
 typedef struct Machine {
   Arena arena; /* freed after the play */
   const PipeSimIn *in;
   /* [nrank] as PipeSimIn.wait; the queue of a channel is PIPE_NSTREAMS + its row of `queue` */
   const PipeWait **wait;
-  Group *group;        /* [ngroup] */
   uint64_t *link_free; /* [nlink] when each link becomes free */
   VEC(Waiting) heap;   /* first to start at the top */
   PipeSimOut *out;
@@ -207,34 +200,6 @@ static void run_compute(Machine *m, uint32_t r) {
     m->out->rank_busy[r] = add(m->out->rank_busy[r], busy);
 }
 
-/* Runs the COPY stream. True: it advanced. */
-static bool run_copy(Machine *m, uint32_t r) {
-  const PipeStream *s = m->in->copy ? &m->in->copy[r] : NULL;
-  Rank *k = &m->rank[r];
-  uint32_t i = k->ncopy, first = i;
-  for (; s && i < s->n; i++) {
-    const PipeInstr *c = stream_at(s, i);
-    Group *g = m->in->group && m->in->group[r] ? &m->group[m->in->group[r] - 1] : NULL;
-    uint64_t start = k->copy_free;
-    if ((g && c->turn != g->next) || !waits_over(m, r, c, &start))
-      break;
-    if (g)
-      start = later(start, g->free);
-    if (m->out->copy_start)
-      m->out->copy_start[r][i] = start;
-    if (start < k->begin)
-      k->begin = start;
-    k->copy_end[i] = k->copy_free = add(start, time_of(m, c));
-    if (!g)
-      continue;
-    g->free = k->copy_end[i];
-    if (++g->next < g->n && g->rank[g->next] != r)
-      enqueue(m, g->rank[g->next]);
-  }
-  k->ncopy = i;
-  return i > first;
-}
-
 /* The instruction at position i of queue q. */
 static const PipeInstr *queue_at(const Machine *m, uint32_t q, uint32_t i) {
   const Queue *x = &m->queue[q];
@@ -364,16 +329,18 @@ static bool sum_shares(const Machine *m, uint32_t op, uint32_t first) {
 static uint64_t each_link(Machine *m, const Waiting *w, uint64_t at,
                           uint64_t (*take)(Machine *, const Waiting *, uint32_t, uint64_t)) {
   const PipeSimIn *in = m->in;
-  const PipeInstr *c = queue_at(m, w->from, w->at);
-  uint32_t from = m->queue[w->from].rank, row = c->stage;
+  const bool copy = w->to == COPIES, sum = w->to == PIPE_NONE;
+  const PipeInstr *c = sum ? queue_at(m, w->from, w->at) : NULL;
+  uint32_t from = copy ? w->from : m->queue[w->from].rank, row = sum ? c->stage : 0;
+  const uint32_t first = row;
   do {
-    uint32_t next = w->to == PIPE_NONE ? pipe_sum_next(in->stage, c->op, row) : row;
-    uint32_t to = w->to == PIPE_NONE ? in->stage[next].rank : m->queue[w->to].rank;
+    uint32_t next = sum ? pipe_sum_next(in->stage, c->op, row) : row;
+    uint32_t to = sum ? in->stage[next].rank : copy ? from : m->queue[w->to].rank;
     const PipeShare *s = pipe_shares(in->share, in->nshare, from, to);
     for (; s && s < in->share + in->nshare && s->from == from && s->to == to; s++)
       at = take(m, w, s->link, at);
     from = to, row = next;
-  } while (w->to == PIPE_NONE && row != c->stage);
+  } while (sum && row != first);
   return at;
 }
 
@@ -431,6 +398,36 @@ static bool run_sum(Machine *m, uint8_t op, uint32_t first) {
 /* Does a transfer between these ranks need a shared link? */
 static bool takes_turn(const Machine *m, uint32_t from, uint32_t to, uint64_t time) {
   return m->in->nshare && time && pipe_shares(m->in->share, m->in->nshare, from, to);
+}
+
+static void complete_copy(Machine *m, uint32_t r, uint64_t start) {
+  Rank *k = &m->rank[r];
+  if (m->out->copy_start)
+    m->out->copy_start[r][k->ncopy] = start;
+  if (start < k->begin)
+    k->begin = start;
+  k->copy_free = add(start, time_of(m, stream_at(&m->in->copy[r], k->ncopy)));
+  k->copy_end[k->ncopy++] = k->copy_free;
+}
+
+/* Runs the COPY stream. True: it advanced. */
+static bool run_copy(Machine *m, uint32_t r) {
+  const PipeStream *s = m->in->copy ? &m->in->copy[r] : NULL;
+  Rank *k = &m->rank[r];
+  const uint32_t first = k->ncopy;
+  while (s && k->ncopy < s->n && !k->copy_held) {
+    const PipeInstr *c = stream_at(s, k->ncopy);
+    uint64_t start = k->copy_free, time = time_of(m, c);
+    if (!waits_over(m, r, c, &start))
+      break;
+    if (!takes_turn(m, r, r, time)) {
+      complete_copy(m, r, start);
+      continue;
+    }
+    hold(m, (Waiting){start, time, r, k->ncopy, COPIES, 0});
+    k->copy_held = true;
+  }
+  return k->ncopy > first;
 }
 
 /* Runs a side op at the head of queue q. */
@@ -565,13 +562,19 @@ static int run_groups(Machine *m, uint32_t r) {
   return any;
 }
 
-/* Starts the transfer or sum that waited longest for links, as soon as they are free. Requires that
- * nothing else can run: so no later arrival is ready earlier. */
+/* Starts the transfer, sum or copy that waited longest for links, as soon as they are free.
+ * Requires that nothing else can run: so no later arrival is ready earlier. */
 static void run_waiting(Machine *m) {
   Waiting w = release(m);
   uint64_t start = each_link(m, &w, w.ready, when_free), end = add(start, w.time);
   each_link(m, &w, end, occupy);
   m->out->link_wait = add(m->out->link_wait, start - w.ready);
+  if (w.to == COPIES) {
+    m->rank[w.from].copy_held = false;
+    complete_copy(m, w.from, start);
+    enqueue(m, w.from);
+    return;
+  }
   if (w.to == PIPE_NONE) {
     const PipeInstr *c = queue_at(m, w.from, w.at);
     complete_sum(m, c->op, c->stage, start);
@@ -634,24 +637,6 @@ static PipeSimStatus run(Machine *m, uint32_t *at) {
       return PIPE_SIM_STUCK;
     }
   return PIPE_SIM_DONE;
-}
-
-/* Finds the owner of each turn. Turns out of range have none. */
-static void find_turns(Machine *m) {
-  const PipeSimIn *in = m->in;
-  m->group = NEW_ARRAY(&m->arena, Group, in->ngroup);
-  for (uint32_t r = 0; in->copy && r < in->nrank; r++)
-    if (in->group[r])
-      m->group[in->group[r] - 1].n += in->copy[r].n;
-  for (uint32_t g = 0; g < in->ngroup; g++)
-    m->group[g].rank = NEW_ARRAY(&m->arena, uint32_t, m->group[g].n);
-  for (uint32_t r = 0; in->copy && r < in->nrank; r++)
-    for (uint32_t i = 0; in->group[r] && i < in->copy[r].n; i++) {
-      const Group *of = &m->group[in->group[r] - 1];
-      uint32_t turn = stream_at(&in->copy[r], i)->turn;
-      if (turn < of->n)
-        of->rank[turn] = r;
-    }
 }
 
 /* [n] queue numbers, all PIPE_NONE. */
@@ -771,8 +756,6 @@ PipeSimStatus pipe_sim(const PipeSimIn *in, PipeSimOut *out, uint32_t *rank) {
   find_ranks(&m);
   for (uint32_t r = 0; m.groups && r < in->nrank; r++)
     m.queue[r].paired = NEW_ARRAY(a, uint8_t, in->comm[r].n);
-  if (in->group)
-    find_turns(&m);
   out->busy = out->link_wait = 0;
   for (uint32_t r = 0; out->rank_busy && r < in->nrank; r++)
     out->rank_busy[r] = 0;

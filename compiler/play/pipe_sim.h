@@ -24,7 +24,7 @@
  * earlier transfer has left the links that it passes, and occupies all of them until it ends.
  * Earlier means: ready first, then lower sending rank, then first in its stream. A REDUCE or TIE
  * passes the links of the ring of its rows, in the order of `replica` or `tie`, and counts as sent
- * by the rank of its lowest row. */
+ * by the rank of its lowest row. A copy of rank r passes the links from r to r. */
 #ifndef PIPE_SIM_H
 #define PIPE_SIM_H
 
@@ -53,8 +53,6 @@ typedef struct PipeSimIn {
   const PipeSide *side;      /* side, unit_time and nunit_time: as in PipeProgram */
   const uint64_t *unit_time;
   uint32_t nunit_time;
-  const uint32_t *group;     /* [nrank] as in PipeRank; NULL: no groups */
-  uint32_t ngroup;
   /* share, nshare and nlink: as in PipeProgram; 0 rows: no shared links */
   const PipeShare *share;
   uint32_t nshare, nlink;

@@ -36,7 +36,7 @@ static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint6
   uint64_t **starts[NS], **ends[NS]; /* by stream: [rank][position] */
   const PipeWait **wait = NEW_ARRAY(&own, const PipeWait *, n);
   uint32_t *nwait = NEW_ARRAY(&own, uint32_t, n);
-  uint32_t *done = NEW_ARRAY(&own, uint32_t, 2 * n), *group = NEW_ARRAY(&own, uint32_t, n);
+  uint32_t *done = NEW_ARRAY(&own, uint32_t, 2 * n);
   for (int s = 0; s < NS; s++) {
     stream[s] = NEW_ARRAY(&own, PipeStream, n);
     starts[s] = NEW_ARRAY(&own, uint64_t *, n), ends[s] = NEW_ARRAY(&own, uint64_t *, n);
@@ -48,7 +48,6 @@ static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint6
       starts[s][r] = x[r].start[s], ends[s][r] = x[r].end[s];
     }
     wait[r] = p->rank[r].wait, nwait[r] = p->rank[r].nwait;
-    group[r] = p->rank[r].group;
   }
   PipeSimIn in = {.nrank = p->nrank,
                   .compute = stream[PIPE_COMPUTE],
@@ -62,8 +61,6 @@ static uint64_t **predict(Arena *a, const PipeProgram *p, uint64_t ***end, uint6
                   .side = p->side,
                   .unit_time = p->unit_time,
                   .nunit_time = p->nunit_time,
-                  .group = p->ngroup ? group : NULL,
-                  .ngroup = p->ngroup,
                   .share = p->share,
                   .nshare = p->nshare,
                   .nlink = p->nlink,

@@ -149,7 +149,7 @@ static void report_links(Sched *s, FILE *f) {
     most = s->times->link_busy[i] > most ? s->times->link_busy[i] : most;
   fprintf(
       f,
-      "links     %u shared: the busiest is in use %.2f %% of the time; transfers wait %s for them, summed up\n",
+      "links     %u shared: the busiest is in use %.2f %% of the time; transfers and copies wait %s for them, summed up\n",
       s->model->nlink, s->times->makespan ? 100 * (double)most / (double)s->times->makespan : 0,
       time_text(s, s->times->link_wait));
 }

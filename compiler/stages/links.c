@@ -222,12 +222,19 @@ static bool has_rank(const uint32_t *list, uint32_t n, uint32_t rank) {
   return false;
 }
 
+/* Adds the links of the copies: those of ranks of one group (Model.group). */
+static void share_copies(const Sched *s, Model *model) {
+  for (uint32_t r = 0; r < s->model->nrank && s->model->group && s->orders->ncopy; r++)
+    if (s->model->group[r])
+      model->share[model->nshare++] = (PipeShare){r, r, model->nlink + s->model->group[r] - 1};
+  model->nlink += s->orders->ncopy ? s->model->ngroup : 0;
+}
+
 bool links(Sched *s, Model *model) {
-  if (s->opt->no_contention)
-    model->share = NULL, model->nshare = model->nlink = 0;
   uint32_t nsource = s->model->nprofile_link ? s->model->nprofile_link : s->model->nlink_clause,
-           npair, at = 0;
-  if (nsource == 0 || s->opt->no_contention)
+           npair;
+  model->share = NULL, model->nshare = model->nlink = 0;
+  if (s->opt->no_contention)
     return true;
   Arena scratch = {0};
   VEC(Passed) passed = {0};
@@ -249,18 +256,22 @@ bool links(Sched *s, Model *model) {
       if (ok && value >= 0)
         *vec_push(&scratch, &passed) = (Passed){pair[i], k, value};
     }
-  if (ok && passed.n > 0) {
-    qsort(passed.at, passed.n, sizeof *passed.at, by_source);
+  if (ok) {
+    if (passed.n > 1)
+      qsort(passed.at, passed.n, sizeof *passed.at, by_source);
     if (!s->model->nprofile_link)
       warn_free(s, passed.at, passed.n);
-    model->share = NEW_ARRAY(s->arena, PipeShare, passed.n);
+    const size_t most = passed.n + (size_t)(s->model->group ? s->model->nrank : 0);
+    model->share = most ? NEW_ARRAY(s->arena, PipeShare, most) : NULL;
     for (uint32_t i = 0; i < passed.n; i++) {
       const Passed *p = &passed.at[i];
       model->nlink += i == 0 || p[-1].source != p->source || p[-1].value != p->value;
-      s->model->share[at++] = (PipeShare){p->pair.from, p->pair.to, s->model->nlink - 1};
+      model->share[model->nshare++] = (PipeShare){p->pair.from, p->pair.to, model->nlink - 1};
     }
-    model->nshare = at;
-    qsort(s->model->share, s->model->nshare, sizeof *s->model->share, by_share);
+    share_copies(s, model);
+    if (model->nshare > 1)
+      qsort(model->share, model->nshare, sizeof *model->share, by_share);
+    model->share = model->nshare ? model->share : NULL;
   }
   arena_free(&scratch);
   return ok;

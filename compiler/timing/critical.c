@@ -44,48 +44,15 @@ typedef struct Walk {
   uint32_t **nth;     /* [rank][row] position in its queue */
   /* [stream][rank][row] of the rows of another stream that a row needs, the last to end; NONE */
   uint32_t **need[PIPE_NSTREAMS];
-  bool eager;     /* tensors leave as each op of an action ends */
-  PathStep *use;  /* shared links: transfers and sums that took time, sorted by link, then by end */
-  size_t *use0;   /* [nlink + 1] first row of `use` of each link; NULL: no shared links */
-  PathStep *turn; /* copies by turn; group g begins at turn0[g] */
-  uint32_t *turn0;
+  bool eager; /* tensors leave as each op of an action ends */
+  /* shared links: transfers, sums and copies that took time, sorted by link, then by end */
+  PathStep *use;
+  size_t *use0; /* [nlink + 1] first row of `use` of each link; NULL: no shared links */
 } Walk;
 
 static bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
 static uint8_t on(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
 static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->op == PIPE_RECV_B; }
-
-/* The instruction that had the turn before i; its rank replaces *r. NONE: i has the first turn. */
-static uint32_t turn_before(const Walk *w, uint32_t *r, uint32_t i) {
-  const PipeProgram *p = w->p;
-  uint32_t g = p->rank[*r].group, turn = p->rank[*r].instr[i].turn;
-  if (g == 0 || on(&p->rank[*r].instr[i]) != PIPE_COPY || turn == 0)
-    return NONE;
-  const PathStep *at = &w->turn[w->turn0[g - 1] + turn - 1];
-  *r = at->rank;
-  return at->instr;
-}
-
-static void walk_turns(Arena *a, Walk *w) {
-  const PipeProgram *p = w->p;
-  w->turn0 = NEW_ARRAY(a, uint32_t, (size_t)p->ngroup + 1);
-  for (int pass = 0; pass < 2 && p->ngroup; pass++) {
-    for (uint32_t r = 0; r < p->nrank; r++)
-      for (uint32_t i = 0; p->rank[r].group && i < p->rank[r].ninstr; i++) {
-        const PipeInstr *in = &p->rank[r].instr[i];
-        if (on(in) != PIPE_COPY)
-          continue;
-        if (pass == 0)
-          w->turn0[p->rank[r].group]++;
-        else
-          w->turn[w->turn0[p->rank[r].group - 1] + in->turn] = (PathStep){r, i, 0, 0};
-      }
-    for (uint32_t g = 0; g < p->ngroup && pass == 0; g++)
-      w->turn0[g + 1] += w->turn0[g];
-    if (pass == 0)
-      w->turn = arena_alloc(a, w->turn0[p->ngroup] * sizeof *w->turn + 1);
-  }
-}
 
 static void walk_links(Arena *a, Walk *w);
 
@@ -190,7 +157,6 @@ static Walk walk_open(Sched *s, Arena *a) {
   }
   for (uint32_t r = 0; r < p->nrank; r++)
     walk_needs(&w, a, r);
-  walk_turns(a, &w);
   walk_links(a, &w);
   return w;
 }
@@ -247,7 +213,8 @@ static int by_end(const void *a, const void *b) {
   return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Calls each() for each link that SEND or sum i of rank r passes, until a call returns true. */
+/* Calls each() for each link that SEND, sum or copy i of rank r passes, until a call returns
+ * true. */
 static bool each_link(const Walk *w, uint32_t r, uint32_t i,
                       bool (*each)(const Walk *, uint32_t link, void *of), void *of) {
   const PipeProgram *p = w->p;
@@ -256,7 +223,7 @@ static bool each_link(const Walk *w, uint32_t r, uint32_t i,
   uint32_t from = r, row = in->stage;
   do {
     uint32_t next = sum ? pipe_sum_next(p->stage, in->op, row) : row;
-    uint32_t to = sum ? p->stage[next].rank : in->peer;
+    uint32_t to = sum ? p->stage[next].rank : on(in) == PIPE_COPY ? r : in->peer;
     const PipeShare *s = pipe_shares(p->share, p->nshare, from, to);
     for (; s && s < p->share + p->nshare && s->from == from && s->to == to; s++)
       if (each(w, s->link, of))
@@ -266,7 +233,7 @@ static bool each_link(const Walk *w, uint32_t r, uint32_t i,
   return false;
 }
 
-/* The end of SEND or sum i of rank r alone, without its group. */
+/* The end of SEND, sum or copy i of rank r alone, without its group. */
 static uint64_t own_end(const Walk *w, uint32_t r, uint32_t i) {
   const PipeInstr *in = &w->p->rank[r].instr[i];
   bool send = pipe_is_send(in->op);
@@ -284,7 +251,7 @@ static bool note_use(const Walk *w, uint32_t link, void *of) {
   return false;
 }
 
-/* Collects the transfers of each link, sorted by end. A sum appears once for each of its
+/* Collects the transfers and copies of each link, sorted by end. A sum appears once for each of its
  * members. */
 static void walk_links(Arena *a, Walk *w) {
   const PipeProgram *p = w->p;
@@ -296,7 +263,7 @@ static void walk_links(Arena *a, Walk *w) {
       for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
         const PipeInstr *in = &p->rank[r].instr[i];
         PathStep step = {r, i, w->start[r][i], own_end(w, r, i)};
-        bool moves = pipe_is_send(in->op) || pipe_is_sum(in->op);
+        bool moves = pipe_is_send(in->op) || pipe_is_sum(in->op) || on(in) == PIPE_COPY;
         if (moves && step.end > step.start)
           each_link(w, r, i, pass ? note_use : count_use, &step);
       }
@@ -348,10 +315,9 @@ static bool back_on_link(const Walk *w, uint32_t *r, uint32_t *i) {
 static bool back(const Walk *w, uint32_t *r, uint32_t *i) {
   uint64_t t = w->start[*r][*i];
   const PipeInstr *in = &w->p->rank[*r].instr[*i];
-  uint32_t rank[6] = {*r, *r, *r, *r},
+  uint32_t rank[6] = {*r, *r, *r},
            from[6] = {previous(w, *r, *i), awaited(w, *r, *i), copied(w, *r, *i)};
-  from[3] = turn_before(w, &rank[3], *i);
-  int n = 4;
+  int n = 3;
   if (pipe_is_sum(in->op)) { /* first the last gradient of a member, then the streams of members */
     for (int which = 0; which < 3; which++) {
       uint32_t q = *r, j = *i;
@@ -387,7 +353,7 @@ static bool back(const Walk *w, uint32_t *r, uint32_t *i) {
       *r = rank[k], *i = from[k];
       return true;
     }
-  BUG_IF(!is_comm(in) || !back_on_link(w, r, i));
+  BUG_IF(on(in) == PIPE_COMPUTE || !back_on_link(w, r, i));
   return false;
 }
 

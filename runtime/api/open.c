@@ -125,7 +125,7 @@ static PrStatus open_here(PrRun *run) {
   for (uint32_t r = 0; r < p->nrank; r++)
     if ((st = pr_take_memory(run, &run->rank[r])))
       return st;
-  if ((st = pr_take_sums(run)) || (st = pr_take_stashes(run)) || (st = pr_take_turns(run)))
+  if ((st = pr_take_sums(run)) || (st = pr_take_stashes(run)))
     return st;
   run->epoch_ns = pr_now();
   run->limit_ns = pr_limit(run, predicted(p));
@@ -211,7 +211,6 @@ void pr_close(PrRun *run) {
   free(run->chan);
   free(run->coll);
   free(run->coll_block);
-  pr_give_turns(run);
   free(run->act);
   free(run->kept);
   free(run->stage);

@@ -3,15 +3,15 @@
  * the rank that noticed, but the end of its chain of waits.
  *
  * The place of each rank (PrPlace) and its table tell what its streams wait for: another stream of
- * the rank, the other side of a transfer or sum, or the turn of another rank to copy. Following the
- * waits from any rank leads to a cause or into a wait cycle, which no program of pipec has by
- * itself. Of all causes the gravest is reported, with the instruction of another rank that waits
- * for it first. Linear in the instructions of the ranks examined.
+ * the rank, or the other side of a transfer or sum. Following the waits from any rank leads to a
+ * cause or into a wait cycle, which no program of pipec has by itself. Of all causes the gravest is
+ * reported, with the instruction of another rank that waits for it first. Linear in the
+ * instructions of the ranks examined.
  *
- * Lemma: without a fault, a stall contains a cycle of transfers and turns. Proof: of the heads of
- * the streams of a rank, take the one that is highest in the list. Its waits are met, because waits
- * point up. So it is a transfer whose peer has not arrived, or a copy whose turn has not come, or
- * it would run. The rank that it waits for has instructions left, too.
+ * Lemma: without a fault, a stall contains a cycle of transfers. Proof: of the heads of the streams
+ * of a rank, take the one that is highest in the list. Its waits are met, because waits point up.
+ * So it is a transfer whose peer has not arrived, or it would run. The rank that it waits for has
+ * instructions left, too.
  *
  * With lowering CHANNELS the place of a rank is the first COMM instruction of its list that has not
  * completed: the lists are one global order, so whatever blocks this instruction came first. */
@@ -92,25 +92,6 @@ static bool is_ready(const Look *l, uint32_t r, uint32_t row) {
   return true;
 }
 
-/* The copy at the head of the COPY stream of rank r; NULL: the stream is complete. */
-static const PipeInstr *copy_head(const Look *l, uint32_t r) {
-  const RankRun *k = &l->run->rank[r];
-  uint32_t i = copy_at(l, r);
-  return i < k->ncopy ? &k->t->instr[k->copy[i].index] : NULL;
-}
-
-/* The rank that has the next turn in the group of rank r; r: that rank itself, or no group. */
-static uint32_t has_turn(const Look *l, uint32_t r) {
-  const PipeRank *t = l->run->p->rank;
-  for (uint32_t q = 0; t[r].group && q < l->run->p->nrank; q++) {
-    const PipeInstr *a = t[q].group == t[r].group ? copy_head(l, q) : NULL, *b = copy_head(l, r);
-    uint64_t step = l->place[q].step, least = l->place[r].step;
-    if (a && (!b || step < least || (step == least && a->turn < b->turn)))
-      r = q;
-  }
-  return r;
-}
-
 /* How far rank q is with instruction i of its COMM stream, in the step of rank r. */
 typedef enum Progress { BEFORE, BEGUN, DONE } Progress;
 static Progress progress(const Look *l, uint32_t r, uint32_t q, uint32_t i) {
@@ -146,12 +127,9 @@ static uint32_t other_side(const Look *l, const PipeInstr *c, uint32_t q) {
   return PIPE_NONE;
 }
 
-/* The rank that c waits for, which rank r has begun at its head, or whose turn has not come; r:
- * none. */
+/* The rank that transfer or sum c waits for, which rank r has begun at its head; r: none. */
 static uint32_t awaited(const Look *l, uint32_t r, const PipeInstr *c) {
   const PrRun *run = l->run;
-  if (pipe_op_info[c->op].stream == PIPE_COPY)
-    return has_turn(l, r);
   if (c->op == PIPE_SIDE_COMM)
     return r;
   if (!pipe_is_sum(c->op))
@@ -181,12 +159,8 @@ static Blame keeps(const Look *l, uint32_t r, uint32_t *next) {
     return (Blame){NOT_BEGUN, r, head_row};
   if (ci < k->ncompute && is_ready(l, r, k->compute[ci].index))
     return (Blame){NOT_BEGUN, r, k->compute[ci].index};
-  if (pi < k->ncopy && is_ready(l, r, k->copy[pi].index)) {
-    row = k->copy[pi].index;
-    *next = has_turn(l, r);
-    if (*next == r)
-      return (Blame){COPIES, r, row};
-  }
+  if (pi < k->ncopy && is_ready(l, r, k->copy[pi].index))
+    return (Blame){COPIES, r, k->copy[pi].index};
   for (uint32_t j = 0, n = at->posted ? heads(l, r) : 0; j < n; j++) {
     uint32_t i = head(l, r, j), q = i == PIPE_NONE ? r : awaited(l, r, &k->t->instr[i]);
     if (i == PIPE_NONE)
@@ -250,16 +224,14 @@ int pr_tell_absent(PrCondition is, uint32_t r, char *text, size_t room) {
                   r);
 }
 
-/* As pr_tell_waiting, for row `row` of the list of rank r. */
+/* As pr_tell_waiting, for the transfer or sum in row `row` of the list of rank r. */
 static int tell_waiting(const Look *l, uint32_t r, uint32_t row, bool lost, char *text,
                         size_t room) {
   const PipeInstr *c = &l->run->rank[r].t->instr[row], *other = c;
   const uint32_t q = awaited(l, r, c);
   const RankRun *k = &l->run->rank[q];
-  uint32_t i;
-  if (pipe_op_info[c->op].stream == PIPE_COPY)
-    other = copy_head(l, q);
-  else if ((i = other_side(l, c, q)) != PIPE_NONE)
+  const uint32_t i = other_side(l, c, q);
+  if (i != PIPE_NONE)
     other = &k->t->instr[k->comm[i].index];
   return pr_tell_waiting(l->run, r, c, q, other, lost, text, room);
 }

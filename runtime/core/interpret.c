@@ -7,7 +7,7 @@
 
 /* A key names a count, of a queue of the rank or of one of these, and the value to reach. 0: no
  * key. A rank has fewer than 2^20 queues. */
-enum { RELEASED = 0xffffc, BEGUN, TURN }; /* PrRun.released; RankRun.copy_begun; Turns.done */
+enum { RELEASED = 0xffffc, BEGUN }; /* PrRun.released; RankRun.copy_begun */
 #define COUNT_BITS       44
 #define KEY(what, count) (((uint64_t)(what) + 1) << COUNT_BITS | (count))
 #define RESTS            (UINT64_C(1) << 32) /* in live: a thread has finished its steps */
@@ -240,24 +240,14 @@ void pr_did_copy(PrRun *run, RankRun *k) {
 }
 
 static void copy_step(PrRun *run, RankRun *k, uint64_t step) {
-  /* in processes of one rank the engine counts turns */
-  Turns *turns = run->here == PIPE_NONE ? k->turns : NULL;
   wait_for(run, &k->copier, &k->copy_begun, step + 1, BEGUN);
   for (uint32_t i = 0; i < k->ncopy; i++) {
     const CopyAt *at = &k->copy[i];
-    const PipeInstr *c = &k->t->instr[at->index];
     meet_waits(run, k, &k->copier, at->index, step);
-    if (turns)
-      wait_for(run, &k->copier, &turns->done, step * turns->n + c->turn, TURN);
     if (pr_fault_at(run, k->id, at->index, step) == PR_HANG || pr_failed(run))
       return;
     if (run->engine->copy ? run->engine->copy(run, k, at, step) : pr_copy(run, k, at, step))
       return;
-    if (turns) { /* only the thread whose turn it is advances the count */
-      uint64_t next = atomic_load(&turns->done) + 1;
-      atomic_store(&turns->done, next);
-      wake(run, &run->rank[turns->rank[next % turns->n]].copier, KEY(TURN, 0), KEY(TURN, next));
-    }
     pr_did_copy(run, k);
   }
 }

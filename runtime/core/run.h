@@ -12,7 +12,6 @@
  *   updates.c      number of microbatches that each update applies
  *   weights.c      formulas around the callbacks of the model
  *   kept_inputs.c  inputs that a recomputed forward keeps
- *   turns.c        COPY streams that take turns
  *   contract.c     checks of the promises of a model
  *   trace.c        spans, and measurements from them
  *   blame.c        the first fault, or the wait cycle, when the place of each rank is known
@@ -130,13 +129,6 @@ typedef struct Coll {
   bool tie;
 } Coll;
 
-/* A group of ranks whose COPY streams take turns. Counts of turns continue from step to step. */
-typedef struct Turns {
-  _Alignas(PR_LINE) _Atomic uint64_t done;
-  uint32_t n;     /* turns of a step */
-  uint32_t *rank; /* [n] rank of each turn; owned */
-} Turns;
-
 /* A thread of a rank that sleeps until a count is reached. */
 typedef struct RankThread {
   /* Key of the count (interpret.c); 0: the thread is awake. Cleared by the thread that wakes it. */
@@ -167,7 +159,6 @@ typedef struct RankRun {
    * ranks after pr_see_all; the same holds for the counts, streams and positions below. */
   _Alignas(PR_LINE) const PipeRank *t;
   uint32_t id, ncompute, ncomm, ncopy, nstage;
-  Turns *turns;          /* of its group; NULL: none */
   const uint32_t *stage; /* [nstage] its rows of the stage table, ascending */
   ComputeAt *compute;
   CommAt *comm;   /* in list order */
@@ -299,7 +290,6 @@ struct PrRun {
   uint32_t ncoll;
   Coll *coll;           /* [ncoll] REDUCE of each stage of the model [nmodel], then the ties */
   void *coll_block;     /* the arrays of coll */
-  Turns *turns;         /* [ngroup]; n is 0 for groups without a rank of this process */
   uint32_t loss_rank;   /* rank of the last stage */
   uint32_t nsink;       /* stages of the model without output */
   bool free_running;    /* requested and possible */
@@ -518,10 +508,6 @@ PrStatus pr_fail_checkpoint(PrRun *run, const PrPlace *at);
 
 /* Fails with PR_E_STALL and what pr_blame finds. Only the calling thread may be awake. */
 PrStatus pr_report_stall(PrRun *run);
-
-/* turns.c: fills in run->turns. Requires streams. */
-PrStatus pr_take_turns(PrRun *run);
-void pr_give_turns(PrRun *run);
 
 /* With on_loss: a forward has written its part of the loss of mb; calls on_loss after the last
  * part. */

@@ -46,9 +46,8 @@
  * fails the run and names both ends. Each transfer then takes two copies to the host and two host
  * functions: for tests.
  *
- * One host. Stashes on other ranks, and COPY streams of several ranks that take turns, require that
- * all processes run on one host and that their devices reach each other: the processes open each
- * other's memory (CUDA IPC).
+ * One host. Stashes on other ranks require that all processes run on one host and that their
+ * devices reach each other: the processes open each other's memory (CUDA IPC).
  *
  * Threads. Any thread may call pr_steps and the other functions of a run, one call at a time; each
  * call sets the device of the calling thread. Within a call of pr_steps, PrOptions.on_step runs one
@@ -56,8 +55,8 @@
  *
  * Environment. pr_open refuses CUDA_LAUNCH_BLOCKING=1, with which a step cannot end. It sets
  * NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set; NCCL reads it at its first use. With fewer than 8
- * queues (CUDA_DEVICE_MAX_CONNECTIONS, CUDA_DEVICE_MAX_COPY_CONNECTIONS) pr_open refuses turns of
- * COPY streams with a group, and PEER for programs with groups of transfers. */
+ * queues (CUDA_DEVICE_MAX_CONNECTIONS, CUDA_DEVICE_MAX_COPY_CONNECTIONS) pr_open refuses PEER for
+ * programs with groups of transfers. */
 #ifndef PIPE_CUDA_H
 #define PIPE_CUDA_H
 

@@ -132,9 +132,6 @@ typedef struct PipeInstr {
   uint32_t act;   /* F B I W R OFF LOAD: slot of class ACT; else PIPE_NONE */
   union {         /* PIPE_NONE if no member below applies */
     uint32_t gout;    /* I W: slot of class GOUT */
-    /* COPY stream of a rank in a group (PipeRank.group): position among the turns of the group,
-     * from 0. The instruction starts once all earlier turns have ended, on whatever rank. */
-    uint32_t turn;
     uint32_t channel; /* COMM stream with lowering CHANNELS: row of PipeProgram.channel */
   };
   union {         /* PIPE_NONE if no member below applies */
@@ -250,8 +247,9 @@ typedef struct PipeEdge {
   uint64_t send[2];  /* time of the transfer of its tensor [0] and of its gradient [1] */
 } PipeEdge;
 
-/* Transfers from rank `from` to rank `to` pass this link, which other pairs of ranks share; it
- * carries one transfer at a time. Only predicted times depend on it. */
+/* Transfers from rank `from` to rank `to`, or copies of rank `from` if it is `to`, pass this link,
+ * which other pairs of ranks share; it carries one of them at a time. Only predicted times depend
+ * on it. */
 typedef struct PipeShare {
   uint32_t from, to;
   uint32_t link; /* 0 .. nlink - 1 */
@@ -316,9 +314,6 @@ typedef struct PipeRank {
   /* [nwait] The waits of row 0, row 1 and so on (PipeInstr.waits), then those of the end of the
    * step, where COMPUTE waits for whatever still runs. */
   const PipeWait *wait;
-  /* 1 + number of the group of ranks whose COPY streams take turns; 0: none. Each turn of a group
-   * is one instruction; the turns of a rank ascend. */
-  uint32_t group;
   /* [ninstr]. NULL, on all ranks: each stage has one copy of its weights, in no slot, and every op
    * uses its current contents. */
   const PipeWeights *weights;
@@ -365,7 +360,6 @@ typedef struct PipeProgram {
   uint32_t nedge;
   uint32_t nside;
   const PipeSide *side;   /* [nside] by decl, then stage; NULL: none */
-  uint32_t ngroup; /* groups of ranks whose COPY streams take turns */
   uint32_t lowering;      /* PipeLowering; CHANNELS has no groups of transfers */
   uint32_t nformula, nrule, nthen, nstate;
   const PipeFormula *formula; /* [nformula] */

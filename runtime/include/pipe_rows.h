@@ -45,7 +45,6 @@ extern "C" {
   X(GROUP, GROUP) \
   X(AFTER, AFTER)     /* rows up to the one whose record it waits for; 0: start of the step */ \
   X(PEER, PEER)       /* OFF, LOAD. That of SEND and RECV follows from the stage and the edge */ \
-  X(TURN, TURN) \
   X(CHANNEL, CHANNEL) \
   X(EDGE, EDGE) \
   X(SIDE, OP) \
@@ -162,7 +161,6 @@ static inline int pipe_is_rows(const PipeProgram *p) {
 #define GROUP(n) PIPE_WORD(PIPE_WORD_GROUP, n)
 #define AFTER(n) PIPE_WORD(PIPE_WORD_AFTER, n)
 #define PEER(n) PIPE_WORD(PIPE_WORD_PEER, n)
-#define TURN(n) PIPE_WORD(PIPE_WORD_TURN, n)
 #define CHANNEL(n) PIPE_WORD(PIPE_WORD_CHANNEL, n)
 #define EDGE(n) PIPE_WORD(PIPE_WORD_EDGE, n)
 #define OP(n) PIPE_WORD(PIPE_WORD_SIDE, n)

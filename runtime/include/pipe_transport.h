@@ -10,8 +10,7 @@
  * bit for bit. If a rank fails, its process ends or its step takes too long, all ranks fail with
  * one text. Tensors are in the memory of the process.
  *
- * The engine refuses copies that take turns. The ranks of a REDUCE or TIE share the work as in
- * pipe_mpi.h, with the same extra memory. */
+ * The ranks of a REDUCE or TIE share the work as in pipe_mpi.h, with the same extra memory. */
 #ifndef PIPE_TRANSPORT_H
 #define PIPE_TRANSPORT_H
 

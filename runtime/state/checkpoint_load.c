@@ -370,8 +370,6 @@ static void set_steps(PrRun *run, const Load *l) {
     const uint64_t updates = l->updates[l->nstage == run->p->nmodel ? model : 0];
     run->stage[row].resumed += updates - pr_updates_before(run, row, n);
   }
-  for (uint32_t g = 0; run->turns && g < run->p->ngroup; g++)
-    atomic_store(&run->turns[g].done, n * run->turns[g].n);
   atomic_store(&run->arrived, n * run->p->nrank);
   atomic_store(&run->released, n);
   run->target = n;

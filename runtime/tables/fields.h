@@ -26,7 +26,7 @@ typedef struct Field {
   uint8_t word;            /* PipeWord; of a slot PIPE_WORD_NEW + PipeField; 0: none */
   bool weights;            /* of PipeWeights, not of PipeInstr */
 } Field;
-enum { PIPE_NFIELD = 22 };
+enum { PIPE_NFIELD = 21 };
 extern const Field pipe_field[PIPE_NFIELD + 1]; /* ends with a field of no op */
 
 extern const char *const pipe_stream_name[PIPE_NSTREAMS]; /* "compute" ... */

@@ -12,7 +12,7 @@ uint64_t pipe_rank_hash(const PipeRank *k) {
   XXH3_state_t state, *h = &state;
   XXH3_INITSTATE(h);
   XXH3_64bits_reset(h);
-  const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host, k->group};
+  const uint64_t size[] = {k->ninstr, k->npool, k->nslot, k->inflight, k->bytes, k->host};
   XXH3_64bits_update(h, size, sizeof size);
   XXH3_64bits_update(h, k->instr, k->ninstr * sizeof *k->instr);
   XXH3_64bits_update(h, k->pool, k->npool * sizeof *k->pool);

@@ -94,7 +94,7 @@ static PrStatus check_instr(Check *k, const PipeInstr *c) {
   if (c->site >= p->nsite)
     FAIL_AT(k, c, "site %u of %u", c->site, p->nsite);
   PrStatus st;
-  if ((st = pr_check_turn(k, c)) || (st = pr_check_action(k, c)) || (st = pr_check_peer(k, c)))
+  if ((st = pr_check_action(k, c)) || (st = pr_check_peer(k, c)))
     return st;
   bool comm = pipe_op_info[c->op].comm;
   if ((!pipe_is_side(c->op) && (st = pr_check_order(k, c))) ||
@@ -113,7 +113,7 @@ static PrStatus check_rank(Check *k, uint32_t r) {
   k->slot = calloc((size_t)t->nslot + 1, sizeof *k->slot);
   k->pool = calloc((size_t)t->npool + 1, sizeof *k->pool);
   st = k->slot && k->pool ? pr_check_pools(k) : NO_MEMORY(k);
-  k->next_turn = k->nlist = 0;
+  k->nlist = 0;
   if (!st)
     st = pr_clocks_begin(p, r, k->text, k->room, &k->clocks);
   for (uint32_t i = 0; !st && i < t->ninstr; i++) {
@@ -175,8 +175,7 @@ static PrStatus check_program(Check *k) {
   for (uint32_t r = 0; !st && r < p->nrank; r++)
     ninstr += p->rank[r].ninstr;
   if (st || (st = take_room(k, ninstr)) || (st = pr_check_stages(k)) || (st = pr_check_states(k)) ||
-      (st = pr_check_tables(k)) || (st = pr_find_guests(k, ninstr)) ||
-      (st = pr_count_turns(k, ninstr)) || (st = pr_find_pipes(k)))
+      (st = pr_check_tables(k)) || (st = pr_find_guests(k, ninstr)) || (st = pr_find_pipes(k)))
     return st;
   for (uint32_t s = 0; !p->edge && s < p->nstage; s++)
     k->left[s] = p->stage[s].nmb;
@@ -194,8 +193,6 @@ PrStatus pipe_validate(const PipeProgram *p, char *text, size_t room) {
   for (uint32_t r = 0; k.guest && r < p->nrank; r++)
     free(k.guest[r]);
   free(k.guest);
-  free(k.turn);
-  free(k.turn0);
   free(k.pipe);
   free(k.channel);
   free(k.seen);

@@ -60,9 +60,6 @@ typedef struct Check {
    * workspace */
   uint64_t *fixed, *work;
   Guest **guest;  /* [nrank][nslot]; NULL for a rank without GUEST slots */
-  /* [instructions of all ranks] The turns of group g begin at turn0[g]; 1: turn seen. */
-  uint8_t *turn;
-  uint64_t *turn0;      /* [ngroup + 1] */
   uint32_t *left;       /* [nstage] microbatches whose last op was not seen yet */
   /* [nstage] 1 + row. graded: of the last gradient that no U has applied yet; reduced, tied: of the
    * REDUCE, TIE for these gradients. 0: none. */
@@ -84,7 +81,6 @@ typedef struct Check {
   Pool *pool;
   uint32_t rank, index;         /* of the current instruction */
   uint32_t first;               /* row where the current action of COMPUTE begins */
-  uint32_t next_turn;           /* least turn that may follow */
   uint32_t nlist;               /* entries of PipeRank.list that instructions have used */
 } Check;
 
@@ -166,9 +162,7 @@ PrStatus pr_check_action(Check *k, const PipeInstr *c);
 PrStatus pr_check_order(Check *k, const PipeInstr *c);
 PrStatus pr_check_complete(Check *k);
 
-/* validate_streams.c: checks turns, the other end of a transfer, and channels. */
-PrStatus pr_count_turns(Check *k, uint64_t ninstr);
-PrStatus pr_check_turn(Check *k, const PipeInstr *c);
+/* validate_streams.c: checks the other end of a transfer, and channels. */
 PrStatus pr_check_peer(Check *k, const PipeInstr *c);
 PrStatus pr_find_pipes(Check *k);
 PrStatus pr_check_channel(Check *k, const PipeInstr *c);

@@ -333,6 +333,8 @@ static PrStatus check_guest(Check *k, const PipeInstr *c, Seen *s) {
  * back. */
 static PrStatus check_copy(Check *k, const PipeInstr *c, Seen *s) {
   PrStatus st = PR_OK;
+  if (c->gout != PIPE_NONE)
+    FAIL_AT(k, c, "has slot %u for a gradient", c->gout);
   if ((c->peer == PIPE_NONE &&
        (st = check_slot(k, c, "keep", c->away, PIPE_HOST, c->stage, false))) ||
       (st = check_stash(k, c, "act", c->act, pipe_op_info[c->op].act, &s->act)))
@@ -395,7 +397,7 @@ static PrStatus check_side(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
   if (c->side >= p->nside || p->side[c->side].op != c->op || p->side[c->side].stage != c->stage)
     FAIL_AT(k, c, "row %u of %u is not of this side op", c->side, p->nside);
-  if (c->act != PIPE_NONE || (c->gout != PIPE_NONE && c->op == PIPE_SIDE))
+  if (c->act != PIPE_NONE || (c->gout != PIPE_NONE && c->op != PIPE_SIDE_COMM))
     FAIL_AT(k, c, "has slots %u and %u", c->act, c->gout);
   if ((c->taken == PIPE_NONE) != (p->side[c->side].bytes == 0))
     FAIL_AT(k, c, "takes slot %u, and %llu bytes", c->taken,

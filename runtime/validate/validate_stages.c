@@ -33,8 +33,7 @@ static PrStatus check_shares(Check *k) {
     bool ascends = !above || above->from < s->from ||
                    (above->from == s->from &&
                     (above->to < s->to || (above->to == s->to && above->link < s->link)));
-    if (!ascends || s->from >= p->nrank || s->to >= p->nrank || s->from == s->to ||
-        s->link >= p->nlink) {
+    if (!ascends || s->from >= p->nrank || s->to >= p->nrank || s->link >= p->nlink) {
       st = pr_refuse(k->text, k->room, PR_E_ARG,
                      "program: shared link %u from rank %u to %u: out of range or order", s->link,
                      s->from, s->to);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Streams: the part of the validator (validate.h) that checks the other end of a transfer, turns
- * and channels. */
+ * Streams: the part of the validator (validate.h) that checks the other end of a transfer, and
+ * channels. */
 #include "fields.h"
 #include "validate_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the other end, turns ---- */
+/* ---- the other end ---- */
 
 PrStatus pr_check_peer(Check *k, const PipeInstr *c) {
   const PipeProgram *p = k->p;
@@ -33,46 +33,6 @@ PrStatus pr_check_peer(Check *k, const PipeInstr *c) {
   if (c->peer == k->rank || c->peer != p->stage[other].rank)
     FAIL_AT(k, c, "peer is rank %u, but stage %u is on rank %u", c->peer, other,
             p->stage[other].rank);
-  return PR_OK;
-}
-
-PrStatus pr_count_turns(Check *k, uint64_t ninstr) {
-  const PipeProgram *p = k->p;
-  if (p->ngroup > p->nrank)
-    FAIL(k, "program: %u groups of %u ranks", p->ngroup, p->nrank);
-  k->turn0 = calloc(p->ngroup + (size_t)1, sizeof *k->turn0);
-  k->turn = calloc(ninstr + 1, 1);
-  if (!k->turn0 || !k->turn)
-    return NO_MEMORY(k);
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    const PipeRank *t = &p->rank[r];
-    if (t->group > p->ngroup)
-      FAIL(k, "program: rank %u is in group %u of %u", r, t->group - 1, p->ngroup);
-    for (uint32_t i = 0; t->group && t->instr && i < t->ninstr; i++)
-      k->turn0[t->group] += t->instr[i].op < PIPE_NOPS &&
-                            pipe_op_info[t->instr[i].op].stream == PIPE_COPY;
-  }
-  for (uint32_t g = 0; g < p->ngroup; g++)
-    k->turn0[g + 1] += k->turn0[g];
-  return PR_OK;
-}
-
-/* Checks the turn of a COPY instruction in a group: its own, and later than those above on its
- * rank. */
-PrStatus pr_check_turn(Check *k, const PipeInstr *c) {
-  uint32_t g = k->t->group;
-  if (pipe_op_info[c->op].stream != PIPE_COPY)
-    return PR_OK;
-  if (g == 0) {
-    if (c->turn != PIPE_NONE)
-      FAIL_AT(k, c, "has turn %u, but rank %u is in no group", c->turn, k->rank);
-    return PR_OK;
-  }
-  uint64_t n = k->turn0[g] - k->turn0[g - 1];
-  if (c->turn >= n || c->turn < k->next_turn || k->turn[k->turn0[g - 1] + c->turn]++)
-    FAIL_AT(k, c, "turn %u of %llu is out of range, another's, or not after those above it",
-            c->turn, (unsigned long long)n);
-  k->next_turn = c->turn + 1;
   return PR_OK;
 }
 

@@ -46,8 +46,7 @@ static void flatten(const Program *p) {
       bool own = flat.rank[i] == flat.rank[j];
       flat.group[i] |= same_group(i, j) ? bit(j) : 0;
       if ((j < i && same_queue(i, j) && !same_group(i, j)) ||
-          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])) ||
-          (x->far == flat.pos[j] + 1 && x->far_rank == flat.rank[j]))
+          (own && (x->need[0] == flat.pos[j] || x->need[1] == flat.pos[j])))
         flat.before[i] |= bit(j);
       bool channel = x->channel == y->channel;
       flat.like[i] |= own && channel && x->kind == y->kind && x->peer == y->peer ? bit(j) : 0;
@@ -318,8 +317,7 @@ bool waits(State s, uint32_t i, uint32_t j, MachineWhy why) {
   switch (why) {
   case WAIT_NEED:
     return !is_posted && !(d & bit(j)) &&
-           ((flat.in[i]->far == flat.pos[j] + 1 && flat.in[i]->far_rank == flat.rank[j]) ||
-            (flat.rank[i] == flat.rank[j] &&
+           ((flat.rank[i] == flat.rank[j] &&
              (flat.in[i]->need[0] == flat.pos[j] || flat.in[i]->need[1] == flat.pos[j])) ||
             (!same_group(i, j) && next_in_queue(j) == i));
   case WAIT_ORDER:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Random tiny programs: a third are pipelines with transfers in one global order, a third are those
  * with up to three mutations (two instructions swapped, one dropped, doubled, redirected or moved),
- * a third are any instructions at all, half of them with copies and needs of other ranks. Half of
- * all have groups. */
+ * a third are any instructions at all, half of them with copies, and a few with messages that fill
+ * a buffer. Half of all have groups. */
 #include <string.h>
 
 #include "machine_program.h"
@@ -169,16 +169,31 @@ static void anything(Program *p) {
                                             : below(p->n[r]);
 }
 
-/* Computations become copies, and some need what is on another rank. */
+/* A rank sends messages to one that receives them only when all have been sent: the buffer has to
+ * hold them. */
+static void crowd(Program *p) {
+  MachineInstr send = program_instr(MACHINE_SEND), all = program_instr(MACHINE_ALL);
+  memset(p, 0, sizeof *p);
+  p->nrank = 2;
+  send.peer = 1;
+  put(p, 1, all);
+  for (uint32_t k = 2 + below(4); k > 0; k--) {
+    send.bytes = 1 + below(3);
+    MachineInstr recv = send;
+    recv.kind = MACHINE_RECV, recv.peer = 0;
+    put(p, 0, send);
+    put(p, 1, recv);
+  }
+  put(p, 0, all);
+}
+
+/* Computations become copies. */
 static void beside(Program *p) {
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->n[r]; i++) {
       MachineInstr *in = &p->list[r][i];
-      const uint32_t far = (r + 1) % p->nrank;
       if (in->kind == MACHINE_COMPUTE && below(3) == 0)
         in->kind = MACHINE_COPY;
-      if (p->n[far] > 0 && below(8) == 0)
-        in->far_rank = far, in->far = 1 + below(below(4) && i < p->n[far] ? i + 1 : p->n[far]);
     }
 }
 
@@ -205,7 +220,9 @@ void program_split(Program *p) {
 /* Program k of a seed. */
 void program_make(Program *p, uint64_t seed, uint64_t k) {
   rng_state = seed * 0x2545F4914F6CDD1Du + k;
-  if (k % 3 == 2)
+  if (k % 24 == 2)
+    crowd(p);
+  else if (k % 3 == 2)
     anything(p);
   else
     pipeline(p);

@@ -21,8 +21,6 @@ void program_print(const Program *p) {
       for (int k = 0; k < 2; k++)
         if (in->need[k] != MACHINE_NONE)
           printf(" needs %u", in->need[k]);
-      if (in->far)
-        printf(" needs %u of rank %u", in->far - 1, in->far_rank);
       if (in->group)
         printf(" with the %u below", in->group);
       printf("\n");
@@ -35,12 +33,6 @@ static void leave_out(Program *p, uint32_t r, uint32_t i) {
   p->n[r]--;
   for (uint32_t j = 0; j < i; j++)
     p->list[r][j].group -= p->list[r][j].group >= i - j;
-  for (uint32_t q = 0; q < p->nrank; q++)
-    for (uint32_t j = 0; j < p->n[q]; j++) {
-      MachineInstr *in = &p->list[q][j];
-      if (in->far > i && in->far_rank == r)
-        in->far = in->far == i + 1 ? 0 : in->far - 1;
-    }
   for (uint32_t j = 0; j < p->n[r]; j++)
     for (int k = 0; k < 2; k++) {
       uint32_t *need = &p->list[r][j].need[k];
@@ -110,11 +102,11 @@ static bool leave_out_needs(Shrink *s) {
   bool smaller = false;
   for (uint32_t r = 0; r < s->p->nrank; r++)
     for (uint32_t i = 0; i < s->p->n[r]; i++)
-      for (int k = 0; k < 3; k++) {
+      for (int k = 0; k < 2; k++) {
         Program less = *s->p;
-        MachineInstr *in = &less.list[r][i];
-        const bool any = k == 2 ? in->far > 0 : in->need[k] != MACHINE_NONE;
-        *(k == 2 ? &in->far : &in->need[k]) = k == 2 ? 0 : MACHINE_NONE;
+        uint32_t *need = &less.list[r][i].need[k];
+        const bool any = *need != MACHINE_NONE;
+        *need = MACHINE_NONE;
         smaller |= any && take(s, &less);
       }
   return smaller;
@@ -125,7 +117,6 @@ static bool leave_out_rank(Program *p, uint32_t rank) {
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->n[r]; i++) {
       MachineInstr *in = &p->list[r][i];
-      in->far_rank -= in->far > 0 && in->far_rank > rank;
       if (in->kind != MACHINE_SEND && in->kind != MACHINE_RECV)
         continue;
       if (in->peer == rank)

@@ -178,9 +178,6 @@ static void needs(const Writer *m, uint32_t r, uint32_t i) {
       fprintf(m->f, "n[%u] > %u; ", m->of[r][in->need[e]], m->at[r][in->need[e]]);
   for (uint32_t k = 0; k < in->nmore; k++)
     fprintf(m->f, "n[%u] > %u; ", m->of[r][in->more[k]], m->at[r][in->more[k]]);
-  if (in->far)
-    fprintf(m->f, "n[%u] > %u; ", m->of[in->far_rank][in->far - 1],
-            m->at[in->far_rank][in->far - 1]);
 }
 
 static uint32_t group_begin(const Writer *m, uint32_t r, uint32_t i) {

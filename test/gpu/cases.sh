@@ -172,10 +172,10 @@ case_copies() {
   say "a rank that dies is named"
 }
 
-# Stashes on other ranks, and turns: with a process a rank the memory of another one, and waits for numbers in memory.
+# Stashes on other ranks, with a process a rank in the memory of another one, and copies to the host.
 case_peers() {
   local how
-  for p in bpipe turns; do
+  for p in bpipe switched; do
     alone "$p"
     train plain
     try "$bin/gpt_cuda_$p" "${gpt[@]}" > "$work/here"

@@ -23,7 +23,7 @@ set -euo pipefail
 from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 jobs=$(nproc 2>/dev/null || echo 4)
-ranks='4 2 1 1x4 bpipe turns channels gems' # programs: bin/gpt_cuda_*
+ranks='4 2 1 1x4 bpipe switched channels gems' # programs: bin/gpt_cuda_*
 out=${OUT:-gpu-results}
 [[ $out = /* ]] || out=$from/$out
 here() { [[ $1 = /* ]] && echo "$1" || echo "$from/$1"; } # a path as the caller means it
@@ -55,7 +55,7 @@ pack() { # FILE BUILD_DIR
   "$build/bin/pipec" test/gpu/Inputs/one_rank.pipe -o "$to/gen/gpt_cuda_1x4.c"
   "$build/bin/pipec" stdlib/bpipe.pipe -D P=4 -D M=8 -o "$to/gen/gpt_cuda_bpipe.c"
   "$build/bin/pipec" examples/gpt/gems.pipe -D P=4 -D M=8 -o "$to/gen/gpt_cuda_gems.c"
-  "$build/bin/pipec" test/gpu/Inputs/turns.pipe -o "$to/gen/gpt_cuda_turns.c"
+  "$build/bin/pipec" test/gpu/Inputs/switched.pipe -o "$to/gen/gpt_cuda_switched.c"
   "$build/bin/pipec" test/gpu/Inputs/channels.pipe -o "$to/gen/gpt_cuda_channels.c"
   local xxhash=/usr/include/xxhash.h
   [ -f $xxhash ] || xxhash=$(pkg-config --variable=includedir libxxhash)/xxhash.h

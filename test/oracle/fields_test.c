@@ -117,8 +117,7 @@ static const Field rank_field[] = {
     FIELD("rank", PipeRank, ninstr), FIELD("rank", PipeRank, npool),
     FIELD("rank", PipeRank, nslot),  FIELD("rank", PipeRank, inflight),
     FIELD("rank", PipeRank, bytes),  FIELD("rank", PipeRank, host),
-    FIELD("rank", PipeRank, nlist),  FIELD("rank", PipeRank, nwait),
-    FIELD("rank", PipeRank, group)};
+    FIELD("rank", PipeRank, nlist),  FIELD("rank", PipeRank, nwait)};
 /* Not: sizes and times, which are given. */
 static const Field stage_field[] = {
     FIELD("stage", PipeStage, rank),  FIELD("stage", PipeStage, chunk),

@@ -58,9 +58,6 @@ static bool takes_buffer(const At *a) { return is_side(a) && a->in->out != NONE;
 static bool gives_buffer(const At *a) { return is_side(a) && a->in->in != NONE; }
 static bool after_op(const At *a) { return a->in->op == PIPE_SIDE_COPY; }
 static bool only_wait(const At *a) { return after_op(a) && a->in->nwait > 0; }
-static bool has_turn(const At *a) {
-  return a->rank->group && pipe_op_info[a->in->op].stream == PIPE_COPY;
-}
 static bool needs_side(const At *a) { /* an F that waits for a side op of the COMM stream */
   const PipeWait *wait = first_wait(a, PIPE_COMM);
   if (a->in->op != PIPE_F || !wait)
@@ -128,9 +125,6 @@ static void copy_below(At *a) { add_wait(a, PIPE_COPY, a->rank->ninstr); }
 static void next_out(At *a) { a->in->out++; }
 static void no_in(At *a) { a->in->in = NONE; }
 static void other_clause(At *a) { a->in->keep = (a->in->keep + a->p->nstage) % a->p->nside; }
-static void other_turn(At *a) { a->in->gout++; }
-static void no_gout(At *a) { a->in->gout = NONE; }
-static void no_group(At *a) { a->rank->group = 0; }
 static void no_guest(At *a) { a->in->keep = 0; }
 static void other_keep(At *a) { a->in->keep++; }
 static void a_keep(At *a) { a->in->keep = a->rank->nslot - 1; }
@@ -313,9 +307,6 @@ static const struct Fault {
     {"an op does not wait for its side op", needs_side, no_waits},
     {"a side op does not wait for its op", only_wait, no_waits},
     {"a side op of another microbatch", after_op, other_mb},
-    {"another turn", has_turn, other_turn},
-    {"no turn", has_turn, no_gout},
-    {"a turn in no group", has_turn, no_group},
 };
 enum { NFAULTS = sizeof faults / sizeof *faults };
 

@@ -185,7 +185,7 @@ static void withdraw(const Mail *mine) {
 }
 
 /* Of the messages by which all ranks meet and share: processes.h. */
-enum { OF_ALL = 15 };
+enum { OF_ALL = PROC_ALL * PROC_KINDS + PROC_OF_REST };
 
 static int carry(void *arg, const PrMessage *m, uint32_t n) {
   Rank *r = arg;

@@ -4,7 +4,7 @@
  *
  *   own_rank_test STDLIB_DIR
  *
- * Of every sample each rank is opened alone: what it counts of other ranks' updates and turns must
+ * Of every sample each rank is opened alone: what it counts of other ranks' updates must
  * be what a process counts that has all ranks, and so must all that it finds when it looks at them.
  * Of a large program it must hold little. A program with a changed word is refused by the process
  * whose list has it, one with a changed table by all, and with PIPE_VALIDATE=1 both are by all. */
@@ -130,10 +130,6 @@ static int compare(const char *name, const PipeProgram *rows, const PrRun *all, 
         a->compute[i].first_grad != b->compute[i].first_grad ||
         a->compute[i].updates != b->compute[i].updates)
       bad = differs("updates", name, r);
-  if (!bad && (!a->turns != !b->turns ||
-               (a->turns && (a->turns->n != b->turns->n ||
-                             memcmp(a->turns->rank, b->turns->rank, a->turns->n * 4) != 0))))
-    bad = differs("turns", name, r);
   for (uint32_t q = 0; !bad && q < rows->nrank; q++)
     if (q != r && (!run->rank[q].t->rows || run->rank[q].ncomm > 0))
       bad = differs("lists: it has one of another rank", name, r);

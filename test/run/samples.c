@@ -40,10 +40,10 @@ static const char sided[] =
     "  side BACK(s, m) on copy latest before B gives AWAY when m % 2 == 0\n"
     "  side CLIP_U(s) on compute before U\n"
     "  order r { do m in 0..M { F[0](m)  F[1](m) }  do m in 0..M { B[1](m)  B[0](m) }  U } }\n";
-static const char turns[] = "schedule turns(P = 4, M = 5) { ranks P  exclusive r -> r / 2\n"
-                            "  pipe net stages P mbs M place s -> s\n"
-                            "  time { F = 4  B = 8  OFF = 2  LOAD = 2 }\n"
-                            "  order r { steady m { F(m) B(m - (P-1-r)) } U }  offload }\n";
+static const char switched[] = "schedule switched(P = 4, M = 5) { ranks P  exclusive r -> r / 2\n"
+                               "  pipe net stages P mbs M place s -> s\n"
+                               "  time { F = 4  B = 8  OFF = 2  LOAD = 2 }\n"
+                               "  order r { steady m { F(m) B(m - (P-1-r)) } U }  offload }\n";
 /* Transfers of four ranks wait for one link between two nodes, which moves instructions in the
  * lists. */
 static const char linked[] =
@@ -115,7 +115,7 @@ const Sample samples[] = {
     {"cut", cut, 0, 0},
     {"joined", joined, 0, 0},
     {"sided", sided, 0, 0},
-    {"turns", turns, 0, 0},
+    {"switched", switched, 0, 0},
     {"grouped", grouped, 0, 0},
     {"copied", copied, 0, 0},
     {"chunks", chunks, 0, 0},
@@ -127,7 +127,7 @@ const Sample samples[] = {
     {"chimera channels", NULL, 4, 4},
     {"skips channels", skips, 0, 0},
     {"sided channels", sided, 0, 0},
-    {"turns channels", turns, 0, 0},
+    {"switched channels", switched, 0, 0},
     {"copied channels", copied, 0, 0},
     {"hub channels", hub, 0, 0},
 };

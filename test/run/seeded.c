@@ -66,13 +66,11 @@ static void look_at(PrRun *run, RankRun *k) {
   uint64_t step = atomic_load(&k->step), copied = atomic_load(&k->copy_done) - step * k->ncopy;
   uint64_t computed = atomic_load(&k->compute_done) - step * k->ncompute;
   uint32_t i = (uint32_t)computed, j = (uint32_t)copied;
-  const PipeInstr *copy = j < k->ncopy ? &k->t->instr[k->copy[j].index] : NULL;
   if (i < k->ncompute && !s->queued[0][k->id] && pr_is_ready(k, k->compute[i].index, step)) {
     s->queued[0][k->id] = true;
     put(run, (Ready){PIPE_COMPUTE, i, k, NULL});
   }
-  if (copy && !s->queued[1][k->id] && pr_is_ready(k, k->copy[j].index, step) &&
-      (!k->turns || atomic_load(&k->turns->done) == step * k->turns->n + copy->turn)) {
+  if (j < k->ncopy && !s->queued[1][k->id] && pr_is_ready(k, k->copy[j].index, step)) {
     s->queued[1][k->id] = true;
     put(run, (Ready){PIPE_COPY, j, k, NULL});
   }
@@ -84,11 +82,6 @@ static PrStatus carry_out_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_
   if (st)
     return st;
   pr_did_copy(run, k);
-  if (k->turns) {
-    uint64_t next = atomic_fetch_add(&k->turns->done, 1) + 1;
-    if (next % k->turns->n > 0)
-      look_at(run, &run->rank[k->turns->rank[next % k->turns->n]]);
-  }
   return PR_OK;
 }
 

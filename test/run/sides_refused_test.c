@@ -18,12 +18,6 @@ static const char *const text =
     "side RESHARD(s) on compute after last F gives UNSHARD { cost = 1 }\n"
     "side EVICT(s, m) on copy after F when s == 0 { cost = 2 } }\n";
 
-/* Two ranks with one link. */
-static const char *const linked =
-    "schedule b() { ranks 2 pipe n stages 2 mbs 4 place s -> s time { F = 4 OFF = 1 LOAD = 1 }\n"
-    "exclusive r -> 0\n"
-    "order r { do m in 0..4 { F(m) } do m in 0..4 { B(m) } U } offload s, m when m < 3 }\n";
-
 static PipeInstr *find(const PipeProgram *p, PipeOp op, uint32_t stage) {
   PipeInstr *c = (PipeInstr *)p->rank[0].instr;
   while (c->op != op || c->stage != stage)
@@ -71,34 +65,6 @@ static PipeProgram *compiled(Arena *arena, const char *of) {
   return (PipeProgram *)s.prog;
 }
 
-static void turns(void) {
-  enum { TURN, RANGE, ORDER, GROUP, NONE_OF, STUCK, N };
-  static const char *const name[N] = {"turn", "range", "order", "group", "none", "stuck"};
-  for (int i = 0; i < N; i++) {
-    Arena arena = {0};
-    PipeProgram *p = compiled(&arena, linked);
-    PipeInstr *copy[2][6];
-    for (uint32_t r = 0, n; r < 2; r++) {
-      n = 0;
-      for (uint32_t k = 0; k < p->rank[r].ninstr; k++)
-        if (pipe_op_info[p->rank[r].instr[k].op].stream == PIPE_COPY)
-          copy[r][n++] = (PipeInstr *)&p->rank[r].instr[k];
-    }
-    switch (i) {
-    case TURN: copy[1][0]->turn = copy[0][0]->turn; break;
-    case RANGE: copy[0][5]->turn = 12; break;
-    case ORDER: copy[0][1]->turn = 0; break;
-    case GROUP: ((PipeRank *)p->rank)[1].group = 2; break;
-    case NONE_OF: ((PipeRank *)p->rank)[0].group = 0; break;
-    default: /* all of rank 1, which needs rank 0, come first */
-      for (uint32_t k = 0; k < 12; k++)
-        copy[k < 6][k % 6]->turn = k;
-    }
-    tell(p, name[i], NULL, true);
-    arena_free(&arena);
-  }
-}
-
 int main(void) {
   enum { NONE_, NAME, ROW, STAGE, CLASS, LACKS, FREE, TAKEN, WAIT, COPY, MODEL, FAILS, N };
   static const char *const name[N] = {"no fault", "name",  "row",  "stage", "class", "lacks",
@@ -127,6 +93,5 @@ int main(void) {
     tell(p, name[i], i == MODEL ? NULL : fails, i == FAILS);
     arena_free(&arena);
   }
-  turns();
   return 0;
 }

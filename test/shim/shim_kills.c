@@ -10,12 +10,12 @@ void plan_memory(const char *stdlib, uint64_t seed) {
   static const Sample onef1b = {"1f1b", NULL, 3, 6};
   const Sample *const of[] = {&onef1b,
                               sample_named("bpipe"),
-                              sample_named("turns"),
+                              sample_named("switched"),
                               sample_named("chimera"),
                               sample_named("copied channels"),
                               &onef1b,
                               sample_named("chunks"),
-                              sample_named("turns")};
+                              sample_named("switched")};
   enum { PEERS = 5 }; /* from here on by transport peer */
   for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
     Program *c = compiled(stdlib, of[i]);
@@ -112,16 +112,16 @@ void plan_kills(const char *stdlib, uint64_t seed) {
     bool graph, peer, starts;
   } of[] = {{&onef1b, 40, false, false, true},
             {sample_named("bpipe"), 40, false, false, false},
-            {sample_named("turns"), 40, false, false, false},
+            {sample_named("switched"), 40, false, false, false},
             {sample_named("1f1b channels"), 40, false, false, true},
             {sample_named("chimera"), 40, false, false, true},
             {sample_named("chimera"), 12, true, false, false},
-            {sample_named("turns"), 12, true, false, false},
+            {sample_named("switched"), 12, true, false, false},
             {&onef1b, 40, false, true, false},
             {sample_named("bpipe"), 12, false, true, false},
             {sample_named("1f1b channels"), 12, false, true, false},
             {sample_named("chimera"), 12, true, true, true},
-            {sample_named("turns"), 12, true, true, false}};
+            {sample_named("switched"), 12, true, true, false}};
   for (uint32_t i = 0; i < sizeof of / sizeof *of; i++) {
     Program *c = compiled(stdlib, of[i].s);
     uint32_t named = 0, cut = 0;

@@ -130,8 +130,8 @@ static bool counts_right(const Job *j, uint32_t r, uint32_t most, const Result *
 /* A model that fails on one rank, with the step before under way: every rank says so, no stream is
  * left, and no rank has counted what the streams have moved that were let go. */
 static void failures(const char *stdlib, uint64_t seed) {
-  static const char *const name[] = {"inference",     "1f1b",  "chunks",
-                                     "1f1b channels", "turns", "chimera"};
+  static const char *const name[] = {"inference",     "1f1b",     "chunks",
+                                     "1f1b channels", "switched", "chimera"};
   uint32_t nrun = 0;
   for (uint32_t i = 0; i < 6; i++) {
     Program *c = compiled(stdlib, sample_named(name[i]));

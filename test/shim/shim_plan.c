@@ -54,11 +54,8 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
   for (uint32_t i = 0; i <= t->ninstr; i++) {
     const PipeInstr *c = &t->instr[i];
     uint32_t on = of[i];
-    bool turn = on == PIPE_COPY && t->group;
     for (uint32_t k = pipe_wait0(t, i); k < pipe_wait_end(t, i); k++)
       w[n++] = (Want){.call = SHIM_WAIT, .stream = on, .event = pipe_after(&queues, t->wait[k])};
-    for (uint32_t k = 0; turn && k < 2; k++) /* is awaited, and taken */
-      w[n++] = (Want){.call = SHIM_NUMBER, .stream = on};
     if (i == t->ninstr)
       break;
     bool send = pipe_is_send(c->op);
@@ -89,8 +86,6 @@ static uint32_t expected(const PipeProgram *p, uint32_t r, void *const *slot, Wa
         w[n++] = (Want){.call = SHIM_COPY, .stream = on, .p = slot[c->keep], .bytes = 8 * WORDS};
       w[n++] = (Want){.call = SHIM_KERNEL, .stream = on};
     }
-    if (turn)
-      w[n++] = (Want){.call = SHIM_COPY, .stream = on};
     if (recorded[i + 1])
       w[n++] = (Want){.call = SHIM_RECORD, .stream = on, .event = i + 1};
   }
@@ -205,45 +200,6 @@ static bool in_order(const Job *j, uint32_t r) {
   return ok;
 }
 
-/* The instruction that has a turn of group g: its row on *r; PIPE_NONE: there are not so many. */
-static uint32_t turn_of(const PipeProgram *p, uint32_t g, uint32_t turn, uint32_t *r) {
-  for (*r = 0; *r < p->nrank; ++*r)
-    for (uint32_t i = 0; p->rank[*r].group == g && i < p->rank[*r].ninstr; i++) {
-      const PipeInstr *c = &p->rank[*r].instr[i];
-      if (pipe_op_info[c->op].stream == PIPE_COPY && c->turn == turn)
-        return i;
-    }
-  return PIPE_NONE;
-}
-
-/* Has each turn of COPY streams started after the one before it was over, of the step before, too?
- * */
-static bool turns_in_order(const Job *j) {
-  const PipeProgram *p = j->p;
-  Done *d[MOST_RANKS];
-  bool ok = true;
-  for (uint32_t r = 0; r < p->nrank; r++) {
-    d[r] = calloc((size_t)p->rank[r].ninstr * STEPS, sizeof *d[r]);
-    ok = find_rows(j, r, d[r]) && ok;
-  }
-  for (uint32_t g = 1; g <= p->ngroup; g++) {
-    const ShimLog *before = NULL;
-    for (uint32_t s = 0, turn = 0, r; s < STEPS && ok; turn++) {
-      uint32_t i = turn_of(p, g, turn, &r);
-      if (i == PIPE_NONE) {
-        turn = PIPE_NONE, s++;
-        continue;
-      }
-      const Done *x = &d[r][s * p->rank[r].ninstr + i];
-      ok = !before || shim_after(x->first, before);
-      before = x->last;
-    }
-  }
-  for (uint32_t r = 0; r < p->nrank; r++)
-    free(d[r]);
-  return ok;
-}
-
 void plan_logs(const char *stdlib, uint64_t seed) {
   for (uint32_t i = 0; i < nsamples; i++) {
     Program *c = compiled(stdlib, &samples[i]);
@@ -265,8 +221,6 @@ void plan_logs(const char *stdlib, uint64_t seed) {
       for (uint32_t r = 0; r < p->nrank; r++)
         EXPECT(in_order(&j, r), "%s: rank %u: an instruction starts before what it waits for\n",
                samples[i].name, r);
-      EXPECT(turns_in_order(&j), "%s: a turn starts before the one before it is over\n",
-             samples[i].name);
       shim_end();
     }
     arena_free(&c->arena);
@@ -284,60 +238,6 @@ typedef struct Cut {
 static void damage_wait(void *arg) {
   const Cut *c = arg;
   cut_wait(c->rank, c->i);
-}
-
-typedef struct Skip {
-  uint32_t rank, n;
-} Skip;
-
-static void skip_turn(void *arg) {
-  const Skip *s = arg;
-  shim_skip(s->rank, s->n);
-}
-
-/* Without the wait for any one turn whose predecessor is on another rank: in step 1, and in the
- * graph of odd steps. */
-static bool skip_is_found(const PipeProgram *p, bool graph, Skip skip, uint64_t seed) {
-  bool is = false;
-  for (uint32_t t = 0; t < 4 && !is; t++) { /* in some order of what may be */
-    Job j = {.p = p,
-             .processes = true,
-             .at_once = STEPS,
-             .free_running = true,
-             .log = true,
-             .cuda = {.graph = graph},
-             .damage = skip_turn,
-             .arg = &skip,
-             .seed = seed + t};
-    job_run(&j);
-    is = j.errors > 0 || j.broken > 0 || !turns_in_order(&j);
-    shim_end();
-  }
-  return is;
-}
-
-static void skip_turns(const char *name, const PipeProgram *p, uint64_t seed) {
-  uint32_t n = 0, found = 0;
-  for (uint32_t g = 1; g <= p->ngroup; g++)
-    for (uint32_t turn = 1, r, last, i; turn_of(p, g, turn, &r) != PIPE_NONE; turn++) {
-      uint32_t before = turn_of(p, g, turn - 1, &last), nth = 0, ncopy = 0;
-      i = turn_of(p, g, turn, &r);
-      if (before == PIPE_NONE || last == r)
-        continue;
-      for (uint32_t k = 0; k < p->rank[r].ninstr; k++) {
-        bool copy = pipe_op_info[p->rank[r].instr[k].op].stream == PIPE_COPY;
-        nth += copy && k < i, ncopy += copy;
-      }
-      for (uint32_t graph = 0; graph < 2; graph++) {
-        bool is = skip_is_found(p, graph, (Skip){r, ncopy + nth}, seed * 1000 + turn * 10);
-        n++;
-        found += is;
-        EXPECT(is, "%s: without the wait for turn %u of group %u nothing is found%s\n", name, turn,
-               g, graph ? " in a graph" : "");
-      }
-    }
-  if (n)
-    printf("%s: %u of %u turns\n", name, found, n);
 }
 
 /* Environment: SHIM_SHARE=n takes every n-th wait. */
@@ -403,7 +303,6 @@ void plan_events(const char *stdlib, uint64_t seed) {
     }
     if (n)
       printf("%s: %u of %u waits, %u by a race\n", samples[i].name, found, n, raced);
-    skip_turns(samples[i].name, p, seed);
     job_bad += (int)(n - found);
     arena_free(&c->arena);
     free(c);

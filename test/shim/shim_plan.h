@@ -12,7 +12,7 @@
 /* Calls of a step are those of the table, one by one; what starts does so after all it waits for.
  * */
 void plan_logs(const char *stdlib, uint64_t seed);
-/* Without any one wait for an event, or for a turn, something is found. */
+/* Without any one wait something is found. */
 void plan_events(const char *stdlib, uint64_t seed);
 /* PIPE_FAULT at an instruction of every kind, on threads, and on devices in one process and a
  * process a rank: the report names it, the status is the documented one; what is only slow changes

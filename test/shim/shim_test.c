@@ -9,7 +9,7 @@
  *   shim_test channels STDLIB the same with lowering channels
  *   shim_test formulas STDLIB the same for schedules with formulas of weights, and a model of
  *   floats shim_test log STDLIB      what was issued in a step is what the table says, call by call
- *   shim_test events STDLIB   without any one wait, for an event or a turn, something is found: a
+ *   shim_test events STDLIB   without any one wait something is found: a
  *                             race, or a wrong order
  *   shim_test damage STDLIB   a swapped receive, a slot that is used too early, a first contact
  *                             that the prologue lacks, a pair of sizes that differ: the shim says
@@ -422,7 +422,7 @@ static void hold_call(void *arg) {
 
 /* A call of NCCL holds its host in a step, plain or captured: the watchdog ends the run. */
 static void held_call(const char *stdlib) {
-  static const char *const name[] = {"1f1b", "turns", "1f1b channels"};
+  static const char *const name[] = {"1f1b", "switched", "1f1b channels"};
   for (uint32_t i = 0; i < 6; i++) {
     Program *c = compiled(stdlib, sample_named(name[i / 2]));
     Job j = {.p = c->s.prog,
@@ -447,7 +447,7 @@ static void held_call(const char *stdlib) {
 static void hung_device(const char *stdlib) {
   for (uint32_t i = 0; i < 4; i++) {
     bool all = i == 2;
-    Program *c = compiled(stdlib, sample_named(i == 1 || all ? "turns" : "1f1b"));
+    Program *c = compiled(stdlib, sample_named(i == 1 || all ? "switched" : "1f1b"));
     Job j = {.p = c->s.prog,
              .processes = true,
              .checks = i == 3,
@@ -511,7 +511,7 @@ static void faults(const char *stdlib) {
   j = (Job){.p = p, .seed = seed0, .processes = true, .fails = true};
   job_run(&j);
   show("a model that fails", &j);
-  const Sample *lends[2] = {sample_named("bpipe"), sample_named("turns")};
+  const Sample *lends[2] = {sample_named("bpipe"), sample_named("switched")};
   for (uint32_t i = 0; i < 6; i++) {
     Program *l = compiled(stdlib, lends[i % 2]);
     bool graph = i >= 4;
@@ -530,20 +530,6 @@ static void faults(const char *stdlib) {
                i < 2 ? "each on a host of its own" : "a model that fails",
                graph ? ", from a graph" : "", j.status[0] ? j.error[0] : "no error");
       EXPECT(j.stuck == 0, "  %u streams wait for ever\n", j.stuck);
-    }
-    if (i == 3) { /* the others wait for its turn */
-      setenv("PIPE_FAULT", "0OFF1:0:1:hang", 1);
-      j = (Job){.p = l->s.prog,
-                .seed = seed0,
-                .processes = true,
-                .deadline_s = JOB_DEADLINE_S,
-                .kill = 1,
-                .kill_at = 1u << 30}; /* never: but a run that stalls goes on to its deadline */
-      job_run(&j);
-      unsetenv("PIPE_FAULT");
-      printf("turns, 0OFF1:0:1:hang: %s\n", j.error[0]);
-      for (uint32_t r = 1; r < j.nhost; r++)
-        EXPECT(strcmp(j.error[r], j.error[0]) == 0, "  rank %u: %s\n", r, j.error[r]);
     }
     arena_free(&l->arena);
     free(l);

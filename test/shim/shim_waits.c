@@ -46,39 +46,6 @@ static void show(const char *what, const Job *j) {
       EXPECT(strcmp(j->error[r], j->error[0]) == 0, "  rank %u: %s\n", r, j->error[r]);
 }
 
-/* Turns with fewer queues than CUDA has by itself, which are refused, and why: what gives the turns
- * of a run that fails is behind what waits for them. */
-static void few_queues(const char *stdlib, uint64_t seed) {
-  static const char *const queues[] = {"1", "7", "8", "32", "0"};
-  Program *turns = compiled(stdlib, sample_named("turns")),
-          *plain = compiled(stdlib, sample_named("1f1b"));
-  char what[64];
-  for (uint32_t i = 0; i < 2 * sizeof queues / sizeof *queues; i++) {
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues[i / 2], 1);
-    Job j = {.p = (i % 2 ? plain : turns)->s.prog, .processes = true, .seed = seed + i};
-    job_run(&j);
-    snprintf(what, sizeof what, "CUDA_DEVICE_MAX_CONNECTIONS=%s, %s", queues[i / 2],
-             i % 2 ? "plain" : "turns");
-    show(what, &j);
-  }
-  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
-  for (uint32_t i = 0; i < 2; i++) {
-    Job j = {.p = turns->s.prog,
-             .processes = true,
-             .fails = true,
-             .one_queue = i,
-             .deadline_s = JOB_DEADLINE_S,
-             .seed = seed};
-    job_run(&j);
-    printf("turns, a model that fails, %s: %s\n", i ? "one queue" : "queues",
-           j.stuck ? "left with a stream that waits for ever" : "all streams run out");
-  }
-  arena_free(&turns->arena);
-  arena_free(&plain->arena);
-  free(turns);
-  free(plain);
-}
-
 /* One rank does not come: the others name it; or what is the matter with themselves, as early as
  * that may be. */
 static void absent(const char *stdlib, uint64_t seed) {
@@ -216,7 +183,6 @@ static void settings(const char *stdlib, uint64_t seed) {
 
 void plan_waits(const char *stdlib, uint64_t seed) {
   one_queue(stdlib, seed);
-  few_queues(stdlib, seed);
   absent(stdlib, seed);
   wheel(stdlib, seed);
   settings(stdlib, seed);

@@ -139,20 +139,6 @@ static uint32_t waits_for(const Look *l, uint32_t r, uint32_t row, uint32_t x) {
   return most;
 }
 
-/* How many COPY instructions of rank q come before turn `turn` of its group. */
-static uint32_t turns_before(const Look *l, uint32_t q, uint32_t turn) {
-  const RankRun *k = &l->run->rank[q];
-  uint32_t n = 0;
-  while (n < k->ncopy && k->t->instr[k->copy[n].index].turn < turn)
-    n++;
-  return n;
-}
-
-/* The group in which instruction i of rank r takes turns; 0. */
-static uint32_t group_of(const Look *l, uint32_t r, const PipeInstr *in) {
-  return pipe_op_info[in->op].stream == PIPE_COPY ? l->run->p->rank[r].group : 0;
-}
-
 /* Applies note [known] to row `row` of rank r, which is over. True: more is known. */
 static bool spread(Look *l, uint32_t r, uint32_t row) {
   const PipeInstr *in = instr(l, r, row);
@@ -160,10 +146,6 @@ static bool spread(Look *l, uint32_t r, uint32_t row) {
   bool more = false;
   for (uint32_t x = 0; x < me->n; x++)
     more |= raise(&me->known[x], waits_for(l, r, row, x));
-  uint32_t g = group_of(l, r, in);
-  for (uint32_t q = 0; g && q < l->run->p->nrank; q++) /* so are all turns before it */
-    if (l->run->p->rank[q].group == g)
-      more |= raise(&l->of[q].known[PIPE_COPY], turns_before(l, q, in->turn));
   if (!pipe_is_move(in->op))
     return more;
   Place *peer = &l->of[in->peer];
@@ -209,13 +191,8 @@ static uint32_t first_stalled(const Look *l, uint32_t r, uint32_t x) {
 
 /* True if all that the row waits for on its rank is known to be over. */
 static bool is_ready(const Look *l, uint32_t r, uint32_t row) {
-  const PipeInstr *in = instr(l, r, row);
   for (uint32_t x = 0; x < l->of[r].n; x++)
     if (waits_for(l, r, row, x) > l->of[r].known[x])
-      return false;
-  uint32_t g = group_of(l, r, in);
-  for (uint32_t q = 0; g && q < l->run->p->nrank; q++)
-    if (l->run->p->rank[q].group == g && turns_before(l, q, in->turn) > l->of[q].known[PIPE_COPY])
       return false;
   return true;
 }

@@ -44,6 +44,9 @@
 
 enum { READY = 0, SENT = PR_LINE, HEADER = SENT + 16, BOX = 2 * PR_LINE, LET_GO = 2 };
 
+/* The driver's call for numbers in memory, which has no name in the runtime. */
+typedef CUresult (*Batch)(CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned);
+
 struct CudaEdges {
   char *map, *device;            /* the same memory: for this host, and for its device */
   uint64_t bytes, losses, boxes; /* of it; where they begin */
@@ -53,7 +56,7 @@ struct CudaEdges {
   cudaEvent_t *over;  /* [nside] */
   cudaEvent_t fork;
   uint32_t nside;
-  CudaBatch batch;
+  Batch batch;
 };
 
 /* What a rank says of one of its RECVs, in the order of its list. */
@@ -273,6 +276,21 @@ bool cuda_edges_busy(const PrRun *run) {
 
 /* ---- opening ---- */
 
+static bool find_batch(Batch *to) {
+  void *fn = NULL;
+  enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  cudaError_t e = cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &fn, 12000,
+                                                   cudaEnableDefault, &found);
+#else
+  cudaError_t e = cudaGetDriverEntryPoint("cuStreamBatchMemOp", &fn, cudaEnableDefault, &found);
+#endif
+  *(void **)to = fn;
+  if (e != cudaSuccess)
+    cudaGetLastError(); /* else a model finds it after a launch of its own */
+  return e == cudaSuccess && found == cudaDriverEntryPointSuccess && fn;
+}
+
 static void lay_out(const PrRun *run, struct CudaEdges *x) {
   const uint64_t n = (uint64_t)run->nsink * run->p->nmb * run->p->nrank;
   x->nedge = run->p->nchannel ? run->p->nchannel : run->p->nrank * run->p->nrank;
@@ -417,6 +435,24 @@ static PrStatus hear_all_receives(PrRun *run, struct CudaEdges *x) {
   return st;
 }
 
+/* Streams that share a hardware queue run in the order of the list, in which an issued step
+ * completes. There are two exceptions: transfers of a group may need each other in any order, and a
+ * graph has an order of its own. Writes that there are too few queues for groups, if so. */
+static void few_queues(char why[PR_TEXT]) {
+  enum { QUEUES = 8 }; /* CUDA's default: NCCL has streams, too, and CUDA assigns queues in turn */
+  static const char *const name[] = {"CUDA_DEVICE_MAX_CONNECTIONS",
+                                     "CUDA_DEVICE_MAX_COPY_CONNECTIONS"};
+  for (int i = 0; i < 2 && !*why; i++) {
+    const char *queues = getenv(name[i]);
+    const int n = queues ? atoi(queues) : 0;
+    if (n >= 1 && n < QUEUES)
+      snprintf(why, PR_TEXT,
+               "%s=%s: groups of transfers by copy engines take streams that are not behind one "
+               "another; it has to be %d or more, or unset",
+               name[i], queues, QUEUES);
+  }
+}
+
 PrStatus cuda_edges_open(PrRun *run) {
   PrCuda *c = cuda_of(run);
   char why[PR_TEXT];
@@ -428,10 +464,10 @@ PrStatus cuda_edges_open(PrRun *run) {
     return st;
   lay_out(run, x);
   snprintf(why, sizeof why, "%s", c->no_peer);
-  if (!*why && !cuda_find_batch(&x->batch))
+  if (!*why && !find_batch(&x->batch))
     snprintf(why, sizeof why, "rank %u: its driver has no cuStreamBatchMemOp", run->here);
   if (!*why && x->nside > 0)
-    cuda_few_queues("groups of transfers by copy engines", why);
+    few_queues(why);
   const char *off = getenv("NCCL_P2P_DISABLE");
   if (!*why && c->o.transport == PR_CUDA_AUTO && off && atoi(off))
     snprintf(why, sizeof why, "rank %u: NCCL_P2P_DISABLE=%d", run->here, atoi(off));

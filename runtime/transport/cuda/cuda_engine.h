@@ -5,7 +5,7 @@
  *   cuda_comms.c   communicators, the prologue
  *   cuda_issue.c   instructions
  *   cuda_edges.c   transfers by copy engines, between ranks of one host
- *   cuda_peers.c   memory of other processes: stashes there, turns
+ *   cuda_peers.c   memory of other processes: stashes there
  *   cuda_steps.c   steps, waiting, deadlines, failures, graphs
  *   cuda_formula.c formulas around the model's callbacks; cuda_formula.cu: their kernel
  *   cuda_check.c   transfers that say what they are
@@ -109,8 +109,6 @@ typedef struct PrCuda {
   bool one_host;        /* all ranks are on one host, and no rank has chosen NCCL */
   uint32_t missing;     /* 1 + a rank that has not come to cuda_join; 0 */
   char no_peer[PR_TEXT]; /* why this rank cannot open the memory that it sends to; "" */
-  cudaEvent_t *turn;    /* without a group: [ngroup] the last turn of each group of COPY streams */
-  uint32_t *turns;      /* [ngroup] how many turns there were in this step */
   struct CudaCard *card; /* with a group, on rank 0 [size]: what cuda_agree, cuda_meet gather */
   uint32_t nhere;
   cudaEvent_t begin;    /* the leader, rank[0], has begun the step */
@@ -241,8 +239,6 @@ PrStatus cuda_agree(PrRun *run, PrStatus st);
 PrStatus cuda_share(PrRun *run, uint32_t rank, void *data, uint64_t bytes);
 /* why: a reason of this rank, or ""; becomes the reason of the first rank that has one. */
 PrStatus cuda_ask(PrRun *run, char why[PR_TEXT]);
-/* Writes that CUDA_DEVICE_MAX_CONNECTIONS is too small for `what`, if so. */
-void cuda_few_queues(const char *what, char why[PR_TEXT]);
 PrStatus cuda_meet(PrRun *run); /* rank 0 waits until all ranks have called it */
 void cuda_abort(PrRun *run);
 PrStatus cuda_open_watchdog(PrRun *run);
@@ -278,13 +274,6 @@ bool cuda_lends(const PrRun *run); /* others may open the memory of the rank of 
 bool cuda_any_lends(const PrRun *run); /* the same of any rank; equal on all ranks */
 void *cuda_peer_slot(const PrRun *run, uint32_t rank, uint32_t slot);
 char *cuda_peer_block(const PrRun *run, uint32_t rank); /* of one that this rank sends to */
-/* The driver's call for numbers in memory, which has no name in the runtime. */
-typedef CUresult (*CudaBatch)(CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned);
-bool cuda_find_batch(CudaBatch *to); /* false: the driver has none */
-PrStatus cuda_peer_turn(PrRun *run, CudaRank *d);      /* before the next COPY instruction of d */
-PrStatus cuda_peer_turn_over(PrRun *run, CudaRank *d); /* after it */
-/* of a run that has failed: gives the COPY stream the turns that it waits for */
-void cuda_peers_release(PrRun *run);
 bool cuda_peers_close(PrRun *run);   /* true: nobody has memory of this rank open any more */
 
 /* Transport peer, with a group on one host. Opening decides: PrCuda.edges is the same, NULL or not,

@@ -102,37 +102,6 @@ static PrStatus side(PrRun *run, CudaRank *d, uint64_t step) {
               : PR_OK;
 }
 
-/* True if the turn of a COPY instruction has come. With a group its stream waits for the turn. */
-static bool turn_has_come(const PrRun *run, const CudaRank *d, const PipeInstr *in) {
-  const PrCuda *c = cuda_of(run);
-  uint32_t g = d->k->t->group;
-  return g == 0 || c->peers || c->turns[g - 1] == in->turn;
-}
-
-/* Makes the COPY stream wait for the previous turn: after its other waits, the first of which adds
- * the stream to a capture. */
-static PrStatus take_turn(PrRun *run, CudaRank *d, const PipeInstr *in) {
-  PrCuda *c = cuda_of(run);
-  uint32_t g = d->k->t->group;
-  if (g > 0 && c->peers)
-    return cuda_peer_turn(run, d);
-  if (g > 0 && in->turn > 0)
-    CUDA_TRY(run, cudaStreamWaitEvent(d->stream[PIPE_COPY], c->turn[g - 1], 0));
-  return PR_OK;
-}
-
-static PrStatus end_turn(PrRun *run, CudaRank *d) {
-  PrCuda *c = cuda_of(run);
-  uint32_t g = d->k->t->group;
-  if (g == 0)
-    return PR_OK;
-  if (c->peers)
-    return cuda_peer_turn_over(run, d);
-  c->turns[g - 1]++;
-  CUDA_TRY(run, cudaEventRecord(c->turn[g - 1], d->stream[PIPE_COPY]));
-  return PR_OK;
-}
-
 /* ---- COMM ---- */
 
 /* One call of NCCL: for the slot of a transfer, or for the header ahead of it. */
@@ -547,12 +516,7 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
   PrStatus st = meet_faults(run, d, step, n, &lost, &corrupt);
   if (st)
     return st;
-  *moved = on != PIPE_COPY || turn_has_come(run, d, in);
-  if (!*moved)
-    return PR_OK;
   st = waits(run, d, cuda_stream(d, d->next));
-  if (!st && on == PIPE_COPY)
-    st = take_turn(run, d, in);
   for (uint32_t i = 0; i < n && !st; i++)
     st = mark(run, d, step, d->next + i, false);
   if (!st)
@@ -563,8 +527,6 @@ static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool
                                 : transfers(run, d, n, lost, corrupt);
   if (!st && on == PIPE_COMPUTE)
     st = corrupt_slots(run, d, on, corrupt);
-  if (!st && on == PIPE_COPY)
-    st = end_turn(run, d);
   return st ? st : pass(run, d, step, n);
 }
 
@@ -669,8 +631,6 @@ PrStatus cuda_issue_step(PrRun *run, uint64_t step) {
   if (c->nhere > 1)
     CUDA_TRY(run, cudaEventRecord(c->begin, s));
   c->held_step = c->capturing ? UINT64_MAX : step;
-  if (run->p->ngroup > 0)
-    memset(c->turns, 0, run->p->ngroup * sizeof *c->turns);
   for (uint32_t r = 0; r < c->nhere && !st; r++) {
     CudaRank *d = &c->rank[r];
     d->next = 0;

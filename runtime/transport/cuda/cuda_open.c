@@ -349,12 +349,6 @@ static PrStatus open_device(PrRun *run) {
   for (uint32_t i = 0; i < 2; i++)
     CUDA_TRY(run, cudaEventCreateWithFlags(&c->over[i], cudaEventDisableTiming));
   CUDA_TRY(run, cudaEventCreateWithFlags(&c->begin, cudaEventDisableTiming));
-  c->turn = calloc(run->p->ngroup + 1, sizeof *c->turn);
-  c->turns = calloc(run->p->ngroup + 1, sizeof *c->turns);
-  if (!c->turn || !c->turns)
-    return pr_fail(run, PR_E_MEMORY, "no memory for %u groups", run->p->ngroup);
-  for (uint32_t i = 0; i < run->p->ngroup && !c->o.group; i++)
-    CUDA_TRY(run, cudaEventCreateWithFlags(&c->turn[i], cudaEventDisableTiming));
   c->loss = cuda_take((2 * n + c->nhere) * sizeof *c->loss, false);
   c->step_at = cuda_take(sizeof *c->step_at, false);
   c->loss_to = cuda_take(2 * n * sizeof *c->loss_to, true);
@@ -384,37 +378,9 @@ static PrStatus check_group(PrRun *run, uint32_t r, uint32_t i) {
                        r, pr_where(run, in, where), n, most);
 }
 
-/* Streams that share a hardware queue run in the order of the list, in which an issued step
- * completes. There are three exceptions: in a run that fails, the stream that gives turns to a COPY
- * stream must not be behind it; transfers of a group may need each other in any order; and a graph
- * has an order of its own. */
-void cuda_few_queues(const char *what, char why[PR_TEXT]) {
-  enum { QUEUES = 8 }; /* CUDA's default: NCCL has streams, too, and CUDA assigns queues in turn */
-  static const char *const name[] = {"CUDA_DEVICE_MAX_CONNECTIONS",
-                                     "CUDA_DEVICE_MAX_COPY_CONNECTIONS"};
-  for (int i = 0; i < 2 && !*why; i++) {
-    const char *queues = getenv(name[i]);
-    const int n = queues ? atoi(queues) : 0;
-    if (n >= 1 && n < QUEUES)
-      snprintf(why, PR_TEXT,
-               "%s=%s: %s take streams that are not behind one another; it has to be %d or more, "
-               "or unset",
-               name[i], queues, what, QUEUES);
-  }
-}
-
-static PrStatus check_queues(PrRun *run) {
-  char why[PR_TEXT] = "";
-  if (cuda_of(run)->o.group && run->p->ngroup > 0)
-    cuda_few_queues("turns of COPY streams", why);
-  return *why ? pr_fail(run, PR_E_ARG, "%s", why) : PR_OK;
-}
-
 static PrStatus open_here(PrRun *run) {
   PrCuda *c = cuda_of(run);
   PrStatus st;
-  if ((st = check_queues(run)))
-    return st;
   for (uint32_t r = 0; r < run->p->nrank; r++) {
     const PipeRank *t = run->rank[r].t;
     if (!pr_is_here(run, r))
@@ -524,11 +490,6 @@ void cuda_close(PrRun *run) {
       cudaEventDestroy(c->over[i]);
   if (c->begin)
     cudaEventDestroy(c->begin);
-  for (uint32_t i = 0; c->turn && run->p && i < run->p->ngroup; i++)
-    if (c->turn[i])
-      cudaEventDestroy(c->turn[i]);
-  free(c->turn);
-  free(c->turns);
   if (c->rank)
     cuda_trace_close(run);
   cuda_formulas_close(run);

@@ -24,7 +24,7 @@
  * in. All of it happens on the thread that calls, whether the communicator blocks or not. What one
  * communicator waits for may be behind a transfer of another one, behind a turn, or in a graph. So:
  *   1. abort all communicators in one group, in which NCCL only sets the flags;
- *   2. give turns until all streams have run out;
+ *   2. set the flags of transfers by copy engines until all streams have run out;
  *   3. destroy the graphs;
  *   4. end the group: NCCL has nothing to wait for.
  * If the streams do not run out, a device hangs: the group is not ended, memory is not given back,
@@ -82,7 +82,6 @@ bool cuda_run_out(PrRun *run) {
     c->stuck = pr_now() > end;
   }
   for (cuda_edges_release(run); !c->stuck && is_busy(c);) { /* before any call of CUDA */
-    cuda_peers_release(run);
     cuda_edges_release(run);
     nanosleep(&pause, NULL);
     c->stuck = pr_now() > end;

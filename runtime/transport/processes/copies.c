@@ -17,41 +17,19 @@ static bool carry_one(Proc *e, ProcRest what, uint32_t peer, bool sends, void *d
   return proc_carry(e->copier);
 }
 
-/* Ranks that share a link take turns to copy, in the order of the table: a rank whose turn is over
- * sends an empty message to the next rank. At the end of a step, where all ranks meet anyway, no
- * turn is handed on. */
-static bool take_turn(Proc *e, const PipeInstr *c, uint64_t step) {
-  const Turns *t = e->k->turns;
-  uint32_t before = c->turn > 0 ? c->turn - 1 : t->n - 1, rank = t->rank[before];
-  bool handed = c->turn > 0 || (e->run->free_running && step > e->first);
-  return !handed || rank == e->run->here || carry_one(e, PROC_TURN, rank, false, NULL, 0);
-}
-
-static bool hand_on_turn(Proc *e, const PipeInstr *c, uint64_t step) {
-  const Turns *t = e->k->turns;
-  uint32_t after = c->turn + 1 < t->n ? c->turn + 1 : 0, rank = t->rank[after];
-  bool handed = after > 0 || (e->run->free_running && step + 1 < atomic_load(&e->run->target));
-  return !handed || rank == e->run->here || carry_one(e, PROC_TURN, rank, true, NULL, 0);
-}
-
 PrStatus proc_copy(PrRun *run, RankRun *k, const CopyAt *at, uint64_t step) {
   Proc *e = run->of_engine;
   const PipeInstr *c = &k->t->instr[at->index];
-  if (k->turns && !take_turn(e, c, step))
+  if (c->peer == PIPE_NONE)
+    return pr_copy(run, k, at, step);
+  uint64_t began = k->span ? pr_now() - run->epoch_ns : 0;
+  const bool off = c->op == PIPE_OFF;
+  if (!carry_one(e, off ? PROC_OFF : PROC_LOAD, c->peer, off, k->slot[c->act],
+                 run->stage[c->stage].size.act))
     return (PrStatus)atomic_load(&run->status);
-  if (c->peer == PIPE_NONE) {
-    if (pr_copy(run, k, at, step))
-      return (PrStatus)atomic_load(&run->status);
-  } else {
-    uint64_t began = k->span ? pr_now() - run->epoch_ns : 0;
-    const bool off = c->op == PIPE_OFF;
-    if (!carry_one(e, off ? PROC_OFF : PROC_LOAD, c->peer, off, k->slot[c->act],
-                   run->stage[c->stage].size.act))
-      return (PrStatus)atomic_load(&run->status);
-    if (k->span)
-      *pr_span(run, k, step, at->index) = (PrSpan){began, pr_now() - run->epoch_ns};
-  }
-  return k->turns && !hand_on_turn(e, c, step) ? (PrStatus)atomic_load(&run->status) : PR_OK;
+  if (k->span)
+    *pr_span(run, k, step, at->index) = (PrSpan){began, pr_now() - run->epoch_ns};
+  return PR_OK;
 }
 
 /* Guest slots */
@@ -97,10 +75,6 @@ PrStatus proc_open_copies(Proc *e) {
   PrRun *run = e->run;
   PrStatus st = PR_OK;
   bool lends = false;
-  if (e->k->turns && !e->buffers)
-    return pr_fail(
-        run, PR_E_ARG,
-        "program: pr_transport does not support copies that take turns; use pr_mpi or pr_cuda");
   if (!(e->copier = proc_add_job(e, proc_carries, 1, 0)))
     return PR_E_MEMORY;
   e->guest = e->job + e->njob;

@@ -35,7 +35,7 @@ typedef enum ProcKind {
   PROC_OF_REST,     /* ProcRest */
   PROC_KINDS
 } ProcKind;
-typedef enum ProcRest { PROC_OFF, PROC_LOAD, PROC_TURN, PROC_ALL } ProcRest;
+typedef enum ProcRest { PROC_OFF, PROC_LOAD, PROC_ALL } ProcRest;
 
 typedef struct Proc Proc;
 
