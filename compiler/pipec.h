@@ -209,8 +209,9 @@ typedef struct Model {
   uint32_t ntie, *tie_of, *tie_row0, *tie_row;
   uint32_t *rank_stage;  /* [nstage] rows, rank after rank, ascending */
   uint32_t *rank_stage0; /* [nrank + 1] where each rank starts in rank_stage */
-  /* [nrank] 1 + group of ranks whose copies share a link; 0: in no group. NULL: no groups. */
-  uint32_t *group, ngroup;
+  /* [nrank] 1 + the link that the copies of a rank share with those of others; 0: none. NULL: no
+   * such links. */
+  uint32_t *copy_link, ncopy_link;
   uint32_t given;        /* bit k: the text or a profile gives CostKey k (names.h) */
   bool profiled;         /* a profile gives costs */
   const char *layers;    /* how a profile of layers was cut into stages, or NULL */

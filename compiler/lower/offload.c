@@ -18,7 +18,7 @@
  * the next LOAD must start, or when an OFF starts that would overlap it: whichever is first. Ops
  * and OFFs have their times on an idle network.
  *
- * The ranks of an `exclusive` group share one link. The plan has their copies one after the other,
+ * The ranks of one value of `exclusive` share a link. The plan has their copies one after the other,
  * as one rank with all their copies would: note [turns]. Nothing but times holds the ranks to it.
  *
  * Cost: linear in ops and copies, and a sort of the copies of each rank. A clause looks at every
@@ -180,7 +180,7 @@ static uint32_t not_ended(const Sched *s, uint32_t from, uint32_t to, uint64_t t
   return from;
 }
 
-/* Gives the LOADs of a rank, or of the ranks of a group, their places: note [latest]. Drops a
+/* Gives the LOADs of a rank, or of the ranks of a link, their places: note [latest]. Drops a
  * stash that, behind earlier OFFs, has no time to go and come back; a stash of a clause with a lead
  * may be late and stays. Returns the number left. */
 static uint32_t place_loads(Sched *s, Wish *w, uint32_t all) {
@@ -243,7 +243,9 @@ static void add(Sched *s, Orders *orders, PipeOp kind, const Wish *w, uint32_t s
                   .plan = off ? w->off : w->load});
 }
 
-static bool in_group(const Sched *s, uint32_t r) { return s->model->group && s->model->group[r]; }
+static bool shares_link(const Sched *s, uint32_t r) {
+  return s->model->copy_link && s->model->copy_link[r];
+}
 
 /* Collects what the clauses offload from rank r. */
 static bool wishes_of(Sched *s, uint32_t r, Wishes *list) {
@@ -269,12 +271,12 @@ static bool add_clauses(Sched *s, Orders *orders) {
   for (uint32_t r = 0; r < s->model->nrank && s->orders->noffload; r++) {
     list.n = 0;
     bool first = true;
-    for (uint32_t q = 0; q < r && in_group(s, r) && first; q++)
-      first = s->model->group[q] != s->model->group[r];
+    for (uint32_t q = 0; q < r && shares_link(s, r) && first; q++)
+      first = s->model->copy_link[q] != s->model->copy_link[r];
     if (!first)
-      continue; /* handled with the first rank of its group */
-    for (uint32_t q = r; q < (in_group(s, r) ? s->model->nrank : r + 1); q++)
-      if ((q == r || s->model->group[q] == s->model->group[r]) && !wishes_of(s, q, &list))
+      continue; /* handled with the first rank of its link */
+    for (uint32_t q = r; q < (shares_link(s, r) ? s->model->nrank : r + 1); q++)
+      if ((q == r || s->model->copy_link[q] == s->model->copy_link[r]) && !wishes_of(s, q, &list))
         return false;
     if (list.n == 0)
       continue;
@@ -429,7 +431,7 @@ static bool check_cell(Sched *s, size_t cell) {
   return true;
 }
 
-/* A copy in the order of its unit: a rank, or the ranks of a group. */
+/* A copy in the order of its unit: a rank, or the ranks of a link. */
 typedef struct Turn {
   uint64_t time;             /* end of the op before it, on an idle network */
   uint32_t unit, made, copy; /* made: OrderRun.made of that op */
@@ -446,7 +448,7 @@ static int by_unit(const void *a, const void *b) {
   return x->copy < y->copy ? -1 : x->copy > y->copy;
 }
 
-/* note [turns]: the copies of a group take turns in the order in which the ops before them end on
+/* note [turns]: the copies of a link take turns in the order in which the ops before them end on
  * an idle network; ties in the order of the play. */
 static Turn *find_turns(Sched *s) {
   Turn *turn = arena_alloc(s->arena, s->orders->ncopy * sizeof *turn);
@@ -454,13 +456,13 @@ static Turn *find_turns(Sched *s) {
     for (uint32_t i = s->orders->rank_copy0[r]; i < s->orders->rank_copy0[r + 1]; i++) {
       bool first = s->orders->copy[i].at == s->orders->rank_op0[r];
       turn[i] = (Turn){.unit = r, .copy = i};
-      if (!in_group(s, r))
+      if (!shares_link(s, r))
         continue;
-      turn[i].unit = s->model->nrank + s->model->group[r];
+      turn[i].unit = s->model->nrank + s->model->copy_link[r];
       turn[i].time = first ? 0 : s->ideal->end[s->orders->copy[i].at - 1];
       turn[i].made = first ? 0 : s->ideal->made[s->orders->copy[i].at - 1];
     }
-  if (s->model->group)
+  if (s->model->copy_link)
     qsort(turn, s->orders->ncopy, sizeof *turn, by_unit);
   return turn;
 }

@@ -466,7 +466,7 @@ bool expand(Sched *s, Expanded *e) {
     return false;
   bool ok = find_send(&x) && find_lowering(&x) && find_weights(&x.in) &&
             fits(s, s->model->pipe[0].clause) && place_stages(&x.in) && set_costs(&x.in) &&
-            find_groups(&x.in) && find_sides(&x) && run_orders(&x) && ops_fit(s) &&
+            find_copy_links(&x.in) && find_sides(&x) && run_orders(&x) && ops_fit(s) &&
             find_limits(s, &e->claims);
   arena_free(&x.scratch);
   return ok;

@@ -417,7 +417,7 @@ static void sort_with_sides(Sched *s, Sides *sides, Ideal *ideal, const OrderRun
 
 bool order(Sched *s, Sides *sides, Ideal *ideal) {
   OrderRun run = {.stage = s->model->stage};
-  if (s->sides->ncomm > 0 || s->model->group)
+  if (s->sides->ncomm > 0 || s->model->copy_link)
     run.made = ideal->made = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.made);
   run.end = arena_alloc(s->arena, (size_t)s->orders->nop * sizeof *run.end);
   run.head = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);

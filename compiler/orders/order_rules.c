@@ -608,7 +608,7 @@ bool play_rules(Ex *x) {
   Sched *s = x->s;
   size_t n = s->orders->nop;
   Arena own = {0}, *a = &own;
-  uint32_t nunit = s->model->nrank + s->model->ngroup;
+  uint32_t nunit = s->model->nrank + s->model->ncopy_link;
   Rules q = {
       .s = s,
       .x = x,

@@ -64,7 +64,7 @@ typedef struct Rules {
   uint32_t *region;    /* [nrank] region at or after `next`, in RuleTables.regions; NONE */
   uint64_t *free_at;   /* [nrank] time from which the rank is free */
   bool *ending;        /* [nrank] the counts that its last action gives back are still counted */
-  /* [nunit] running copy; NONE. Units: ranks, then groups whose copies share a link. */
+  /* [nunit] running copy; NONE. Units: ranks, then links of copies. */
   uint32_t *copying;
   uint64_t *copied_at; /* [nunit] end of the running copy */
   /* [nrank], [ncopy] list of OFFs that ended during an action: 1 + copy; 0: end */

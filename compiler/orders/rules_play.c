@@ -629,7 +629,9 @@ static bool step(Rules *q, uint32_t r, uint64_t now) {
 /* ---- the copy streams ---- */
 
 static uint32_t unit_of(const Sched *s, uint32_t r) {
-  return s->model->group && s->model->group[r] ? s->model->nrank + s->model->group[r] - 1 : r;
+  return s->model->copy_link && s->model->copy_link[r]
+             ? s->model->nrank + s->model->copy_link[r] - 1
+             : r;
 }
 
 /* Ends the copy of a unit: its slot is free for the ops that start from now on. */
@@ -719,7 +721,7 @@ static bool copy(Rules *q, uint32_t unit, uint64_t now) {
 
 bool rules_run(Rules *q) {
   Sched *s = q->s;
-  uint32_t nunit = s->model->nrank + s->model->ngroup;
+  uint32_t nunit = s->model->nrank + s->model->ncopy_link;
   bool copies = false;
   for (uint32_t i = 0; i < s->orders->ncopy && !copies; i++)
     copies = q->op[s->orders->nop + i].part != 0;

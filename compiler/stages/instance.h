@@ -36,7 +36,7 @@ bool find_orders(Instance *x, const Clause **order);
 
 /* ---- place.c ---- */
 bool find_ranks(Instance *x);
-bool find_groups(Instance *x); /* the `exclusive` clause */
+bool find_copy_links(Instance *x); /* the `exclusive` clause */
 bool find_pipes(Instance *x);
 /* Is there memory for the rows and edges so far, with F and B of each unit? c: where to report. */
 bool fits(Sched *s, const Clause *c);

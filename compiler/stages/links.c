@@ -222,12 +222,12 @@ static bool has_rank(const uint32_t *list, uint32_t n, uint32_t rank) {
   return false;
 }
 
-/* Adds the links of the copies: those of ranks of one group (Model.group). */
+/* Adds the links of copies. */
 static void share_copies(const Sched *s, Model *model) {
-  for (uint32_t r = 0; r < s->model->nrank && s->model->group && s->orders->ncopy; r++)
-    if (s->model->group[r])
-      model->share[model->nshare++] = (PipeShare){r, r, model->nlink + s->model->group[r] - 1};
-  model->nlink += s->orders->ncopy ? s->model->ngroup : 0;
+  for (uint32_t r = 0; r < s->model->nrank && s->model->copy_link && s->orders->ncopy; r++)
+    if (s->model->copy_link[r])
+      model->share[model->nshare++] = (PipeShare){r, r, model->nlink + s->model->copy_link[r] - 1};
+  model->nlink += s->orders->ncopy ? s->model->ncopy_link : 0;
 }
 
 bool links(Sched *s, Model *model) {
@@ -261,7 +261,7 @@ bool links(Sched *s, Model *model) {
       qsort(passed.at, passed.n, sizeof *passed.at, by_source);
     if (!s->model->nprofile_link)
       warn_free(s, passed.at, passed.n);
-    const size_t most = passed.n + (size_t)(s->model->group ? s->model->nrank : 0);
+    const size_t most = passed.n + (size_t)(s->model->copy_link ? s->model->nrank : 0);
     model->share = most ? NEW_ARRAY(s->arena, PipeShare, most) : NULL;
     for (uint32_t i = 0; i < passed.n; i++) {
       const Passed *p = &passed.at[i];

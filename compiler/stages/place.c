@@ -441,7 +441,7 @@ static int by_link(const void *a, const void *b) {
   return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-bool find_groups(Instance *x) {
+bool find_copy_links(Instance *x) {
   Sched *s = x->s;
   const Clause *c;
   if (!find_only(x, CL_EXCLUSIVE, "exclusive", &c))
@@ -455,16 +455,16 @@ bool find_groups(Instance *x) {
       return false;
   }
   qsort(at, s->model->nrank, sizeof *at, by_link);
-  x->model->group = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
+  x->model->copy_link = NEW_ARRAY(s->arena, uint32_t, s->model->nrank);
   for (uint32_t i = 0, n; i < s->model->nrank; i += n) {
     for (n = 1; i + n < s->model->nrank && at[i + n].link == at[i].link;)
       n++;
-    x->model->ngroup += n > 1;
+    x->model->ncopy_link += n > 1;
     for (uint32_t k = i; k < i + n && n > 1; k++)
-      s->model->group[at[k].rank] = s->model->ngroup;
+      s->model->copy_link[at[k].rank] = s->model->ncopy_link;
   }
-  if (s->model->ngroup == 0)
-    x->model->group = NULL; /* no two ranks share a link */
+  if (s->model->ncopy_link == 0)
+    x->model->copy_link = NULL; /* no two ranks share a link */
   return true;
 }
 
