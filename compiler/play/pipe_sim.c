@@ -135,6 +135,8 @@ static uint64_t run_action(Machine *m, uint32_t r, uint32_t i, uint32_t n, uint6
 /* Are the waits of an instruction of rank r over? Raises *start to their ends. */
 static inline bool waits_over(const Machine *m, uint32_t r, const PipeInstr *c, uint64_t *start) {
   const Rank *k = &m->rank[r];
+  if (c->nwait == 0)
+    return true;
   const PipeWait *wait = &m->wait[r][c->waits], *end = wait + c->nwait;
   for (; wait < end; wait++) {
     const Queue *channel = NULL;

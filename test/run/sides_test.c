@@ -165,10 +165,12 @@ static bool copies_apart(const PipeProgram *p, uint32_t a, uint32_t b, uint64_t 
 /* Do links carry one copy at a time? */
 static bool links_hold(const PipeProgram *p, uint64_t *const *start, uint64_t *const *end) {
   bool hold = true;
-  for (const PipeShare *a = p->share; a < p->share + p->nshare; a++)
-    for (const PipeShare *b = a + 1; b < p->share + p->nshare; b++)
+  for (uint32_t i = 0; i < p->nshare; i++)
+    for (uint32_t j = i + 1; j < p->nshare; j++) {
+      const PipeShare *a = &p->share[i], *b = &p->share[j];
       if (a->from == a->to && b->from == b->to && a->link == b->link)
         hold &= copies_apart(p, a->from, b->from, start, end);
+    }
   return hold;
 }
 

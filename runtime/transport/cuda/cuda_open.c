@@ -289,12 +289,13 @@ static PrStatus number_events(PrRun *run, CudaRank *d) {
   const PipeRank *t = d->k->t;
   const size_t rows = (size_t)t->ninstr + 1;
   uint32_t *last = calloc(2 * rows, sizeof *last); /* at row + 1: the last row that waits for it */
-  uint32_t *unused = last + rows, nunused = 0, at = 0;
+  uint32_t nunused = 0, at = 0;
   d->queues = pipe_queues(run->p, t);
   if (!last || !d->queues.first) {
     free(last);
     return pr_fail(run, PR_E_MEMORY, "no memory for the events of rank %u", d->k->id);
   }
+  uint32_t *unused = last + rows;
   for (uint32_t row = 0; row <= t->ninstr; row++)
     for (uint32_t i = pipe_wait0(t, row); i < pipe_wait_end(t, row); i++)
       last[pipe_after(&d->queues, t->wait[i])] = row + 1;
