@@ -144,6 +144,10 @@ PrStatus pr_take_sums(PrRun *run) {
 /* Resolves the waits of rank k. of[queue]: number of the COMM stream. */
 static void take_needs(RankRun *k, const uint32_t *of) {
   const PipeRank *t = k->t;
+  for (uint32_t i = 0; i < t->ninstr; i++)
+    for (uint32_t at = pipe_wait0(t, i); at < pipe_wait_end(t, i); at++)
+      k->comm_joins |= pipe_op_info[t->instr[i].op].comm && t->wait[at].queue != PIPE_COMPUTE &&
+                       t->wait[at].queue != PIPE_COPY;
   for (uint32_t i = 0; i < t->nwait; i++) {
     const PipeWait wait = t->wait[i];
     if (wait.queue == PIPE_COMPUTE) {

@@ -119,6 +119,8 @@ static void reached(PrRun *run, RankRun *k, uint32_t queue, uint64_t count, Comm
   wake(run, &k->main, first, last);
   if (k->ncopy > 0)
     wake(run, &k->copier, first, last);
+  if (queue != PIPE_COMPUTE && queue != PIPE_COPY && !k->comm_joins)
+    return;
   for (uint32_t x = 0; x < k->nstream; x++) {
     CommRun *c = &k->stream[x];
     if (clear(&c->awaits, first, last)) {

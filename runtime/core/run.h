@@ -166,6 +166,7 @@ typedef struct RankRun {
   /* [nstream] The COMM stream, or its channels in the order of their first use. */
   CommRun *stream; uint32_t nstream;
   Need *need;             /* [t->nwait] the rows of PipeRank.wait */
+  bool comm_joins;        /* some COMM stream waits for another one */
   uint32_t *place;        /* arrays of CommRun.place */
   char *block;    /* all tensors of the rank except class HOST */
   char *host;     /* tensors of class HOST; NULL: none */

@@ -22,7 +22,7 @@
 #include "run.h"
 
 /* The streams of a rank: COMPUTE, COMM and COPY. With lowering CHANNELS the first of its channels
- * is COMM, and the others come after COPY, as in streams.h of the compiler. */
+ * is COMM, and the others come after COPY (pr_comm_queue in run.h). */
 static inline bool cuda_is_comm(uint32_t stream) {
   return stream == PIPE_COMM || stream >= PIPE_NSTREAMS;
 }
