@@ -172,9 +172,14 @@ bool lower(Sched *s, Lowered *lowered) {
   PipeInstr *compute = arena_alloc(s->arena, most * sizeof *compute);
   const size_t nqueue = PIPE_NSTREAMS + (size_t)lowered->npipe_channel;
   uint32_t *done = arena_alloc(s->arena, nqueue * sizeof *done);
+  if (s->orders->ncopy || s->orders->lists)
+    lowered->all_waits = NEW_ARRAY(s->arena, WaitRange *, s->model->nrank);
   for (uint32_t r = 0; r < s->model->nrank; r++) {
     rank[r] = lower_rank(s, lowered, r, compute, done);
-    prune_waits(s, &lowered->stream[r], &rank[r], lowered->stream[r].list);
+    const Streams *t = &lowered->stream[r];
+    if (lowered->all_waits)
+      lowered->all_waits[r] = arena_alloc(s->arena, rank[r].ninstr * sizeof(WaitRange) + 1);
+    prune_waits(s, t, &rank[r], t->list, lowered->all_waits ? lowered->all_waits[r] : NULL);
   }
   p->rank = rank;
   p->hash = pipe_program_hash(p);

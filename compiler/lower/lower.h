@@ -20,6 +20,9 @@ typedef struct Counts { uint32_t on[PIPE_NSTREAMS]; } Counts;
  * Streams.counts. `on`: position in COMM. */
 typedef struct Need { uint32_t of, on; } Need;
 
+/* Rows of Streams.wait: all waits of an instruction, also those that follow from others. */
+typedef struct WaitRange { uint32_t first, n; } WaitRange;
+
 /* The instructions of a rank, one array per stream, before lower.c merges them. `list` has room for
  * all of them and ends with compute, then comm: the merge writes over them. copy has its own
  * memory. */
@@ -70,6 +73,9 @@ typedef struct Lowered {
   uint32_t **slot_list, *nslot_list; /* [nrank] PipeRank.list; NULL without graph */
   Streams *stream;       /* [nrank] */
   uint32_t *side_pos;    /* [Sides.nuse] 1 + position of each side op in its stream */
+  /* (lower) [nrank][ninstr] With copies or the lists of a file, whose texts ask for waits that no
+   * slot needs; else NULL. */
+  WaitRange **all_waits;
   /* With lowering CHANNELS (channels.c): PipeProgram.channel. */
   PipeChannel *pipe_channel; uint32_t npipe_channel;
   /* [2 * links + nmodel + ntie + nrank] row of pipe_channel, numbered before settle sorts. */
@@ -163,8 +169,9 @@ Steady find_steady(Sched *s, const Times *times, uint64_t *const *end);
 /* For comm, once all waits are known: ensures Streams.wait. */
 void list_waits(Sched *s, Lowered *lowered);
 /* For lower: finds the waits of a list that do not follow from others. k->instr is `instr`, with
- * waits in t->wait. Ensures wait, nwait and those of instr. */
-void prune_waits(Sched *s, const Streams *t, PipeRank *k, PipeInstr *instr);
+ * waits in t->wait. Ensures wait, nwait and those of instr; and `range`, if not NULL: [ninstr] of
+ * Lowered.all_waits. */
+void prune_waits(Sched *s, const Streams *t, PipeRank *k, PipeInstr *instr, WaitRange *range);
 /* The instructions of stream `on` that c waits for, in `wait`. */
 static inline uint32_t waits_for(const PipeWait *wait, const PipeInstr *c, PipeOn on) {
   for (uint32_t i = c->waits; i < c->waits + c->nwait; i++)

@@ -18,8 +18,9 @@
  * the next LOAD must start, or when an OFF starts that would overlap it: whichever is first. Ops
  * and OFFs have their times on an idle network.
  *
- * The ranks of one value of `exclusive` share a link. The plan has their copies one after the other,
- * as one rank with all their copies would: note [turns]. Nothing but times holds the ranks to it.
+ * The ranks of one value of `exclusive` share a link. The plan has their copies one after the
+ * other, as one rank with all their copies would: note [turns]. Nothing but times holds the ranks
+ * to it.
  *
  * Cost: linear in ops and copies, and a sort of the copies of each rank. A clause looks at every
  * stage and microbatch. */

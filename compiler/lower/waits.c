@@ -28,15 +28,13 @@ void keep_need(Sched *s, Streams *t, const Counts *of, uint32_t count) {
 
 /* The list of a rank while it is made. */
 typedef struct Listing {
-  Arena *arena; /* of this rank */
   Streams *streams;
-  VEC(PipeWait) wait;
   uint32_t *nth;  /* with channels: [ncomm] position in its channel, from 1; else NULL */
-  uint32_t *last; /* [channels] 1 + row of `wait` for the channel */
+  uint32_t *last; /* [channels] 1 + row of Streams.wait for the channel */
 } Listing;
 
-static void push_wait(Listing *list, PipeInstr *c, PipeWait wait) {
-  *vec_push(list->arena, &list->wait) = wait;
+static void push_wait(Streams *t, PipeInstr *c, PipeWait wait) {
+  t->wait[t->nwait++] = wait;
   c->nwait++;
 }
 
@@ -53,10 +51,10 @@ static int by_need(const void *a, const void *b) {
   return x->of != y->of ? (x->of < y->of ? -1 : 1) : x->on < y->on ? -1 : x->on > y->on;
 }
 
-static void sort_needs(const Lowered *lowered, Listing *list) {
+static void sort_needs(Arena *a, const Lowered *lowered, Listing *list) {
   Streams *t = list->streams;
-  list->nth = arena_alloc(list->arena, t->ncomm * sizeof *list->nth + 1);
-  list->last = NEW_ARRAY(list->arena, uint32_t, lowered->npipe_channel);
+  list->nth = arena_alloc(a, t->ncomm * sizeof *list->nth + 1);
+  list->last = NEW_ARRAY(a, uint32_t, lowered->npipe_channel);
   for (uint32_t i = 0; i < t->nneed; i++) /* the first op of an action waits for the whole action */
     while (t->need[i].of > 0 && t->need[i].of < t->ncompute &&
            t->compute[t->need[i].of - 1].group > 0)
@@ -69,57 +67,69 @@ static void sort_needs(const Lowered *lowered, Listing *list) {
 }
 
 /* Adds the needs of instruction i, from row *at on: of each channel the last. */
-static void list_needs(Listing *list, uint32_t i, uint32_t *at) {
-  const Streams *t = list->streams;
+static void list_needs(const Listing *list, uint32_t i, uint32_t *at) {
+  Streams *t = list->streams;
   PipeInstr *c = instr_at(t, i);
   for (; *at < t->nneed && t->need[*at].of == i; ++*at) {
     const uint32_t on = t->need[*at].on, channel = t->comm[on].channel;
     if (list->last[channel] > c->waits) {
-      list->wait.at[list->last[channel] - 1].count = list->nth[on];
+      t->wait[list->last[channel] - 1].count = list->nth[on];
       continue;
     }
-    push_wait(list, c, (PipeWait){PIPE_NSTREAMS + channel, list->nth[on]});
-    list->last[channel] = list->wait.n;
+    push_wait(t, c, (PipeWait){PIPE_NSTREAMS + channel, list->nth[on]});
+    list->last[channel] = t->nwait;
   }
 }
 
-static void list_rank(Listing *list) {
-  const Streams *t = list->streams;
+/* Is instruction i waiting for a stream, and this not by needs? */
+static bool waits_on(const Listing *list, uint32_t i, uint32_t on) {
+  return list->streams->counts[i].on[on] > 0 && (on != PIPE_COMM || !list->nth);
+}
+
+static void room_for_waits(Arena *a, const Listing *list) {
+  Streams *t = list->streams;
   const size_t n = instrs_of(t);
+  uint32_t most = list->nth ? t->nneed : 0;
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t on = 0; on < PIPE_NSTREAMS; on++)
+      most += waits_on(list, i, on);
+  if (most <= t->capwait && t->wait)
+    return;
+  t->capwait = most;
+  t->wait = arena_alloc(a, most * sizeof *t->wait + 1);
+}
+
+static void list_rank(const Listing *list) {
+  Streams *t = list->streams;
+  const size_t n = instrs_of(t);
+  t->nwait = 0;
   for (uint32_t i = 0, at = 0; i < n; i++) {
     PipeInstr *c = instr_at(t, i);
-    c->waits = list->wait.n, c->nwait = 0;
+    c->waits = t->nwait, c->nwait = 0;
     for (uint32_t on = 0; on < PIPE_NSTREAMS; on++)
-      if (t->counts[i].on[on] > 0 && (on != PIPE_COMM || !list->nth))
-        push_wait(list, c, (PipeWait){on, t->counts[i].on[on]});
+      if (waits_on(list, i, on))
+        push_wait(t, c, (PipeWait){on, t->counts[i].on[on]});
     if (list->nth)
       list_needs(list, i, &at);
   }
 }
 
 void list_waits(Sched *s, Lowered *lowered) {
+  Arena own = {0};
   for (uint32_t r = 0; r < s->model->nrank; r++) {
-    Streams *t = &lowered->stream[r];
-    Arena own = {0};
-    Listing list = {.arena = &own, .streams = t};
+    Listing list = {.streams = &lowered->stream[r]};
     if (lowered->lowering == PIPE_CHANNELS)
-      sort_needs(lowered, &list);
+      sort_needs(&own, lowered, &list);
+    room_for_waits(s->arena, &list);
     list_rank(&list);
-    t->nwait = list.wait.n;
-    if (t->nwait > t->capwait) {
-      t->capwait = t->nwait;
-      t->wait = arena_alloc(s->arena, t->capwait * sizeof *t->wait);
-    }
-    if (t->nwait)
-      memcpy(t->wait, list.wait.at, t->nwait * sizeof *t->wait);
-    arena_free(&own);
   }
+  arena_free(&own);
 }
 
 /* ---- necessary waits ---- */
 
 typedef struct Prune {
-  Arena *arena; /* of this rank */
+  Arena *arena; /* scratch of this rank */
   const Sched *s;
   const PipeWait *all;
   PipeInstr *instr;
@@ -131,7 +141,9 @@ typedef struct Prune {
   uint32_t *now;      /* [n][n] what each queue knows so far */
   uint32_t *done;     /* [n] instructions so far */
   uint32_t *need, *on, *after; /* [n] of the current row: counts; queues, and row + 1 there */
-  VEC(PipeWait) wait;
+  PipeWait *wait;              /* the result */
+  uint32_t nwait;
+  WaitRange *range; /* Lowered.all_waits of the rank; NULL: not kept */
 } Prune;
 
 static uint32_t number_of(const Prune *p, const PipeInstr *in) {
@@ -155,7 +167,7 @@ static inline void take_wait(Prune *p, uint32_t of, uint32_t on, uint32_t after,
                              const uint32_t ns) {
   const uint32_t *clock = clock_after(p, after, ns);
   uint32_t *now = &p->now[(size_t)of * ns];
-  *vec_push(p->arena, &p->wait) = (PipeWait){p->queue[on], clock[on] - (on == PIPE_COMPUTE)};
+  p->wait[p->nwait++] = (PipeWait){p->queue[on], clock[on] - (on == PIPE_COMPUTE)};
   for (uint32_t x = 0; x < ns; x++)
     now[x] = clock[x] > now[x] ? clock[x] : now[x];
 }
@@ -212,9 +224,11 @@ static inline void prune_rank(Prune *p, const uint32_t ns) {
     const uint32_t of = ns == PIPE_COPY ? pipe_op_info[in->op].stream : number_of(p, in);
     uint32_t *now = &p->now[(size_t)of * ns];
     find_needs(p, in, need, ns);
-    in->waits = p->wait.n;
+    if (p->range)
+      p->range[i] = (WaitRange){in->waits, in->nwait};
+    in->waits = p->nwait;
     place_waits(p, of, need, ns);
-    in->nwait = p->wait.n - in->waits;
+    in->nwait = p->nwait - in->waits;
     p->row[of][p->done[of]] = i;
     now[of] = ++p->done[of];
     known += ns;
@@ -265,17 +279,17 @@ static void start_prune(Prune *p, const Streams *t) {
   p->done[PIPE_COMPUTE] = p->now[PIPE_COMPUTE] = p->known[PIPE_COMPUTE] = 1;
 }
 
-void prune_waits(Sched *s, const Streams *t, PipeRank *k, PipeInstr *instr) {
+void prune_waits(Sched *s, const Streams *t, PipeRank *k, PipeInstr *instr, WaitRange *range) {
   Arena own = {0};
-  Prune p = {.arena = &own, .s = s, .all = t->wait, .instr = instr, .ninstr = k->ninstr};
+  Prune p = {
+      .arena = &own, .s = s, .all = t->wait, .instr = instr, .ninstr = k->ninstr, .range = range};
   start_prune(&p, t);
+  /* each queue waits for the start, and the end for each queue */
+  p.wait = arena_alloc(s->arena, (t->nwait + 2 * (size_t)p.n) * sizeof *p.wait);
   if (p.n == PIPE_COPY)
     prune_rank(&p, PIPE_COPY);
   else
     prune_rank(&p, p.n);
-  PipeWait *wait = arena_alloc(s->arena, p.wait.n * sizeof *wait + 1);
-  if (p.wait.n)
-    memcpy(wait, p.wait.at, p.wait.n * sizeof *wait);
-  k->wait = wait, k->nwait = p.wait.n;
+  k->wait = p.wait, k->nwait = p.nwait;
   arena_free(&own);
 }

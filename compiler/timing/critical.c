@@ -35,15 +35,24 @@
 const char *const idle_name[IDLE_NCAUSES] = {"warmup", "peer", "transfer", "slot",
                                              "memory", "copy", "flush"};
 
+/* The fields of an op that hold slots, and NULL. */
+typedef struct SlotFields {
+  const Field *field[PIPE_NFIELD + 1];
+} SlotFields;
+
 typedef struct Walk {
   const PipeProgram *p;
-  bool lists; /* an op waits for the sends that a file names */
+  const Model *model;
+  SlotFields *slots; /* [PIPE_NOPS] */
+  bool lists;        /* an op waits for the sends that a file names */
   uint64_t **start, **end;
   uint32_t **pair;
   PipeQueues *queues; /* [rank] */
   uint32_t **nth;     /* [rank][row] position in its queue */
   /* [stream][rank][row] of the rows of another stream that a row needs, the last to end; NONE */
   uint32_t **need[PIPE_NSTREAMS];
+  WaitRange *const *all; /* Lowered.all_waits, rows of stream[r].wait */
+  const Streams *stream;
   bool eager; /* tensors leave as each op of an action ends */
   /* shared links: transfers, sums and copies that took time, sorted by link, then by end */
   PathStep *use;
@@ -59,7 +68,8 @@ static void walk_links(Arena *a, Walk *w);
 /* ---- what an instruction needs of other streams ---- */
 
 /* The waits of the program do not say it all: those that follow from others are not there. So the
- * producer of a tensor, or the last user of a slot, is found by the slot. */
+ * producer of a tensor, or the last user of a slot, is found by the slot. What a text asks for, and
+ * no slot needs, is in Lowered.all_waits. */
 typedef struct Users {
   const Walk *w;
   const PipeRank *rank;
@@ -89,9 +99,9 @@ static void touch(const Users *users, uint32_t first, uint32_t i, uint32_t *last
 static void touch_slots(const Users *users, uint32_t first, uint32_t i) {
   const PipeInstr *in = &users->rank->instr[i];
   const PipeStage *stage = &users->w->p->stage[in->stage];
-  for (const Field *field = pipe_field; field->ops && !field->weights; field++) {
+  for (const Field *const *of = users->w->slots[in->op].field, *field; (field = *of); of++) {
     const bool away = field->at == offsetof(PipeInstr, away) && field_has(field, PIPE_OFF);
-    if (!field_is_slot(field) || !field_has(field, in->op) || (away && in->peer != NONE))
+    if (away && in->peer != NONE)
       continue;
     const uint32_t at = (uint32_t)field_get(field, in, NULL), n = field_slots(field, stage, in->op);
     if (n < 2 && at != NONE)
@@ -108,11 +118,16 @@ static void touch_gradients(const Users *users, uint32_t first, uint32_t i) {
     users->grad[in->stage] = i + 1;
   if (in->op == PIPE_U)
     note_need(users, first, users->sum[in->stage]);
-  for (uint32_t st = 0; st < p->nstage && pipe_is_sum(in->op); st++)
-    if (in->op == PIPE_REDUCE ? st == in->stage : p->stage[st].tied == in->stage) {
-      note_need(users, first, users->grad[st]);
-      users->sum[st] = i + 1;
-    }
+  if (!pipe_is_sum(in->op))
+    return;
+  const Model *model = users->w->model;
+  for (uint32_t k = model->rank_stage0[users->r]; k < model->rank_stage0[users->r + 1]; k++) {
+    const uint32_t st = model->rank_stage[k];
+    if (in->op == PIPE_REDUCE ? st != in->stage : p->stage[st].tied != in->stage)
+      continue;
+    note_need(users, first, users->grad[st]);
+    users->sum[st] = i + 1;
+  }
 }
 
 static void walk_needs(const Walk *w, Arena *a, uint32_t r) {
@@ -128,19 +143,38 @@ static void walk_needs(const Walk *w, Arena *a, uint32_t r) {
       w->need[stream][r][i] = NONE;
     for (uint32_t k = in->waits; k < in->waits + in->nwait; k++)
       note_need(&users, first, pipe_after(&w->queues[r], users.rank->wait[k]));
+    const WaitRange all = w->all ? w->all[r][i] : (WaitRange){0, 0};
+    for (uint32_t k = all.first; k < all.first + all.n; k++)
+      note_need(&users, first, pipe_after(&w->queues[r], w->stream[r].wait[k]));
     touch_slots(&users, first, i);
     touch_gradients(&users, first, i);
   }
 }
 
+/* *of is zeroed. */
+static void find_slots(SlotFields *of, uint32_t op) {
+  const Field **to = of->field;
+  for (const Field *field = pipe_field; field->ops && !field->weights; field++)
+    if (field_is_slot(field) && field_has(field, op))
+      *to++ = field;
+}
+
 static Walk walk_open(Sched *s, Arena *a) {
   const PipeProgram *p = s->prog;
-  Walk w = {.p = p, .lists = s->orders->lists, .eager = s->orders->send == SEND_EAGER};
+  Walk w = {.p = p,
+            .model = s->model,
+            .lists = s->orders->lists,
+            .eager = s->orders->send == SEND_EAGER,
+            .all = s->lowered->all_waits,
+            .stream = s->lowered->stream};
   w.start = program_times(a, p, &w.end);
   w.pair = pipe_pair(p);
   if (!w.pair)
     guard_no_memory(sizeof(uint32_t) * ((size_t)s->orders->nop + 2 * (size_t)s->ideal->nxfer));
   guard_own(w.pair, free);
+  w.slots = NEW_ARRAY(a, SlotFields, PIPE_NOPS);
+  for (uint32_t op = 0; op < PIPE_NOPS; op++)
+    find_slots(&w.slots[op], op);
   w.queues = NEW_ARRAY(a, PipeQueues, p->nrank);
   w.nth = NEW_ARRAY(a, uint32_t *, p->nrank);
   for (uint32_t r = 0; r < p->nrank; r++) {
