@@ -18,7 +18,7 @@ uint32_t *rows_over(Arena *a, const PipeProgram *p, const PipeRank *rank, PipeOn
       *own = later(*own, after > 0 ? end[after - 1] : 0);
     }
     start[i] = *own;
-    if (pipe_op_info[in->op].stream == of)
+    if (pipe_stream_of(in->op) == of)
       *own = ++n;
     end[i] = *own;
   }

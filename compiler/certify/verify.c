@@ -52,7 +52,7 @@ static void verify_times(const PipeProgram *p) {
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
       const PipeInstr *in = &p->rank[r].instr[i], *next = in + 1;
-      if (pipe_op_info[in->op].stream != PIPE_COMPUTE)
+      if (pipe_stream_of(in->op) != PIPE_COMPUTE)
         continue;
       busy += pipe_time(t, in);
       if (in->group != 1 || (i > 0 && in[-1].group == 2) ||
@@ -76,7 +76,7 @@ static void verify_starts(const Sched *s) {
     const uint64_t *next[] = {times->compute_start[r], times->comm_start[r],
                               times->copy_start ? times->copy_start[r] : NULL};
     for (uint32_t i = 0; i < k->ninstr; i++)
-      BUG_IF(start[r][i] != *next[pipe_op_info[k->instr[i].op].stream]++);
+      BUG_IF(start[r][i] != *next[pipe_stream_of(k->instr[i].op)]++);
   }
   arena_free(&own);
 }
@@ -102,7 +102,7 @@ static void verify_text(const Sched *s) {
         BUG_IF(in->group != 0);
       else if (pipe_op_info[in->op].comm)
         BUG_IF(!is_next_move(&s->orders->lists[r], &move, in));
-      if (pipe_op_info[in->op].stream != PIPE_COMPUTE)
+      if (pipe_stream_of(in->op) != PIPE_COMPUTE)
         continue;
       const Op *o = &s->orders->op[next++];
       BUG_IF(next > s->orders->rank_op0[r + 1]);

@@ -21,8 +21,6 @@ typedef struct Lists {
   VEC(Pair) pair; /* the pairs to verify */
 } Lists;
 
-static uint32_t stream(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
-
 static void ends_before(Lists *l, uint32_t above, uint32_t below) {
   BUG_IF(above >= below);
   *vec_push(l->s->arena, &l->pair) = (Pair){above, below};
@@ -67,7 +65,8 @@ static uint32_t user_of(const Lists *l, const Side *side, uint32_t i, uint32_t m
   uint32_t found = NONE;
   for (uint32_t j = side->before.end ? 0 : i + at->group + 1; j < l->k->ninstr; j++) {
     const PipeInstr *in = &l->k->instr[j];
-    if (in->stage != at->stage || stream(in) != PIPE_COMPUTE || !named(&side->before, false, in) ||
+    if (in->stage != at->stage || pipe_stream_of(in->op) != PIPE_COMPUTE ||
+        !named(&side->before, false, in) ||
         (mb != NONE && in->op != PIPE_U && in->mb != mb && !side->before.end))
       continue;
     found = j;
@@ -110,14 +109,14 @@ static void verify_clause(Lists *l, uint32_t k, uint32_t *last, uint32_t *first_
     if (pipe_is_side(in->op) && s->prog->side[in->keep].decl == k) {
       next[i] = first_side[in->stage]; /* a list of the side ops of a stage, in list order */
       first_side[in->stage] = i;
-    } else if (stream(in) == PIPE_COMPUTE && named(main_, after, in)) {
+    } else if (pipe_stream_of(in->op) == PIPE_COMPUTE && named(main_, after, in)) {
       if (main_->end < 0 || last[in->stage] == NONE)
         last[in->stage] = i;
     }
   }
   for (uint32_t i = 0; i < l->k->ninstr; i++) {
     const PipeInstr *in = &l->k->instr[i];
-    if (stream(in) != PIPE_COMPUTE || !named(main_, after, in) ||
+    if (pipe_stream_of(in->op) != PIPE_COMPUTE || !named(main_, after, in) ||
         (main_->end && last[in->stage] != i) || !asked(s, c, in))
       continue;
     uint32_t mb = main_->end || in->op == PIPE_U ? NONE : in->mb, *link = &first_side[in->stage];

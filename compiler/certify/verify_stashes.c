@@ -69,14 +69,14 @@ static int64_t **table_of(const Stashes *v, const Limit *l, Arena *a) {
   const PipeRank *k = v->k;
   uint32_t n = 1, levels = 1, at = 0;
   for (uint32_t i = 0; i < k->ninstr; i++)
-    n += pipe_op_info[k->instr[i].op].stream == PIPE_COPY ? 2 : 0;
+    n += pipe_stream_of(k->instr[i].op) == PIPE_COPY ? 2 : 0;
   while ((uint64_t)1 << levels <= n)
     levels++;
   int64_t **t = NEW_ARRAY(a, int64_t *, levels), sum = 0;
   for (uint32_t j = 0; j < levels; j++)
     t[j] = NEW_ARRAY(a, int64_t, n);
   for (uint32_t i = 0; i < k->ninstr; i++)
-    for (int ends = 0; ends < 2 && pipe_op_info[k->instr[i].op].stream == PIPE_COPY; ends++)
+    for (int ends = 0; ends < 2 && pipe_stream_of(k->instr[i].op) == PIPE_COPY; ends++)
       t[0][++at] = sum += adds(v, l, &k->instr[i], ends);
   for (uint32_t j = 1; j < levels; j++)
     for (uint32_t i = 0; i < n; i++) {
@@ -136,7 +136,7 @@ static void verify_row(Stashes *v, const Limit *l) {
 
 /* The first row of `stream` in the list from row i on. */
 static uint32_t next_of(const PipeRank *k, uint32_t i, PipeOn stream) {
-  while (i < k->ninstr && pipe_op_info[k->instr[i].op].stream != stream)
+  while (i < k->ninstr && pipe_stream_of(k->instr[i].op) != stream)
     i++;
   return i;
 }

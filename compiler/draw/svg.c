@@ -49,7 +49,7 @@ const SvgLook svg_look[PIPE_NOPS] = {
 /* ---- geometry ---- */
 
 static bool computes(const PipeInstr *in) {
-  return in->op < PIPE_NOPS && pipe_op_info[in->op].stream == PIPE_COMPUTE;
+  return in->op < PIPE_NOPS && pipe_stream_of(in->op) == PIPE_COMPUTE;
 }
 
 /* The x of time t. Signed arithmetic: t may lie before n->begin. */
@@ -237,7 +237,7 @@ static void draw_paths(const Page *g, const Panel *n, uint32_t r, double y) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     double x = 0, w = 0;
     bool open = false, pending = false;
-    if (pipe_op_info[op].stream != PIPE_COMPUTE)
+    if (pipe_stream_of(op) != PIPE_COMPUTE)
       continue;
     for (uint32_t i = 0; i < rank->ninstr; i++) {
       if (rank->instr[i].op != op)
@@ -285,7 +285,7 @@ static void draw_dense(const Page *g, const Panel *n, uint32_t r, double y) {
     bool open = false;
     size_t from = 0;
     int low = 0, high = 0; /* foot and head of the run of equal columns from `from` */
-    if (pipe_op_info[op].stream != PIPE_COMPUTE)
+    if (pipe_stream_of(op) != PIPE_COMPUTE)
       continue;
     for (size_t c = 0; c <= ncol; c++) {
       int l = 0, h = 0;
@@ -569,8 +569,7 @@ static void lay_out(Page *g, Panel *n, int npanel) {
   for (uint32_t r = 0; r < p->nrank; r++)
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
       const PipeInstr *in = &p->rank[r].instr[i];
-      if (in->op >= PIPE_NOPS ||
-          (pipe_op_info[in->op].stream != PIPE_COPY && in->op != PIPE_SIDE_COMM))
+      if (in->op >= PIPE_NOPS || (pipe_stream_of(in->op) != PIPE_COPY && in->op != PIPE_SIDE_COMM))
         continue;
       g->used[in->op] = true;
       g->lane = 5;

@@ -76,7 +76,7 @@ static uint64_t always(const PipeProgram *p, uint32_t r) {
 static uint64_t next_change(const SvgCurve *c, const uint32_t *ends, uint32_t r, uint32_t *i,
                             uint8_t stream, bool taken) {
   const PipeRank *k = &c->p->rank[r];
-  while (*i < k->ninstr && (pipe_op_info[k->instr[*i].op].stream != stream ||
+  while (*i < k->ninstr && (pipe_stream_of(k->instr[*i].op) != stream ||
                             amount(c->p, &k->instr[*i], taken, ends[*i]) == 0))
     ++*i;
   if (*i == k->ninstr)
@@ -128,7 +128,7 @@ static size_t steps_of(const SvgCurve *c, const uint32_t *ends, uint32_t r, Step
 void svg_lanes(const SvgCurve *c) {
   for (uint8_t op = 0; op < PIPE_NOPS; op++) {
     bool below = op == PIPE_SIDE_COMM; /* COMM may run beside COPY */
-    if (pipe_op_info[op].stream != PIPE_COPY && !below)
+    if (pipe_stream_of(op) != PIPE_COPY && !below)
       continue;
     svg_emit(c->out, "<path class=\"$\" d=\"", pipe_op_info[op].text);
     for (uint32_t r = 0; r < c->p->nrank; r++)

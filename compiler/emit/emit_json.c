@@ -112,7 +112,7 @@ static void side_json(Json *json, uint32_t k) {
   const Clause *decl = json->s->sides->decl[k];
   const PipeSide *row = &json->program->side[(size_t)k * json->program->nstage];
   PUT(json->text, "{'side':$,'stream':$", TEXT(decl->name),
-      TEXT(pipe_stream_name[pipe_op_info[decl->side->op].stream]));
+      TEXT(pipe_stream_name[pipe_stream_of(decl->side->op)]));
   if (decl->side->gives)
     PUT(json->text, ",'gives':$", TEXT(decl->side->gives));
   PUT(json->text, ",'cost':");
@@ -245,7 +245,7 @@ static Beside find_beside(Sched *s, uint32_t r) {
   Beside beside = {0};
   for (uint32_t i = sides->nuse ? sides->use0[r] : 0; sides->nuse && i < sides->use0[r + 1]; i++) {
     const SideUse *use = &sides->use[sides->turn[i].use];
-    uint32_t **of = &beside.side[pipe_op_info[use->kind].stream];
+    uint32_t **of = &beside.side[pipe_stream_of(use->kind)];
     if (!*of)
       *of = NEW_ARRAY(s->arena, uint32_t, s->prog->rank[r].ninstr);
     (*of)[s->lowered->side_pos[s->sides->turn[i].use] - 1] = i + 1;
@@ -255,7 +255,7 @@ static Beside find_beside(Sched *s, uint32_t r) {
 
 static void beside_json(Json *json, const PipeInstr *instr) {
   const Sides *sides = json->s->sides;
-  uint32_t on = pipe_op_info[instr->op].stream, at = json->beside.at[on]++;
+  uint32_t on = pipe_stream_of(instr->op), at = json->beside.at[on]++;
   if (!json->beside.side[on] || !json->beside.side[on][at])
     return;
   uint32_t i = json->beside.side[on][at] - 1;

@@ -112,7 +112,7 @@ static inline size_t instrs_of(const Streams *t) {
   return (size_t)t->ncompute + t->ncomm + t->ncopy;
 }
 static inline Counts *counts_of(const Streams *t, const PipeInstr *c) {
-  const uint32_t on = pipe_op_info[c->op].stream;
+  const uint32_t on = pipe_stream_of(c->op);
   return on == PIPE_COMPUTE ? &t->counts[c - t->compute]
          : on == PIPE_COMM  ? &t->counts[t->ncompute + (c - t->comm)]
                             : &t->counts[t->ncompute + t->ncomm + (c - t->copy)];

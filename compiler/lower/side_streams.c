@@ -3,8 +3,6 @@
  * decides their places. */
 #include "lower.h"
 
-static PipeOn stream_of(const SideUse *u) { return (PipeOn)pipe_op_info[u->kind].stream; }
-
 PipeInstr side_instr(const Sched *s, const SideUse *u) {
   PipeInstr c = pipe_instr((PipeOp)u->kind, u->stage, u->mb);
   c.phase = u->phase;
@@ -17,7 +15,7 @@ PipeInstr side_instr(const Sched *s, const SideUse *u) {
 static void wait_for_side(Sched *s, Lowered *lowered, uint32_t r, const PipeInstr *c,
                           uint32_t use) {
   const uint32_t pos = lowered->side_pos[use];
-  PipeOn on = stream_of(&s->sides->use[use]), own = (PipeOn)pipe_op_info[c->op].stream;
+  PipeOn on = pipe_stream_of(s->sides->use[use].kind), own = pipe_stream_of(c->op);
   if (on != own)
     wait_for(s, lowered, r, c, on, pos);
 }

@@ -221,7 +221,7 @@ static inline void prune_rank(Prune *p, const uint32_t ns) {
   uint32_t *known = p->known;
   for (uint32_t i = 0; i < p->ninstr; i++) {
     PipeInstr *in = &p->instr[i];
-    const uint32_t of = ns == PIPE_COPY ? pipe_op_info[in->op].stream : number_of(p, in);
+    const uint32_t of = ns == PIPE_COPY ? pipe_stream_of(in->op) : number_of(p, in);
     uint32_t *now = &p->now[(size_t)of * ns];
     find_needs(p, in, need, ns);
     if (p->range)

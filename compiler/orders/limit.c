@@ -463,10 +463,10 @@ static void find_copies(Walk *w, uint32_t r, Arena *a) {
   const uint32_t *copies = rows_over(a, s->prog, rank, PIPE_COPY);
   w->ncopy = 0;
   for (const PipeInstr *in = rank->instr; in < rank->instr + rank->ninstr; in++)
-    if (pipe_op_info[in->op].stream == PIPE_COPY) {
+    if (pipe_stream_of(in->op) == PIPE_COPY) {
       w->place[w->ncopy] = ops[in - rank->instr];
       w->copy[w->ncopy++] = in;
-    } else if (pipe_op_info[in->op].stream == PIPE_COMPUTE) {
+    } else if (pipe_stream_of(in->op) == PIPE_COMPUTE) {
       w->copies_over[i++] = copies[in - rank->instr];
     }
   BUG_IF(i != s->orders->rank_op0[r + 1] - s->orders->rank_op0[r]);

@@ -384,12 +384,10 @@ static int by_turn(const void *a, const void *b) {
   return x->use < y->use ? -1 : x->use > y->use;
 }
 
-static PipeOn stream_of(const SideUse *u) { return (PipeOn)pipe_op_info[u->kind].stream; }
-
 static void use_slot(const SideUse *u, uint32_t self, SlotUsers *slot,
                      uint32_t dep[PIPE_NSTREAMS]) {
   memcpy(dep, slot->last, sizeof slot->last);
-  slot->last[stream_of(u)] = self;
+  slot->last[pipe_stream_of(u->kind)] = self;
 }
 
 static void take(Sched *s, SideUse *u, uint32_t self, Pools *pools) {

@@ -27,7 +27,7 @@ static void measure(Sched *s, Price *p) {
   for (uint32_t i = 0; i < c->npath; i++) {
     const PathStep *step = &c->path[i];
     const PipeInstr *in = &s->prog->rank[step->rank].instr[step->instr];
-    compute += pipe_op_info[in->op].stream == PIPE_COMPUTE ? step->end - step->start : 0;
+    compute += pipe_stream_of(in->op) == PIPE_COMPUTE ? step->end - step->start : 0;
   }
   p->computes = percent(compute, p->makespan);
   for (uint32_t r = 0; r < s->model->nrank; r++)

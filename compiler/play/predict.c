@@ -4,8 +4,6 @@
 #include "pipe_rows.h"
 #include "pipe_sim.h"
 
-static PipeOn on(const PipeInstr *in) { return (PipeOn)pipe_op_info[in->op].stream; }
-
 /* The rows of each stream of a rank, and their times. */
 typedef struct Rows {
   uint32_t *index[PIPE_NSTREAMS], n[PIPE_NSTREAMS];
@@ -15,7 +13,7 @@ typedef struct Rows {
 static Rows rows_of(Arena *a, const PipeRank *k) {
   Rows x = {0};
   for (uint32_t i = 0; i < k->ninstr; i++)
-    x.n[on(&k->instr[i])]++;
+    x.n[pipe_stream_of(k->instr[i].op)]++;
   for (int s = 0; s < PIPE_NSTREAMS; s++) {
     x.index[s] = arena_alloc(a, x.n[s] * sizeof *x.index[s]);
     x.start[s] = arena_alloc(a, x.n[s] * sizeof *x.start[s]);
@@ -23,7 +21,7 @@ static Rows rows_of(Arena *a, const PipeRank *k) {
     x.n[s] = 0;
   }
   for (uint32_t i = 0; i < k->ninstr; i++)
-    x.index[on(&k->instr[i])][x.n[on(&k->instr[i])]++] = i;
+    x.index[pipe_stream_of(k->instr[i].op)][x.n[pipe_stream_of(k->instr[i].op)]++] = i;
   return x;
 }
 

@@ -32,7 +32,7 @@ MeasuredMean measured_mean(const Sched *s, uint32_t first) {
       for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
         begin = from[i] < begin ? from[i] : begin;
         end = to[i] > end ? to[i] : end;
-        if (pipe_op_info[p->rank[r].instr[i].op].stream == PIPE_COMPUTE)
+        if (pipe_stream_of(p->rank[r].instr[i].op) == PIPE_COMPUTE)
           sum.busy += (double)(to[i] - from[i]);
       }
     }

@@ -75,7 +75,7 @@ static bool is_utf8(void) {
   return yes;
 }
 
-static bool computes(const PipeInstr *in) { return pipe_op_info[in->op].stream == PIPE_COMPUTE; }
+static bool computes(const PipeInstr *in) { return pipe_stream_of(in->op) == PIPE_COMPUTE; }
 
 static uint64_t gcd(uint64_t a, uint64_t b) {
   while (b) {

@@ -60,7 +60,6 @@ typedef struct Walk {
 } Walk;
 
 static bool is_comm(const PipeInstr *in) { return pipe_op_info[in->op].comm != 0; }
-static uint8_t on(const PipeInstr *in) { return pipe_op_info[in->op].stream; }
 static bool is_recv(const PipeInstr *in) { return in->op == PIPE_RECV_F || in->op == PIPE_RECV_B; }
 
 static void walk_links(Arena *a, Walk *w);
@@ -82,10 +81,11 @@ typedef struct Users {
 static void note_need(const Users *users, uint32_t first, uint32_t user) {
   const Walk *w = users->w;
   const PipeInstr *in = &users->rank->instr[user ? user - 1 : 0];
-  if (user == 0 || on(in) == on(&users->rank->instr[first]))
+  if (user == 0 || pipe_stream_of(in->op) == pipe_stream_of(users->rank->instr[first].op))
     return;
-  const uint32_t row = user - 1 + (on(in) == PIPE_COMPUTE && !w->eager ? in->group : 0);
-  uint32_t *need = &w->need[on(in)][users->r][first];
+  const uint32_t row = user - 1 +
+                       (pipe_stream_of(in->op) == PIPE_COMPUTE && !w->eager ? in->group : 0);
+  uint32_t *need = &w->need[pipe_stream_of(in->op)][users->r][first];
   if (*need == NONE || w->end[users->r][row] > w->end[users->r][*need])
     *need = row;
 }
@@ -198,12 +198,14 @@ static Walk walk_open(Sched *s, Arena *a) {
 /* The last instruction of COMM, for one of COMPUTE, or of COMPUTE, for another one, that row i of
  * rank r needs; NONE. */
 static uint32_t awaited(const Walk *w, uint32_t r, uint32_t i) {
-  return w->need[on(&w->p->rank[r].instr[i]) == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE][r][i];
+  const PipeOn on = pipe_stream_of(w->p->rank[r].instr[i].op);
+  return w->need[on == PIPE_COMPUTE ? PIPE_COMM : PIPE_COMPUTE][r][i];
 }
 
 /* The same for COPY, and for one of COPY that of COMM. */
 static uint32_t copied(const Walk *w, uint32_t r, uint32_t i) {
-  return w->need[on(&w->p->rank[r].instr[i]) == PIPE_COPY ? PIPE_COMM : PIPE_COPY][r][i];
+  const PipeOn on = pipe_stream_of(w->p->rank[r].instr[i].op);
+  return w->need[on == PIPE_COPY ? PIPE_COMM : PIPE_COPY][r][i];
 }
 
 /* The instruction above row i in its queue; NONE. */
@@ -257,7 +259,7 @@ static bool each_link(const Walk *w, uint32_t r, uint32_t i,
   uint32_t from = r, row = in->stage;
   do {
     uint32_t next = sum ? pipe_sum_next(p->stage, in->op, row) : row;
-    uint32_t to = sum ? p->stage[next].rank : on(in) == PIPE_COPY ? r : in->peer;
+    uint32_t to = sum ? p->stage[next].rank : pipe_stream_of(in->op) == PIPE_COPY ? r : in->peer;
     const PipeShare *s = pipe_shares(p->share, p->nshare, from, to);
     for (; s && s < p->share + p->nshare && s->from == from && s->to == to; s++)
       if (each(w, s->link, of))
@@ -297,7 +299,8 @@ static void walk_links(Arena *a, Walk *w) {
       for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
         const PipeInstr *in = &p->rank[r].instr[i];
         PathStep step = {r, i, w->start[r][i], own_end(w, r, i)};
-        bool moves = pipe_is_send(in->op) || pipe_is_sum(in->op) || on(in) == PIPE_COPY;
+        bool moves = pipe_is_send(in->op) || pipe_is_sum(in->op) ||
+                     pipe_stream_of(in->op) == PIPE_COPY;
         if (moves && step.end > step.start)
           each_link(w, r, i, pass ? note_use : count_use, &step);
       }
@@ -387,7 +390,7 @@ static bool back(const Walk *w, uint32_t *r, uint32_t *i) {
       *r = rank[k], *i = from[k];
       return true;
     }
-  BUG_IF(on(in) == PIPE_COMPUTE || !back_on_link(w, r, i));
+  BUG_IF(pipe_stream_of(in->op) == PIPE_COMPUTE || !back_on_link(w, r, i));
   return false;
 }
 
@@ -562,7 +565,7 @@ static void find_idle(const Sched *s, Arena *a, const Walk *w, Critical *c) {
       x.live[k] = 0;
     x.next = x.off = x.load = 0;
     for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
-      if (on(&p->rank[r].instr[i]) != PIPE_COMPUTE)
+      if (pipe_stream_of(p->rank[r].instr[i].op) != PIPE_COMPUTE)
         continue;
       if (!begun)
         idle[IDLE_WARMUP] = w->start[r][i];
@@ -616,7 +619,7 @@ void emit_critical(Sched *s, FILE *f) {
   for (uint32_t k = 0; k < c->npath; k++)
     if (is_comm(&p->rank[c->path[k].rank].instr[c->path[k].instr]))
       moving += c->path[k].end - c->path[k].start;
-    else if (on(&p->rank[c->path[k].rank].instr[c->path[k].instr]) == PIPE_COPY)
+    else if (pipe_stream_of(p->rank[c->path[k].rank].instr[c->path[k].instr].op) == PIPE_COPY)
       copying += c->path[k].end - c->path[k].start;
   fprintf(
       f,

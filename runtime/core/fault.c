@@ -141,7 +141,7 @@ static PrFaultKind suffer(PrRun *run, uint32_t op) {
   switch (f->kind) {
   case PR_CRASH: raise(SIGKILL); break;
   case PR_HANG: /* a stream without a thread of its own just does not advance */
-    while (pipe_op_info[op].stream != PIPE_COMM && !pr_failed(run))
+    while (pipe_stream_of(op) != PIPE_COMM && !pr_failed(run))
       nanosleep(&(struct timespec){0, 5000000}, NULL);
     break;
   case PR_SLOW:

@@ -253,7 +253,7 @@ bool pr_take_streams_of(PrRun *run, RankRun *k) {
       k->comm[k->ncomm++] = (CommAt){i, p->stage[c->stage].model};
     } else if (pipe_op_info[c->op].comm) {
       k->comm[k->ncomm++] = (CommAt){i, PIPE_NONE};
-    } else if (pipe_op_info[c->op].stream == PIPE_COPY) {
+    } else if (pipe_stream_of(c->op) == PIPE_COPY) {
       k->copy[k->ncopy++] = (CopyAt){i};
     } else {
       bool grad = c->op == PIPE_B || c->op == PIPE_W;

@@ -90,7 +90,7 @@ PrStatus pr_measure(const PrRun *run, PrMeasure *out) {
       for (uint32_t i = 0; i < t->ninstr; i++) {
         first = span[i].start_ns < first ? span[i].start_ns : first;
         last = span[i].end_ns > last ? span[i].end_ns : last;
-        if (pipe_op_info[t->instr[i].op].stream == PIPE_COMPUTE)
+        if (pipe_stream_of(t->instr[i].op) == PIPE_COMPUTE)
           busy += (double)(span[i].end_ns - span[i].start_ns);
       }
     }

@@ -443,6 +443,8 @@ typedef struct PipeOpInfo {
   uint8_t in, out; /* PipeTensor */
 } PipeOpInfo;
 extern const PipeOpInfo pipe_op_info[PIPE_NOPS];
+/* The stream of this op, below PIPE_NOPS. */
+static inline PipeOn pipe_stream_of(uint32_t op) { return (PipeOn)pipe_op_info[op].stream; }
 extern const char *const pipe_phase_name[PIPE_NPHASES]; /* "warmup" ... */
 extern const char *const pipe_class_name[PIPE_NCLASSES]; /* "act" ... */
 
@@ -475,7 +477,7 @@ static inline uint32_t pipe_wait_end(const PipeRank *rank, uint32_t row) {
 
 /* The queue that instruction c, of a program with this lowering, stands in. */
 static inline uint32_t pipe_queue(uint32_t lowering, const PipeInstr *c) {
-  uint32_t on = pipe_op_info[c->op].stream;
+  uint32_t on = pipe_stream_of(c->op);
   return on == PIPE_COMM && lowering == PIPE_CHANNELS ? PIPE_NSTREAMS + c->channel : on;
 }
 
@@ -528,7 +530,7 @@ static inline int pipe_is_side(uint32_t op) { return op >= PIPE_SIDE && op <= PI
  * two or more, they are in PipeRank.list. */
 static inline uint32_t pipe_fields(const PipeStage *st, uint32_t op, int input) {
   int forward = op == PIPE_F || op == PIPE_R;
-  if (pipe_op_info[op].stream != PIPE_COMPUTE || op == PIPE_SIDE)
+  if (pipe_stream_of(op) != PIPE_COMPUTE || op == PIPE_SIDE)
     return 1;
   return !input == !forward ? st->nin : st->nout;
 }

@@ -135,7 +135,7 @@ static inline int number(Expand *x, const Word *w, int64_t *n) {
 static uint32_t *list_entry(Expand *x, uint32_t row, uint32_t i) {
   const PipeInstr *c = &x->instr[row];
   const PipeStage *st = &x->p->stage[c->stage];
-  if (pipe_op_info[c->op].stream != PIPE_COMPUTE || c->op == PIPE_SIDE || c->op == PIPE_U)
+  if (pipe_stream_of(c->op) != PIPE_COMPUTE || c->op == PIPE_SIDE || c->op == PIPE_U)
     return NULL;
   uint32_t nin = c->in != PIPE_NONE ? pipe_fields(st, c->op, 1) : 0,
            nout = c->out != PIPE_NONE ? pipe_fields(st, c->op, 0) : 0;

@@ -32,7 +32,7 @@ static uint32_t track_of(const PipeProgram *p, uint32_t r, uint32_t stream) {
 
 /* The track of an instruction. */
 static uint64_t track_at(const PipeProgram *p, uint32_t r, const PipeInstr *in) {
-  uint32_t stream = pipe_op_info[in->op].stream;
+  uint32_t stream = pipe_stream_of(in->op);
   return stream == PIPE_COMM && p->nchannel
              ? 3 * (uint64_t)p->nrank + (uint64_t)in->channel * p->nrank + r + 1
              : track_of(p, r, stream);
@@ -61,7 +61,7 @@ static void put_channels(FILE *f, const PipeProgram *p, int pid, uint32_t r, uin
 
 static bool has_copy(const PipeRank *k) {
   for (uint32_t i = 0; i < k->ninstr; i++)
-    if (pipe_op_info[k->instr[i].op].stream == PIPE_COPY)
+    if (pipe_stream_of(k->instr[i].op) == PIPE_COPY)
       return true;
   return false;
 }
@@ -120,7 +120,7 @@ static void put_instr(FILE *f, const PipeProgram *p, const TraceGroup *g, int pi
   char op[PIPE_OP_TEXT];
   pipe_instr_text(op, pipe_graph(p), in);
   fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%" PRIu64 ",\"name\":\"%s\",\"cat\":\"%s\"", pid,
-          tid, op, pipe_stream_name[pipe_op_info[in->op].stream]);
+          tid, op, pipe_stream_name[pipe_stream_of(in->op)]);
   put_us(f, "ts", start);
   put_us(f, "dur", end > start ? end - start : 0);
   fprintf(f, ",\"args\":{\"rank\":%u,\"row\":%u,\"step\":%u,\"stage\":%u", r, i, step, in->stage);

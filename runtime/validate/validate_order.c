@@ -225,7 +225,7 @@ PrStatus pr_check_order(Check *k, const PipeInstr *c) {
     return st;
   if ((s->ops & before[c->op]) != before[c->op] || (s->ops & never[c->op]))
     FAIL_AT(k, c, "is out of order with the other ops of stage %u, microbatch %u", c->stage, c->mb);
-  bool compute = pipe_op_info[c->op].stream == PIPE_COMPUTE;
+  bool compute = pipe_stream_of(c->op) == PIPE_COMPUTE;
   if (compute && (s->ops & (SEEN(OFF) | SEEN(LOAD))) == SEEN(OFF))
     FAIL_AT(k, c, "the stash of stage %u, microbatch %u is in host memory", c->stage, c->mb);
   s->ops |= 1u << c->op;

@@ -59,7 +59,7 @@ static uint32_t row_of(const PipeRank *rank, uint32_t i) {
 }
 
 static bool beside(const PipeInstr *in) {
-  return pipe_is_side(in->op) || pipe_op_info[in->op].stream == PIPE_COPY;
+  return pipe_is_side(in->op) || pipe_stream_of(in->op) == PIPE_COPY;
 }
 
 /* May the text alone ask for this wait of a row? */

@@ -251,7 +251,7 @@ static uint32_t owner_of(const PipeRank *rank, uint32_t at) {
 static bool is_fine_nwait(const Sched *s, const Change *c) {
   const PipeRank *rank = &s->prog->rank[c->table->rank];
   return c->row + 1 == rank->ninstr && c->is > c->was && c->is <= rank->nwait &&
-         pipe_op_info[rank->instr[c->row].op].stream == PIPE_COMPUTE;
+         pipe_stream_of(rank->instr[c->row].op) == PIPE_COMPUTE;
 }
 
 /* True if row `target` is over once row `row` is: by queues and waits, found by a search. Rows here
@@ -321,8 +321,7 @@ static bool is_fine(const Sched *s, const Change *c) {
   if (c->table->field == instr_field) {
     const PipeInstr *in = (const PipeInstr *)base;
     if (c->field->at == offsetof(PipeInstr, phase) || c->field->at == offsetof(PipeInstr, site))
-      return pipe_op_info[in->op].stream !=
-             PIPE_COMPUTE; /* labels of what the text does not have */
+      return pipe_stream_of(in->op) != PIPE_COMPUTE; /* labels of what the text does not have */
     if (in->op >= PIPE_SEND_F && c->field->at == offsetof(PipeInstr, group))
       return true; /* transfers one after the other, if that completes */
     if (c->field->at == offsetof(PipeInstr, nwait))

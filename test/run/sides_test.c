@@ -145,7 +145,7 @@ typedef struct Result {
   uint8_t *weight; /* [nstage * WEIGHTS] by row */
 } Result;
 
-static bool is_copy(const PipeInstr *in) { return pipe_op_info[in->op].stream == PIPE_COPY; }
+static bool is_copy(const PipeInstr *in) { return pipe_stream_of(in->op) == PIPE_COPY; }
 
 /* Is no copy of rank a predicted beside one of rank b? */
 static bool copies_apart(const PipeProgram *p, uint32_t a, uint32_t b, uint64_t *const *start,

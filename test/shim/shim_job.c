@@ -197,7 +197,7 @@ static void check_trace(Job *j, PrRun *run, uint32_t id) {
       for (uint32_t i = 0; i < p->rank[r].ninstr; i++) {
         const PipeInstr *c = &p->rank[r].instr[i];
         bool channel = p->nchannel && pipe_op_info[c->op].comm;
-        uint32_t on = channel ? PIPE_NSTREAMS + c->channel : pipe_op_info[c->op].stream;
+        uint32_t on = channel ? PIPE_NSTREAMS + c->channel : pipe_stream_of(c->op);
         if (i > 0 && pipe_op_info[c->op].comm && c[-1].group > 0) {
           EXPECT(span[i].start_ns == span[i - 1].start_ns && span[i].end_ns == span[i - 1].end_ns,
                  "host %u: step %u, rank %u, row %u: not the times of its group\n", id, s, r, i);

@@ -26,7 +26,7 @@ static uint32_t streams(const PipeProgram *p, uint32_t r, uint32_t *on) {
   uint32_t of[64] = {0}, n = 0; /* number + 1 */
   for (uint32_t i = 0; i < t->ninstr; i++) {
     const PipeInstr *c = &t->instr[i];
-    on[i] = pipe_op_info[c->op].stream;
+    on[i] = pipe_stream_of(c->op);
     if (p->nchannel == 0 || on[i] != PIPE_COMM)
       continue;
     if (p->nchannel > sizeof of / sizeof *of)
@@ -165,7 +165,7 @@ static bool find_rows(const Job *j, uint32_t r, Done *d) {
  * programs all of them are there for what is computed. d: of the step. */
 static bool after_side(const PipeRank *t, uint32_t i, const Done *d) {
   bool ok = true;
-  for (uint32_t k = 0; k < i && pipe_op_info[t->instr[i].op].stream == PIPE_COMPUTE; k++)
+  for (uint32_t k = 0; k < i && pipe_stream_of(t->instr[i].op) == PIPE_COMPUTE; k++)
     if (t->instr[k].op == PIPE_SIDE_COMM && t->instr[k].stage == t->instr[i].stage)
       ok = ok && shim_after(d[i].first, d[k].last);
   return ok;

@@ -20,8 +20,6 @@ static _Thread_local cudaStream_t stream_now;
 
 void *pr_cuda_stream(void) { return stream_now; }
 
-static PipeOn stream_of(const PipeInstr *c) { return (PipeOn)pipe_op_info[c->op].stream; }
-
 void cuda_name(const PrRun *run, const PipeInstr *in) {
   char text[PIPE_OP_TEXT];
   if (!cuda_of(run)->o.nvtx)
@@ -334,7 +332,7 @@ static PrStatus fence(PrRun *run, CudaRank *d, uint32_t stream) {
 
 /* Passes row d->next and n - 1 more, which are issued. */
 static PrStatus pass(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
-  PipeOn on = stream_of(&d->k->t->instr[d->next]);
+  PipeOn on = pipe_stream_of(d->k->t->instr[d->next].op);
   for (uint32_t i = 0; i < n; i++) {
     PrStatus st = mark(run, d, step, d->next + i, true);
     if (!st)
@@ -355,7 +353,7 @@ static PrStatus pass(PrRun *run, CudaRank *d, uint64_t step, uint32_t n) {
 static bool hangs(const PrRun *run, const CudaRank *d, uint64_t step) {
   const PrFault *f = &run->fault;
   const PipeInstr *in = &d->k->t->instr[d->next];
-  uint32_t n = stream_of(in) == PIPE_COMM ? in->group + 1u : 1;
+  uint32_t n = pipe_stream_of(in->op) == PIPE_COMM ? in->group + 1u : 1;
   return f->kind == PR_HANG && f->point == PR_AT_INSTRUCTION && f->rank == d->k->id &&
          f->step == step && f->index >= d->next && f->index < d->next + n;
 }
@@ -396,7 +394,7 @@ static PrStatus sum_when_all(PrRun *run, CudaRank *d, uint64_t step, CudaRank **
 static uint32_t find_transfer(const CudaRank *d, const PipeInstr *of, uint32_t peer, bool send) {
   const PipeRank *t = d->k->t;
   const PipeInstr *in = &t->instr[d->next];
-  if (d->next >= t->ninstr || stream_of(in) != PIPE_COMM || pipe_is_sum(in->op) ||
+  if (d->next >= t->ninstr || pipe_stream_of(in->op) != PIPE_COMM || pipe_is_sum(in->op) ||
       pipe_is_side(in->op))
     return PIPE_NONE;
   for (uint32_t i = 0; i <= in->group; i++)
@@ -501,7 +499,7 @@ static PrStatus meet_faults(PrRun *run, CudaRank *d, uint64_t step, uint32_t n, 
 static PrStatus issue(PrRun *run, CudaRank *d, uint64_t step, CudaRank **q, bool *moved) {
   PrCuda *c = cuda_of(run);
   const PipeInstr *in = &d->k->t->instr[d->next];
-  PipeOn on = stream_of(in);
+  PipeOn on = pipe_stream_of(in->op);
   uint32_t n = on == PIPE_COMM || (on == PIPE_COMPUTE && run->m.overlap) ? in->group + 1u : 1;
   uint64_t lost = 0, corrupt = 0;
   *moved = true;

@@ -263,7 +263,7 @@ uint32_t cuda_nstream(const RankRun *k) {
 
 void cuda_find_streams(const RankRun *k, uint32_t *on) {
   for (uint32_t i = 0; i < k->t->ninstr; i++)
-    on[i] = pipe_op_info[k->t->instr[i].op].stream;
+    on[i] = pipe_stream_of(k->t->instr[i].op);
   for (uint32_t x = 0; x < k->nstream; x++)
     for (uint32_t i = 0; i < k->stream[x].n; i++)
       on[pr_comm_at(&k->stream[x], i)->index] = pr_comm_queue(x);

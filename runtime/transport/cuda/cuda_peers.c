@@ -52,7 +52,7 @@ bool cuda_any_lends(const PrRun *run) {
 static bool is_guest_of(const PrRun *run, uint32_t r) {
   const PipeRank *t = run->rank[run->here].t;
   for (uint32_t i = 0; i < t->ninstr; i++)
-    if (pipe_op_info[t->instr[i].op].stream == PIPE_COPY && t->instr[i].peer == r)
+    if (pipe_stream_of(t->instr[i].op) == PIPE_COPY && t->instr[i].peer == r)
       return true;
   return false;
 }

@@ -57,7 +57,7 @@ static PrStatus take_guest(Proc *e, uint32_t r) {
   uint32_t n = 0;
   PipeInstr *copy = malloc(list.ninstr * sizeof *copy);
   for (uint32_t i = 0; copy && i < list.ninstr; i++)
-    if (pipe_op_info[list.instr[i].op].stream == PIPE_COPY && list.instr[i].peer == run->here)
+    if (pipe_stream_of(list.instr[i].op) == PIPE_COPY && list.instr[i].peer == run->here)
       copy[n++] = list.instr[i];
   pr_return_list(run, r, &list);
   ProcJob *j = copy && n > 0 ? proc_add_job(e, next_of_guest, 1, 0) : NULL;
